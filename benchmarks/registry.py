@@ -1,0 +1,159 @@
+"""What a benchmark is: a function that yields rows, registered by a decorator."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+#: Files that hold benchmarks, in the order in which they run.
+MODULES = (
+    "scalar_chain",
+    "scalar_sweep",
+    "train_step",
+    "per_op",
+    "memory_backward",
+    "memory_flat",
+    "tape_capacity",
+    "first_call",
+)
+
+PEERS = {
+    "torch": "PyTorch",
+    "autograd": "HIPS autograd",
+    "jax": "JAX",
+    "casadi": "CasADi",
+    "matplotlib": "matplotlib",
+}
+
+
+class Missing(Exception):
+    """Something that the benchmark compares with is not there; the row is skipped."""
+
+
+class Disagreement(Exception):
+    """Two libraries compute different numbers: no time of theirs is worth comparing."""
+
+
+@dataclass
+class Row:
+    """One line of the table.
+
+    Parameters
+    ----------
+    what : str
+        What was measured.
+    promise : str
+        What should hold, in words; empty for a row that only informs.
+    measured : float or None
+        The number that the promise is about, in `unit`; None where skipped.
+    limit : float or None
+        The promise holds if ``measured <= limit``; None promises nothing.
+    unit : str
+        Behind both numbers in print; ``x`` marks a ratio of times.
+    detail : dict
+        Numbers behind the number, for print.
+    skip : str
+        Why there is no measurement.
+    """
+
+    what: str
+    promise: str = ""
+    measured: float | None = None
+    limit: float | None = None
+    unit: str = "x"
+    detail: dict[str, Any] = field(default_factory=dict)
+    skip: str = ""
+
+    @property
+    def status(self) -> str:
+        """One of ``SKIP``, ``PASS``, ``FAIL`` and, for rows without a limit, ``info``."""
+        if self.measured is None:
+            return "SKIP"
+        if self.limit is None:
+            return "info"
+        # A nan is no success: it compares false with everything.
+        return "PASS" if self.measured <= self.limit else "FAIL"
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A registered benchmark.
+
+    `issue` is the number of the piece of work (1 to 8) that made the promise.
+    """
+
+    name: str
+    issue: int
+    function: Callable[[bool], Iterator[Row]]
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring, and who promised."""
+        line = (self.function.__doc__ or "").strip().split("\n")[0]
+        return f"{line} (promised in issue {self.issue})"
+
+
+_REGISTERED: dict[str, Benchmark] = {}
+
+
+def benchmark(*, issue: int, name: str) -> Callable:
+    """Register a function ``f(quick) -> iterator of Row`` under a name."""
+
+    def register(function: Callable[[bool], Iterator[Row]]) -> Callable:
+        _REGISTERED[name] = Benchmark(name, issue, function)
+        return function
+
+    return register
+
+
+def load(name: str) -> Benchmark:
+    """Import the file of one benchmark and return what it registered."""
+    importlib.import_module(f"{__package__}.{name}")
+    return _REGISTERED[name]
+
+
+def peer(module: str) -> Any:
+    """Import a library to compare with.
+
+    Raises
+    ------
+    Missing
+        If it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise Missing(f"{PEERS.get(module, module)} is not installed") from error
+
+
+def torch_pinned() -> Any:
+    """Import PyTorch, on one thread and with float64 as its default dtype."""
+    torch = peer("torch")
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    return torch
+
+
+def check_agreement(what: str, results: dict[str, Any], rtol: float = 1e-9) -> None:
+    """Raise `Disagreement` unless all results equal the first one within `rtol`."""
+    names = list(results)
+    first = np.asarray(results[names[0]], dtype=np.float64)
+    scale = float(np.max(np.abs(first), initial=0.0))
+    for name in names[1:]:
+        other = np.asarray(results[name], dtype=np.float64)
+        if other.shape != first.shape:
+            raise Disagreement(
+                f"{what}: shape {first.shape} by {names[0]}, {other.shape} by {name}"
+            )
+        error = float(np.max(np.abs(other - first), initial=0.0))
+        if not error <= rtol * scale:
+            raise Disagreement(
+                f"{what}: {names[0]} and {name} differ by {error:.3g}, at a size of {scale:.3g}"
+            )

@@ -1,0 +1,34 @@
+"""tapegrad: exact derivatives of ordinary Python and NumPy code, at compiled speed.
+
+Operations append instructions to a flat Wengert tape; a compiled sweep walks it
+in reverse.  Importing this package compiles nothing and does not import Numba.
+"""
+
+__version__ = "0.1.0"
+
+from . import autograd, errors, inplace, nn  # noqa: F401  (inplace adds tensor methods)
+from .config import info
+from .creation import (
+    arange,
+    as_tensor,
+    empty,
+    empty_like,
+    eye,
+    from_numpy,
+    full,
+    full_like,
+    linspace,
+    manual_seed,
+    ones,
+    ones_like,
+    rand,
+    rand_like,
+    randn,
+    randn_like,
+    zeros,
+    zeros_like,
+)
+from .functions import *  # noqa: F401,F403
+from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .tape.tape import Tape
+from .tensor import Parameter, Tensor, tensor

@@ -1,0 +1,87 @@
+"""Where compiled code is kept, and what this installation is made of.
+
+The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
+default it is the user's cache folder.  A directory that cannot be written is
+reported once on the logger ``tapegrad`` and code is then kept in memory only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+logger = logging.getLogger("tapegrad")
+
+
+def cache_dir():
+    """The directory for compiled code (may not exist yet), as a `Path`."""
+    chosen = os.environ.get("TAPEGRAD_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "tapegrad"
+
+
+@lru_cache(maxsize=None)
+def package_hash():
+    """A digest of the sources that compiled code depends on."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256(sys.version.encode())
+    for folder in ("native", "sweep", "rules", "tape"):
+        for path in sorted((here / folder).glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=None)
+def warn_no_cache(directory, reason):
+    """Say once per directory that compiled code will not be kept."""
+    logger.warning(
+        "cannot use the cache directory %s (%s); compiling in memory. "
+        "Set TAPEGRAD_CACHE_DIR to a writable directory to keep compiled code.",
+        directory,
+        reason,
+    )
+
+
+def info():
+    """Facts about this installation.
+
+    Returns
+    -------
+    dict
+        Versions, platform, CPU and cache directory; strings only.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> sorted(tg.info())[:3]
+    ['cache_dir', 'cpu', 'llvmlite']
+    """
+    from importlib.metadata import version
+
+    import llvmlite.binding as llvm
+
+    from . import __version__
+
+    return {
+        "tapegrad": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": llvm.get_host_cpu_name(),
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+        "numba": version("numba"),
+        "llvmlite": version("llvmlite"),
+        "cache_dir": str(cache_dir()),
+    }

@@ -1,0 +1,113 @@
+"""Functions that make tensors: zeros, ones, random numbers, and their ``*_like`` forms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .tensor import Tensor, _rebuild, tensor
+from .record import normalise
+
+_RANDOM = np.random.default_rng()
+
+
+def manual_seed(seed):
+    """Seed the generator of `rand` and `randn`; returns it (a `numpy.random.Generator`)."""
+    global _RANDOM
+    _RANDOM = np.random.default_rng(seed)
+    return _RANDOM
+
+
+def _made(array, requires_grad, dtype=None):
+    array = np.asarray(array, dtype=dtype)
+    return _rebuild(Tensor, normalise(array), requires_grad, None)
+
+
+def _shape(size):
+    return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+
+
+def _by_shape(name, maker, doc):
+    def function(*size, requires_grad=False, dtype=None):
+        return _made(maker(_shape(size)), requires_grad, dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{doc}
+
+    Parameters
+    ----------
+    *size : int, or one tuple
+    requires_grad : bool
+    dtype : dtype, optional
+        float64 by default.
+
+    Returns
+    -------
+    Tensor
+    """
+    return function
+
+
+zeros = _by_shape("zeros", np.zeros, "A tensor of zeros.")
+ones = _by_shape("ones", np.ones, "A tensor of ones.")
+empty = _by_shape("empty", np.empty, "A tensor of unspecified values.")
+rand = _by_shape("rand", lambda s: _RANDOM.random(s), "Uniform random numbers on [0, 1); see `manual_seed`.")
+randn = _by_shape("randn", lambda s: _RANDOM.standard_normal(s), "Standard normal random numbers; see `manual_seed`.")
+
+
+def full(size, fill_value, *, requires_grad=False, dtype=None):
+    """A tensor of `fill_value`."""
+    return _made(np.full(size, fill_value, dtype=dtype or np.float64), requires_grad)
+
+
+def eye(n, m=None, *, requires_grad=False, dtype=None):
+    """A matrix with ones on the diagonal."""
+    return _made(np.eye(n, m), requires_grad, dtype)
+
+
+def arange(*args, requires_grad=False, dtype=None):
+    """Evenly spaced values, as ``np.arange``."""
+    array = np.arange(*args, dtype=dtype)
+    return _made(array.astype(np.float64) if requires_grad and array.dtype.kind in "iu" else array, requires_grad)
+
+
+def linspace(start, end, steps=50, *, requires_grad=False, dtype=None):
+    """`steps` evenly spaced values from `start` to `end`, both included."""
+    return _made(np.linspace(start, end, steps), requires_grad, dtype)
+
+
+def from_numpy(array):
+    """A constant tensor that shares the memory of `array`."""
+    return _made(array, False)
+
+
+def _like(name, maker):
+    def function(x, *, requires_grad=False, dtype=None):
+        shape = tuple(x.shape) if isinstance(x, Tensor) else np.shape(x)
+        kind = dtype or (x.dtype if isinstance(x, Tensor) else np.asarray(x).dtype)
+        return _made(maker(shape), requires_grad, kind)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"As `{name[:-5]}`, with the shape and dtype of `x`."
+    return function
+
+
+zeros_like = _like("zeros_like", np.zeros)
+ones_like = _like("ones_like", np.ones)
+empty_like = _like("empty_like", np.empty)
+rand_like = _like("rand_like", lambda s: _RANDOM.random(s))
+randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
+
+
+def full_like(x, fill_value, *, requires_grad=False, dtype=None):
+    """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
+    if isinstance(fill_value, Tensor) and fill_value.requires_grad:
+        from .functions import broadcast_to
+
+        return broadcast_to(fill_value, tuple(x.shape))
+    kind = dtype or (x.dtype if isinstance(x, Tensor) else np.asarray(x).dtype)
+    return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), getattr(fill_value, "_v", fill_value), kind), requires_grad)
+
+
+def as_tensor(data, dtype=None):
+    """`data` itself if it is a tensor, else a tensor made of it."""
+    return data if isinstance(data, Tensor) and dtype is None else tensor(data, dtype=dtype)

@@ -1,0 +1,131 @@
+"""A rule run on plain numbers: what a call of a node computes.
+
+`Eager` offers rules the same operations as the planner's symbolic arrays
+(`tapegrad.sweep.symbolic.Sym`) and computes them with NumPy at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .rules import BY_NAME
+from .rules import lang as L
+
+#: Names of the rules' language -> row that gives the value.
+ROW_OF = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "pow": "power",
+    "abs": "absolute",
+}  # fmt: skip
+_DIRECT = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "select": np.where, "isnan": np.isnan,
+    "mul0": lambda g, p: np.where((g == 0) | (p == 0), 0.0, g * p),
+}  # fmt: skip
+
+
+def value_function(name):
+    """NumPy function for an operation of the rules' language."""
+    return _DIRECT.get(name) or BY_NAME[ROW_OF.get(name, name)].value
+
+
+class Eager:
+    """An ndarray with the operations that rules use."""
+
+    __slots__ = ("a",)
+    __array_ufunc__ = None
+
+    def __init__(self, array):
+        self.a = np.asarray(array)
+
+    shape = property(lambda self: self.a.shape)
+    ndim = property(lambda self: self.a.ndim)
+    size = property(lambda self: self.a.size)
+
+    def _apply(self, name, *args):
+        with np.errstate(all="ignore"):
+            return Eager(value_function(name)(*[a.a if isinstance(a, Eager) else a for a in args]))
+
+    __add__, __radd__ = L.Expr.__add__, L.Expr.__radd__
+    __sub__, __rsub__ = L.Expr.__sub__, L.Expr.__rsub__
+    __mul__, __rmul__ = L.Expr.__mul__, L.Expr.__rmul__
+    __truediv__, __rtruediv__ = L.Expr.__truediv__, L.Expr.__rtruediv__
+    __neg__, __lt__, __le__, __gt__, __ge__ = (
+        L.Expr.__neg__, L.Expr.__lt__, L.Expr.__le__, L.Expr.__gt__, L.Expr.__ge__,
+    )  # fmt: skip
+    __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
+
+    def __matmul__(self, other):
+        return Eager(self.a @ other.a)
+
+    def own(self):
+        return Eager(self.a.copy())
+
+    def transpose(self, axes):
+        return Eager(self.a.transpose(axes))
+
+    def swapaxes(self, i, j):
+        return Eager(self.a.swapaxes(i, j))
+
+    def reshape(self, shape):
+        return Eager(self.a.reshape(shape))
+
+    def expand_dims(self, axes):
+        return Eager(np.expand_dims(self.a, tuple(axes)))
+
+    def flip(self, axes):
+        return Eager(np.flip(self.a, axes))
+
+    def broadcast_to(self, shape):
+        return Eager(np.broadcast_to(self.a, shape))
+
+    def narrow(self, axis, start, stop):
+        return Eager(self.a[(slice(None),) * axis + (slice(start, stop),)])
+
+    def sum(self, axis=None, keepdims=False):
+        return Eager(np.sum(self.a, axis=axis, keepdims=keepdims))
+
+    def scan(self, axis, how="add", reverse=False, exclusive=False):
+        a = np.flip(self.a, axis) if reverse else self.a
+        whole = (np.cumsum if how == "add" else np.cumprod)(a, axis=axis)
+        if exclusive:
+            first = np.full_like(np.take(whole, [0], axis), 0.0 if how == "add" else 1.0)
+            whole = np.concatenate([first, np.delete(whole, -1, axis)], axis=axis)
+        return Eager(np.flip(whole, axis) if reverse else whole)
+
+    def _window(self, array, shape, strides, offset):
+        return np.lib.stride_tricks.as_strided(
+            array.reshape(-1)[offset:], shape, [s * array.itemsize for s in strides]
+        )
+
+    def strided(self, shape, strides, offset):
+        return Eager(self._window(np.ascontiguousarray(self.a), shape, strides, offset).copy())
+
+    def place(self, shape, strides, offset):
+        count = int(np.prod(shape))
+        positions = self._window(np.arange(count), self.shape, strides, offset)
+        return Eager(np.bincount(positions.reshape(-1), self.a.reshape(-1), count).reshape(shape))
+
+    def scatter(self, index, shape):
+        count = int(np.prod(shape))
+        return Eager(np.bincount(index.a.reshape(-1), self.a.reshape(-1), count).reshape(shape))
+
+    def gather(self, index, shape):
+        return Eager(self.a.reshape(-1)[index.a].reshape(shape))
+
+    def zeroed(self, shape, strides, offset):
+        changed = np.array(self.a, order="C")
+        self._window(changed, shape, strides, offset)[...] = 0.0
+        return Eager(changed)
+
+    def zeroed_at(self, index):
+        changed = np.array(self.a, order="C")
+        changed.reshape(-1)[index.a] = 0.0
+        return Eager(changed)
+
+
+def unbroadcast(array, shape):
+    """`array` summed over the axes along which `shape` was broadcast."""
+    lead = array.ndim - len(shape)
+    array = array.sum(axis=tuple(range(lead))) if lead else array
+    axes = tuple(k for k, (n, m) in enumerate(zip(array.shape, shape)) if m == 1 and n != 1)
+    return array.sum(axis=axes, keepdims=True) if axes else array

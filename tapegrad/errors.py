@@ -1,0 +1,50 @@
+"""The errors tapegrad raises.
+
+Every class also inherits the builtin exception a NumPy or PyTorch user would
+expect, so existing ``except`` clauses keep working.  Messages say, in this
+order: what happened, to which variable, and what to do now.
+"""
+
+
+class TapegradError(Exception):
+    """Base class of all errors raised on purpose by tapegrad."""
+
+
+class ClearedTapeError(TapegradError, RuntimeError):
+    """A backward pass needs instructions that an earlier one has released."""
+
+
+class GradientError(TapegradError, RuntimeError):
+    """A gradient was asked for where none can exist."""
+
+
+class NonScalarOutputError(GradientError):
+    """``backward()`` without a seed on an output that is not a scalar."""
+
+
+class SeedShapeError(TapegradError, RuntimeError, ValueError):
+    """The seed of a backward pass does not have the shape of its output."""
+
+
+class ModifiedInPlaceError(TapegradError, RuntimeError):
+    """A value that the tape still needs was changed in place."""
+
+
+class LeaveTapeError(TapegradError, TypeError, RuntimeError):
+    """An implicit conversion would cut the derivative without a word."""
+
+
+class UnsupportedFunctionError(TapegradError, TypeError, NotImplementedError):
+    """A NumPy function that has no rule was called on a tensor."""
+
+
+class DtypeError(TapegradError, TypeError, RuntimeError):
+    """A dtype that cannot carry a derivative (integers, complex, objects)."""
+
+
+class TapeMismatchError(TapegradError, RuntimeError):
+    """Tensors of different tapes or threads met in one operation."""
+
+
+class HigherOrderError(TapegradError, NotImplementedError):
+    """A derivative of a derivative was asked for where there is no rule."""

@@ -1,0 +1,492 @@
+"""The functions of the library's namespace, which are also tensor methods.
+
+Each is a thin call of `tapegrad.record.apply`: it sorts out arguments (NumPy's
+``axis``/``keepdims`` and PyTorch's ``dim``/``keepdim`` mean the same) and names
+the row.  `install` puts them on the `Tensor` class; NumPy's own functions reach
+the same rows through `tapegrad.numpy_dispatch`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .record import apply, as_operand, plain
+from .rules import BY_NAME
+from .tensor import Tensor
+
+#: Names in this namespace -> element-wise row, where they differ from the row's own.
+_ALIASES = {
+    "subtract": "subtract", "sub": "subtract", "mul": "multiply", "div": "divide", "true_divide": "divide",
+    "neg": "negative", "abs": "absolute", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "gammaln": "lgamma", "mod": "remainder",
+    "expit": "sigmoid", "round": "rint",
+}  # fmt: skip
+
+
+def lift(x):
+    """`x` as a tensor."""
+    return x if isinstance(x, Tensor) else plain(as_operand(x))
+
+
+def _elementwise(name, row):
+    arity = row.arity
+
+    if arity == 1:
+
+        def function(x):
+            return apply(row, (x,))
+
+    else:
+
+        def function(x, y):
+            return apply(row, (x, y))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{row.doc}, element-wise.
+
+    Parameters
+    ----------
+    {"x" if arity == 1 else "x, y"} : Tensor or array-like
+        Float64 or float32; broadcast as NumPy does.
+
+    Returns
+    -------
+    Tensor
+    """
+    return function
+
+
+ELEMENTWISE = {
+    name: _elementwise(name, BY_NAME[_ALIASES.get(name, name)])
+    for name in [
+        *_ALIASES,
+        *(row.name for row in BY_NAME.values() if row.elementwise and row.arity <= 2 and row.name != "power2"),
+    ]
+    if name not in ("power", "polygamma")
+}
+globals().update(ELEMENTWISE)
+
+
+def power(x, y):
+    """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
+    return x**y if isinstance(x, Tensor) else apply("power", (x, y))
+
+
+def where(condition, x, y):
+    """`x` where `condition` holds, else `y`.
+
+    Parameters
+    ----------
+    condition : bool array-like or Tensor
+    x, y : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+        The gradient of the branch that is not taken is exactly zero.
+    """
+    condition = np.asarray(condition._v if isinstance(condition, Tensor) else condition)
+    return apply("where", (condition.astype(bool), x, y))
+
+
+def clip(x, min=None, max=None):
+    """`x` limited to ``[min, max]``; either bound may be None."""
+    if min is None and max is None:
+        return lift(x)
+    if min is None:
+        return apply("minimum", (x, max))
+    if max is None:
+        return apply("maximum", (x, min))
+    x = lift(x)
+    if all(not isinstance(b, Tensor) or b.ndim == 0 for b in (x, min, max)) and type(x._v) is float:
+        return apply("minimum", (apply("maximum", (x, min)), max))
+    return apply("clip", (x, min, max))
+
+
+# ---- reductions ------------------------------------------------------------------
+
+
+def _axis(x, axis, dim):
+    axis = dim if axis is None else axis
+    if axis is None:
+        return None
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    found = []
+    for a in axes:
+        if not -x.ndim <= a < x.ndim:
+            raise np.exceptions.AxisError(a, x.ndim)
+        found.append(int(a) % x.ndim)
+    if len(set(found)) != len(found):
+        raise ValueError(f"duplicate value in axis {axis}")
+    return tuple(sorted(found))
+
+
+def _reduction(name, doc):
+    row = BY_NAME[name]
+
+    def function(x, axis=None, keepdims=False, *, dim=None, keepdim=False):
+        x = lift(x)
+        return apply(row, (x,), (("axis", _axis(x, axis, dim)), ("keepdims", bool(keepdims or keepdim))))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{doc}
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    axis : int or tuple of int, optional
+        Axes to reduce; all by default.  `dim` is the same.
+    keepdims : bool
+        Keep reduced axes with extent 1.  `keepdim` is the same.
+
+    Returns
+    -------
+    Tensor
+    """
+    return function
+
+
+sum = _reduction("sum", "Sum over axes.")
+mean = _reduction("mean", "Arithmetic mean over axes.")
+prod = _reduction("prod", "Product over axes; its derivative is exact where factors are zero.")
+amax = max = _reduction("max", "Maximum over axes; ties share the derivative evenly.")
+amin = min = _reduction("min", "Minimum over axes; ties share the derivative evenly.")
+norm = _reduction("norm", "Euclidean norm over axes; its derivative at 0 is 0.")
+logsumexp = _reduction("logsumexp", "log(sum(exp(x))) over axes, without overflow.")
+
+
+def _moment(name, doc):
+    row = BY_NAME[name]
+
+    def function(x, axis=None, ddof=0, keepdims=False, *, dim=None, keepdim=False):
+        x = lift(x)
+        attrs = (("axis", _axis(x, axis, dim)), ("ddof", ddof), ("keepdims", bool(keepdims or keepdim)))
+        return apply(row, (x,), attrs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc + " over axes, divided by ``n - ddof``; NumPy's default ``ddof=0``."
+    return function
+
+
+var = _moment("var", "Variance")
+std = _moment("std", "Standard deviation (derivative 0 where it is 0)")
+
+
+def cumsum(x, axis=None, *, dim=None):
+    """Cumulative sum along `axis` (of the flattened array by default)."""
+    x = lift(x)
+    axis = _axis(x, axis, dim)
+    return apply("cumsum", (x,), (("axis", None if axis is None else axis[0]),))
+
+
+def _along(name, doc):
+    row = BY_NAME[name]
+
+    def function(x, axis=-1, *, dim=None):
+        x = lift(x)
+        if x.ndim == 0:
+            x = reshape(x, (1,))
+            return reshape(function(x), ())
+        return apply(row, (x,), (("axis", _axis(x, axis if dim is None else dim, None)[0]),))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+softmax = _along("softmax", "Exponentials normalised to sum 1 along `axis` (default: the last).")
+log_softmax = _along("log_softmax", "Logarithm of `softmax` along `axis` (default: the last).")
+
+
+# ---- products ---------------------------------------------------------------------
+
+
+def matmul(a, b):
+    """Matrix product with NumPy's rules for 1-d operands and stacks."""
+    return apply("matmul", (a, b))
+
+
+def dot(a, b):
+    """``np.dot``: products of scalars, inner products, matrix products."""
+    a, b = lift(a), lift(b)
+    if a.ndim == 0 or b.ndim == 0:
+        return apply("multiply", (a, b))
+    if b.ndim <= 2:
+        return apply("matmul", (a, b))
+    # Sum over the last axis of a and the second-to-last of b.
+    moved = reshape(swapaxes(moveaxis(b, -2, 0), 0, 0), (b.shape[-2], -1))
+    return reshape(matmul(a, moved), (*a.shape[:-1], *b.shape[:-2], b.shape[-1]))
+
+
+def outer(a, b):
+    """Outer product of two flattened operands."""
+    return apply("multiply", (reshape(a, (-1, 1)), reshape(b, (1, -1))))
+
+
+def trace(x):
+    """Sum of the diagonal of a matrix."""
+    return sum(diagonal(x), axis=-1)
+
+
+# ---- shapes -----------------------------------------------------------------------
+
+
+def reshape(x, *shape):
+    """The same elements in another shape; one extent may be -1."""
+    x = lift(x)
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = tuple(shape[0])
+    value = np.reshape(x._v, shape)
+    if value.shape == x.shape:
+        shape = x.shape
+    return _reshaped("reshape", x, value)
+
+
+def _reshaped(row, x, value):
+    return apply(row, (x,), (("shape", value.shape),), value=_scalar(value))
+
+
+def _scalar(value):
+    return float(value) if value.ndim == 0 and value.dtype.char == "d" else value
+
+
+def ravel(x):
+    """All elements in one axis, in C order."""
+    return reshape(x, (-1,))
+
+
+def flatten(x):
+    """`ravel` under PyTorch's name."""
+    return reshape(x, (-1,))
+
+
+def squeeze(x, axis=None, *, dim=None):
+    """Without axes of extent 1."""
+    x = lift(x)
+    return _reshaped("squeeze", x, np.squeeze(np.asarray(x._v), _axis(x, axis, dim)))
+
+
+def expand_dims(x, axis):
+    """With a new axis of extent 1 at `axis` of the result."""
+    x = lift(x)
+    return _reshaped("expand_dims", x, np.expand_dims(x._v, axis))
+
+
+unsqueeze = expand_dims
+
+
+def transpose(x, *axes):
+    """Axes permuted; reversed by default.  ``transpose(i, j)`` swaps two (PyTorch) if there are more."""
+    x = lift(x)
+    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
+        axes = axes[0]
+    if not axes:
+        axes = tuple(range(x.ndim))[::-1]
+    elif len(axes) == 2 and x.ndim > 2:
+        return swapaxes(x, *axes)
+    return _permute("transpose", x, axes)
+
+
+permute = transpose
+
+
+def _permute(row, x, axes):
+    if x.ndim == 0:
+        return x
+    axes = tuple(int(a) % x.ndim for a in axes)
+    return apply(row, (x,), (("axes", axes),), value=np.transpose(x._v, axes))
+
+
+def t(x):
+    """A matrix transposed (a vector or scalar as it is)."""
+    x = lift(x)
+    if x.ndim > 2:
+        raise ValueError(f"t() expects at most 2 dimensions, this tensor has {x.ndim}; use transpose")
+    return _permute("t", x, tuple(range(x.ndim))[::-1])
+
+
+def swapaxes(x, i, j):
+    """Two axes exchanged."""
+    x = lift(x)
+    axes = list(range(x.ndim))
+    axes[i], axes[j] = axes[j], axes[i]
+    return _permute("transpose", x, axes)
+
+
+def moveaxis(x, source, destination):
+    """Axes moved to other positions, as ``np.moveaxis``."""
+    x = lift(x)
+    positions = np.moveaxis(np.empty(tuple(range(1, x.ndim + 1))), source, destination).shape
+    return _permute("transpose", x, [p - 1 for p in positions])
+
+
+def flip(x, axis=None, *, dims=None):
+    """The order along `axis` (default: all) reversed."""
+    x = lift(x)
+    axes = _axis(x, axis, dims)
+    axes = tuple(range(x.ndim)) if axes is None else axes
+    return apply("flip", (x,), (("axes", axes),), value=np.flip(x._v, axes)) if x.ndim else x
+
+
+def broadcast_to(x, shape):
+    """`x` repeated (as a view) to `shape`."""
+    x = lift(x)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    value = np.broadcast_to(x._v, shape)
+    strides, step = [], 1
+    for extent in reversed(x.shape):
+        strides.append(0 if extent == 1 else step)
+        step *= extent
+    strides = (0,) * (len(shape) - x.ndim) + tuple(reversed(strides))
+    return _view("broadcast_to", x, value, strides, 0)
+
+
+def expand(x, *shape):
+    """`broadcast_to` under PyTorch's name; -1 keeps an extent."""
+    shape = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    own = (1,) * (len(shape) - x.ndim) + tuple(x.shape)
+    return broadcast_to(x, tuple(o if s == -1 else s for s, o in zip(shape, own)))
+
+
+def _view(row, x, value, strides, offset):
+    value = np.asarray(value)
+    attrs = (("shape", value.shape), ("strides", tuple(strides)))
+    return apply(row, (x,), attrs, value=_scalar(value), integer=offset)
+
+
+def diagonal(x, offset=0):
+    """Diagonal `offset` of a matrix as a vector."""
+    x = lift(x)
+    if x.ndim != 2:
+        raise ValueError(f"diagonal() expects a matrix, got shape {tuple(x.shape)}")
+    value = np.diagonal(x._v, offset)
+    start = offset if offset >= 0 else -offset * x.shape[1]
+    return _view("diagonal", x, value, (x.shape[1] + 1,), start)
+
+
+def diag(x, k=0):
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    x = lift(x)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    n = x.shape[0] + builtin_abs(k)
+    return apply("diag", (x,), (("k", int(k)), ("shape", (n, n))))
+
+
+builtin_abs = __builtins__["abs"] if isinstance(__builtins__, dict) else __builtins__.abs
+
+
+def concatenate(tensors, axis=0, *, dim=None):
+    """Arrays joined along an existing axis (None: flattened first)."""
+    tensors = [lift(x) for x in tensors]
+    axis = dim if dim is not None else axis
+    if axis is None:
+        tensors, axis = [reshape(x, (-1,)) for x in tensors], 0
+    return apply("concatenate", tensors, (("axis", int(axis) % builtin_max(1, tensors[0].ndim)),))
+
+
+builtin_max = __builtins__["max"] if isinstance(__builtins__, dict) else __builtins__.max
+cat = concatenate
+
+
+def stack(tensors, axis=0, *, dim=None):
+    """Arrays of one shape joined along a new axis."""
+    tensors = [lift(x) for x in tensors]
+    axis = dim if dim is not None else axis
+    return apply("stack", tensors, (("axis", int(axis) % (tensors[0].ndim + 1)),))
+
+
+def split(x, indices_or_sections, axis=0):
+    """Parts along `axis`, as ``np.split`` cuts them."""
+    return _split(np.split, x, indices_or_sections, axis)
+
+
+def array_split(x, indices_or_sections, axis=0):
+    """Parts along `axis` of nearly equal extent, as ``np.array_split``."""
+    return _split(np.array_split, x, indices_or_sections, axis)
+
+
+def _split(function, x, sections, axis):
+    x = lift(x)
+    pieces = function(np.arange(x.shape[axis]), sections)
+    lead = (slice(None),) * (axis % x.ndim)
+    found, start = [], 0
+    for piece in pieces:
+        found.append(x[(*lead, slice(start, start + len(piece)))])
+        start += len(piece)
+    return found
+
+
+def _moved(row, x, function):
+    """A gather whose index map is `function` applied to the array of positions."""
+    x = lift(x)
+    index = np.ascontiguousarray(function(np.arange(x.size).reshape(x.shape)), dtype=np.int64)
+    return apply(row, (x, index.reshape(-1)), (("shape", index.shape),))
+
+
+def repeat(x, repeats, axis=None):
+    """Elements repeated, as ``np.repeat``."""
+    return _moved("repeat", x, lambda p: np.repeat(p, repeats, axis))
+
+
+def tile(x, reps):
+    """The array repeated, as ``np.tile``."""
+    return _moved("tile", x, lambda p: np.tile(p, reps))
+
+
+def roll(x, shift, axis=None):
+    """Elements rolled along axes, as ``np.roll``."""
+    return _moved("roll", x, lambda p: np.roll(p, shift, axis))
+
+
+def take(x, indices, axis=None):
+    """Elements at integer positions, as ``np.take``."""
+    indices = np.asarray(indices)
+    return _moved("gather", x, lambda p: np.take(p, indices, axis))
+
+
+# ---- on and off the tape -------------------------------------------------------------
+
+
+def clone(x):
+    """A copy that is recorded: the gradient passes through."""
+    return apply("add", (x, 0.0))
+
+
+def astype(x, dtype):
+    """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
+    dtype = np.dtype(dtype)
+    if dtype.kind != "f":
+        if isinstance(x, Tensor) and x.requires_grad:
+            from .errors import DtypeError
+
+            raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
+        return plain(np.asarray(x._v).astype(dtype))
+    return apply("astype", (x,), (("dtype", dtype.char),))
+
+
+#: Names of this module that are also methods of tensors.
+METHODS = [
+    *(name for name in ELEMENTWISE if name not in ("where",)),
+    *"clip sum mean prod max min amax amin norm logsumexp var std cumsum softmax log_softmax matmul dot outer trace "
+    "reshape ravel flatten squeeze expand_dims unsqueeze transpose permute t swapaxes moveaxis flip broadcast_to "
+    "expand diagonal diag split repeat tile roll take clone astype power".split(),
+]
+
+
+def install(cls):
+    """Put the functions of this module on the tensor class."""
+    for name in METHODS:
+        setattr(cls, name, globals()[name])
+    cls.pow = power
+    cls.T = property(transpose)
+    cls.mT = property(lambda self: swapaxes(self, -1, -2))
+    cls.double = lambda self: astype(self, np.float64)
+    cls.float = lambda self: astype(self, np.float32)
+    cls.copy = clone
+
+
+pow = power
+install(Tensor)
+
+__all__ = [*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"]

@@ -1,0 +1,129 @@
+"""Changes in place: ``+=`` and friends, ``zero_()``, assignment to `.data`.
+
+On the tape a change in place is a new instruction: the same tensor object
+points to it from then on.  Outside the tape (constants, or anything under
+``no_grad``) the memory itself changes; then the tensor gets a new key, by which
+a backward pass that needs the old value notices, and remembers the line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .errors import GradientError
+from .record import apply, as_operand, normalise, tracked
+from .rules import BY_NAME
+from .tape.meta import meta_of
+from .tape.places import caller_place
+from .tape.store import thread_state
+from .tensor import Tensor
+
+
+def _changed(x):
+    """Note that the memory of constant or leaf `x` has changed here."""
+    x._k = object()
+    x._extras().changed = caller_place()
+
+
+def _refuse_interior(x):
+    if x._t is not None:
+        raise GradientError(
+            f"a computed tensor of shape {tuple(x.shape)} ({x.grad_fn.name()}) is changed in place while recording is "
+            "off; its instruction would keep the old value. Change x.detach() instead, or do it with recording on"
+        )
+
+
+def update(x, name, other):
+    """``x <op>= other``."""
+    if not isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list)):
+        return NotImplemented
+    row = BY_NAME[name]
+    if thread_state().enabled and (tracked(x) or tracked(other)):
+        if x._t is None and x._r:
+            raise GradientError(
+                "a leaf tensor that requires a gradient is being used in an in-place operation; update weights under "
+                "tg.no_grad(), or write x = x + ... to go on with a new tensor"
+            )
+        result = apply(row, (x, other))
+        if result.shape != x.shape:
+            raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")
+        x._v, x._t, x._i, x._m, x._k = result._v, result._t, result._i, result._m, result._k
+        return x
+    _refuse_interior(x)
+    other = other._v if isinstance(other, Tensor) else as_operand(other, name)
+    if type(x._v) is float:
+        assign_value(x, normalise(row.value(x._v, other)))
+    else:
+        row.value(x._v, other, out=x._v, casting="same_kind")
+        _changed(x)
+    return x
+
+
+def assign_value(x, value):
+    """Replace the whole value of `x` (the setter of ``.data``)."""
+    value = normalise(np.array(value._v if isinstance(value, Tensor) else value))
+    if np.shape(value) != x.shape:
+        raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
+    _refuse_interior(x)
+    x._v = value
+    x._m = meta_of(value)
+    _changed(x)
+
+
+def assign_elements(x, key, value):
+    """``x[key] = value`` outside the tape."""
+    _refuse_interior(x)
+    if type(x._v) is float:
+        if not (key == () or key is Ellipsis):
+            raise IndexError("a 0-d tensor takes only the indices () and ...")
+        assign_value(x, value)
+        return
+    x._v[key] = value
+    _changed(x)
+
+
+def _filler(value):
+    def method(self):
+        _refuse_or_record(self)
+        assign_elements(self, Ellipsis, value)
+        return self
+
+    method.__doc__ = f"Set every element to {value:g} in place; returns self."
+    return method
+
+
+def _refuse_or_record(x):
+    if thread_state().enabled and x.requires_grad:
+        raise GradientError("a tensor that requires a gradient is filled in place; do it under tg.no_grad()")
+
+
+def fill_(self, value):
+    """Set every element to `value` in place; returns self."""
+    _refuse_or_record(self)
+    assign_elements(self, Ellipsis, value)
+    return self
+
+
+def copy_(self, other):
+    """Set the elements to those of `other` in place; returns self."""
+    _refuse_or_record(self)
+    assign_elements(self, Ellipsis, other._v if isinstance(other, Tensor) else other)
+    return self
+
+
+def _method(name):
+    def method(self, other):
+        result = update(self, name, other)
+        if result is NotImplemented:
+            raise TypeError(f"{name}_() does not know an operand of type {type(other).__name__}")
+        return result
+
+    method.__doc__ = f"`{name}` in place; returns self."
+    return method
+
+
+Tensor.zero_ = _filler(0.0)
+Tensor.fill_ = fill_
+Tensor.copy_ = copy_
+for _short, _name in (("add_", "add"), ("sub_", "subtract"), ("mul_", "multiply"), ("div_", "divide")):
+    setattr(Tensor, _short, _method(_name))

@@ -1,0 +1,89 @@
+"""Switching recording off and on, for the calling thread."""
+
+from __future__ import annotations
+
+import functools
+
+from .tape.store import thread_state
+
+
+class _Mode:
+    """A context manager and decorator that sets recording to a fixed state."""
+
+    enabled = True
+
+    def __enter__(self):
+        state = thread_state()
+        self._before = [*getattr(self, "_before", []), state.enabled]
+        state.set_enabled(self.enabled)
+        return self
+
+    def __exit__(self, *exc):
+        thread_state().set_enabled(self._before.pop())
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with self.__class__.__new__(self.__class__)._as(self.enabled):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+    def _as(self, enabled):
+        self.enabled = enabled
+        return self
+
+
+class _Switch(_Mode):
+    def __new__(cls, function=None):
+        made = super().__new__(cls)
+        # Used as a bare decorator: @tg.no_grad
+        return made(function) if callable(function) else made
+
+
+class no_grad(_Switch):
+    """Record nothing: context manager (``with tg.no_grad():``) or decorator.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> w = tg.tensor(1.0, requires_grad=True)
+    >>> with tg.no_grad():
+    ...     (w * 2.0).requires_grad
+    False
+    """
+
+    enabled = False
+
+
+class enable_grad(_Switch):
+    """Record again inside a `no_grad` block: context manager or decorator."""
+
+    enabled = True
+
+
+class set_grad_enabled(_Mode):
+    """Switch recording on or off at once, or for a block, or for a function.
+
+    Parameters
+    ----------
+    mode : bool
+    """
+
+    def __init__(self, mode):
+        self.enabled = bool(mode)
+        # As in PyTorch the call itself switches; leaving a block switches back.
+        self._before = [thread_state().enabled]
+        thread_state().set_enabled(self.enabled)
+
+    def __enter__(self):
+        return self
+
+    def __call__(self, function):
+        thread_state().set_enabled(self._before.pop())
+        return super().__call__(function)
+
+
+def is_grad_enabled():
+    """Whether operations of this thread are recorded now."""
+    return thread_state().enabled

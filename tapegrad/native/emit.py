@@ -1,0 +1,209 @@
+"""Lowering of an expression of the rules' language to LLVM instructions.
+
+`Emitter` turns an `Expr` into values of an llvmlite builder, once per distinct
+sub-expression.  Functions go to LLVM intrinsics, to libm by name (the same libm
+that Python's ``math`` calls), or to the inner loop of a SciPy ufunc.
+"""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from ..rules import lang as L
+
+F64, F32, I1, I8, I32, I64 = (
+    ir.DoubleType(), ir.FloatType(), ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64),
+)
+PTR = I8.as_pointer()
+
+#: dtype character -> LLVM type in memory.
+MEMORY = {"d": F64, "f": F32, "?": I8, "b": I8, "i": I32, "l": I64, "q": I64}
+
+#: Functions with an LLVM intrinsic that is exact.
+INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
+              "copysign": "copysign"}
+
+#: Functions of the C library, by their names there.
+LIBM = {
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
+    "log1p": "log1p", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
+    "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctanh": "atanh", "pow": "pow", "arctan2": "atan2", "hypot": "hypot", "fmod": "fmod",
+    "erf": "erf", "gamma": "tgamma",
+}
+
+#: Functions that are inner loops of SciPy ufuncs: name -> (ufunc, types).
+UFUNCS = {"lgamma": ("gammaln", "d->d"), "digamma": ("psi", "d->d"), "zeta": ("_zeta", "dd->d")}
+
+#: Functions written in the language itself.
+_COMPOSED = {
+    "sign": lambda x: L.select(x > 0.0, 1.0, L.select(x < 0.0, -1.0, x)),
+    "sigmoid": lambda x: L.select(x >= 0.0, 1.0, L.exp(-L.abs(x))) / (1.0 + L.exp(-L.abs(x))),
+    "softplus": lambda x: L.select(x > 0.0, x, L.select(L.isnan(x), x, 0.0)) + L.log1p(L.exp(-L.abs(x))),
+    "mul0": lambda g, p: L.select(L.eq(g, 0.0) | L.eq(p, 0.0), 0.0, g * p),
+    "polygamma": lambda n, x: (
+        L.select(L.eq(L.fmod(n, L.Expr.lift(2.0)), 0.0), -1.0, 1.0)
+        * L.Expr("gamma", (L.Expr.lift(n + 1.0),)) * L.Expr("zeta", (n + 1.0, x))
+    ),
+}
+
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def needs_symbols(expr):
+    """Make the addresses of SciPy's loops known to LLVM before linking `expr`."""
+    for name in {node.op for node in _walk(expr)}:
+        if name == "polygamma":
+            _define_ufunc("zeta")
+        elif name in UFUNCS:
+            _define_ufunc(name)
+
+
+def _walk(expr):
+    stack, seen = [expr], set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        if node.op not in ("arg", "const"):
+            stack.extend(node.args)
+
+
+def _define_ufunc(name):
+    import scipy.special
+
+    from .ufuncs import inner_loop
+
+    ufunc, types = UFUNCS[name]
+    found = getattr(scipy.special, ufunc, None) or getattr(scipy.special._ufuncs, ufunc)
+    address, data = inner_loop(found, types)
+    llvm.add_symbol(f"tapegrad_{name}_loop", address)
+    llvm.add_symbol(f"tapegrad_{name}_data", data or 8)
+
+
+class Emitter:
+    """Emits expressions into one function of one module.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    operand : callable
+        ``operand(key) -> ir.Value`` for the expression's ``arg`` leaves.
+    ftype : ir.Type
+        Type of the arithmetic: double or float.
+    """
+
+    def __init__(self, builder, operand, ftype=F64):
+        self.b = builder
+        self.operand = operand
+        self.ftype = ftype
+        self.done = {}
+
+    # -- entry -------------------------------------------------------------
+    def number(self, expr):
+        """The expression as a floating value (booleans become 0 or 1)."""
+        value = self.emit(L.Expr.lift(expr))
+        return self.b.uitofp(value, self.ftype) if value.type == I1 else value
+
+    def truth(self, expr):
+        """The expression as an i1 (numbers are compared with zero)."""
+        value = self.emit(expr)
+        if value.type == I1:
+            return value
+        return self.b.fcmp_unordered("!=", value, ir.Constant(self.ftype, 0.0))
+
+    def emit(self, expr):
+        """The expression as a value of its own type, emitted once."""
+        known = self.done.get(id(expr))
+        if known is None:
+            # The node is kept beside its value so that its id stays its own.
+            known = self.done[id(expr)] = (self._emit(expr), expr)
+        return known[0]
+
+    # -- one node -------------------------------------------------------------
+    def _emit(self, expr):
+        op, args, b = expr.op, expr.args, self.b
+        if op == "const":
+            return ir.Constant(self.ftype, args[0])
+        if op == "arg":
+            return self.operand(args[0])
+        if op == "select":
+            condition = self.truth(args[0])
+            if args[1].is_bool and args[2].is_bool:
+                return b.select(condition, self.truth(args[1]), self.truth(args[2]))
+            return b.select(condition, self.number(args[1]), self.number(args[2]))
+        if op in _COMPARE:
+            x, y = self.number(args[0]), self.number(args[1])
+            compare = b.fcmp_unordered if op == "ne" else b.fcmp_ordered
+            return compare(_COMPARE[op], x, y)
+        if op == "and":
+            return b.and_(self.truth(args[0]), self.truth(args[1]))
+        if op == "or":
+            return b.or_(self.truth(args[0]), self.truth(args[1]))
+        if op == "not":
+            return b.not_(self.truth(args[0]))
+        if op in _COMPOSED:
+            expanded = _COMPOSED[op](*args)
+            return self.emit(expanded)
+        values = [self.number(a) for a in args]
+        if op == "isnan":
+            return b.fcmp_unordered("uno", values[0], values[0])
+        if op in ("add", "sub", "mul", "div"):
+            return getattr(b, "f" + op)(*values)
+        if op == "neg":
+            return b.fneg(values[0])
+        if op in INTRINSICS:
+            return b.call(b.module.declare_intrinsic(f"llvm.{INTRINSICS[op]}", [self.ftype]), values)
+        if op in LIBM:
+            return self._in_double(values, lambda xs: b.call(self._libm(LIBM[op], len(xs)), xs))
+        if op in UFUNCS:
+            return self._in_double(values, lambda xs: self._ufunc(op, xs))
+        raise AssertionError(f"the emitter has no lowering for {op!r}")
+
+    def _in_double(self, values, call):
+        """Call a double function; float operands are widened and narrowed."""
+        if self.ftype == F64:
+            return call(values)
+        wide = [self.b.fpext(v, F64) for v in values]
+        return self.b.fptrunc(call(wide), self.ftype)
+
+    def _libm(self, name, nargs):
+        module = self.b.module
+        known = module.globals.get(name)
+        if known is None:
+            known = ir.Function(module, ir.FunctionType(F64, [F64] * nargs), name)
+            known.attributes.add("nounwind")
+            known.attributes.add("readnone")
+        return known
+
+    def _ufunc(self, name, values):
+        """Call a ufunc's loop on one element kept on the stack."""
+        b, module = self.b, self.b.module
+        loop_type = ir.FunctionType(ir.VoidType(), [PTR, PTR, PTR, PTR])
+        wrapper_name = f"call_{name}"
+        wrapper = module.globals.get(wrapper_name)
+        if wrapper is None:
+            loop = ir.Function(module, loop_type, f"tapegrad_{name}_loop")
+            data = ir.GlobalVariable(module, I8, f"tapegrad_{name}_data")
+            wrapper = ir.Function(module, ir.FunctionType(F64, [F64] * len(values)), wrapper_name)
+            wrapper.linkage = "internal"
+            w = ir.IRBuilder(wrapper.append_basic_block())
+            nargs = len(values) + 1
+            cells = [w.alloca(F64) for _ in range(nargs)]
+            for cell, value in zip(cells, wrapper.args):
+                w.store(value, cell)
+            pointers = w.alloca(ir.ArrayType(PTR, nargs))
+            steps = w.alloca(ir.ArrayType(I64, nargs))
+            count = w.alloca(I64)
+            w.store(ir.Constant(I64, 1), count)
+            zero = ir.Constant(I32, 0)
+            for k, cell in enumerate(cells):
+                place = [zero, ir.Constant(I32, k)]
+                w.store(w.bitcast(cell, PTR), w.gep(pointers, place))
+                w.store(ir.Constant(I64, 8), w.gep(steps, place))
+            w.call(loop, [w.bitcast(pointers, PTR), w.bitcast(count, PTR), w.bitcast(steps, PTR), data])
+            w.ret(w.load(cells[-1]))
+        return b.call(wrapper, values)

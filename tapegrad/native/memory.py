@@ -1,0 +1,125 @@
+"""Raw memory and calls by address, for functions compiled by Numba.
+
+Addresses are int64.  They are always passed as arguments: an address that is a
+global constant of a Numba function comes back stale from its disk cache.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_I64 = ir.IntType(64)
+_BYTE = ir.IntType(8)
+
+
+def _loader(llvm_type, numba_type, extend=None):
+    @intrinsic
+    def load(typingctx, address):
+        def codegen(context, builder, signature, args):
+            value = builder.load(builder.inttoptr(args[0], llvm_type.as_pointer()))
+            return value if extend is None else getattr(builder, extend)(value, _I64)
+
+        return numba_type(types.int64), codegen
+
+    return load
+
+
+def _storer(llvm_type, numba_type, truncate=False):
+    @intrinsic
+    def store(typingctx, address, value):
+        def codegen(context, builder, signature, args):
+            value = builder.trunc(args[1], llvm_type) if truncate else args[1]
+            builder.store(value, builder.inttoptr(args[0], llvm_type.as_pointer()))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, numba_type), codegen
+
+    return store
+
+
+load_int = _loader(_I64, types.int64)
+load_int32 = _loader(ir.IntType(32), types.int64, "sext")
+load_byte = _loader(_BYTE, types.int64, "zext")
+load_double = _loader(ir.DoubleType(), types.float64)
+load_float = _loader(ir.FloatType(), types.float32)
+store_int = _storer(_I64, types.int64)
+store_int32 = _storer(ir.IntType(32), types.int64, truncate=True)
+store_byte = _storer(_BYTE, types.int64, truncate=True)
+store_double = _storer(ir.DoubleType(), types.float64)
+store_float = _storer(ir.FloatType(), types.float32)
+
+
+def _caller(nargs, returns):
+    """Call ``int64/void function(int64 * nargs)`` at an address."""
+    result = _I64 if returns else ir.VoidType()
+    signature_result = types.int64 if returns else types.void
+
+    def codegen(context, builder, signature, args):
+        ftype = ir.FunctionType(result, [_I64] * nargs)
+        value = builder.call(builder.inttoptr(args[0], ftype.as_pointer()), args[1:])
+        return value if returns else context.get_dummy_value()
+
+    return signature_result(*[types.int64] * (nargs + 1)), codegen
+
+
+@intrinsic
+def call2(typingctx, address, a, b):
+    """``void f(a, b)``: a loop kernel on registers and parameters."""
+    return _caller(2, False)
+
+
+@intrinsic
+def call4(typingctx, address, a, b, c, d):
+    """``void f(a, b, c, d)``: the inner loop of a ufunc."""
+    return _caller(4, False)
+
+
+@intrinsic
+def call4_int(typingctx, address, a, b, c, d):
+    """``int64 f(a, b, c, d)``."""
+    return _caller(4, True)
+
+
+def _external(name, result, nargs):
+    def codegen(context, builder, signature, args):
+        ftype = ir.FunctionType(_I64 if result else ir.VoidType(), [_I64] * nargs)
+        function = builder.module.globals.get(name)
+        if function is None:
+            function = ir.Function(builder.module, ftype, name)
+        value = builder.call(function, args)
+        return value if result else context.get_dummy_value()
+
+    return (types.int64 if result else types.void)(*[types.int64] * nargs), codegen
+
+
+@intrinsic
+def allocate(typingctx, nbytes):
+    """``malloc``; the address."""
+    return _external("malloc", True, 1)
+
+
+@intrinsic
+def allocate_zeros(typingctx, count, size):
+    """``calloc``; the address."""
+    return _external("calloc", True, 2)
+
+
+@intrinsic
+def release(typingctx, address):
+    """``free``."""
+    return _external("free", False, 1)
+
+
+@intrinsic
+def copy_bytes(typingctx, target, source, nbytes):
+    """``memcpy``."""
+
+    def codegen(context, builder, signature, args):
+        ftype = ir.FunctionType(_I64, [_I64] * 3)
+        function = builder.module.globals.get("memcpy") or ir.Function(builder.module, ftype, "memcpy")
+        builder.call(function, args)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen

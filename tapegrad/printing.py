@@ -1,0 +1,221 @@
+"""How numbers and tensors look in print: the layout PyTorch uses.
+
+People who come from PyTorch read ``tensor([1.0000, 2.5000])`` at a glance, and
+documents written for it contain such lines, so tapegrad prints the same text
+character for character.  The only differences are the spelling of dtypes
+(``float32``, not ``torch.float32``) and that float64 is the default one.
+
+The rules, in the order they are applied:
+
+* more than `THRESHOLD` elements: along each axis longer than twice
+  `EDGE_ITEMS` only the first and last `EDGE_ITEMS` are shown, with ``...``
+  between them, and only those decide how all are written;
+* floats are written as integers with a point (``7.``) if every one of them is
+  an integer, else with `PRECISION` digits; in scientific notation if the
+  largest is above 1e8, the smallest below 1e-4 or their ratio above 1000
+  (magnitudes; zeros, infinities and nan have no say);
+* all elements take the width of the widest; rows break before `LINE_WIDTH`;
+* what the tensor is (size of an empty one, dtype, grad_fn) follows after the
+  closing bracket.
+
+Everything here is a pure function of its arguments and imports nothing from
+the rest of the package: values come in as plain numbers and arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+PRECISION = 4
+THRESHOLD = 1000
+EDGE_ITEMS = 3
+LINE_WIDTH = 80
+
+_PREFIX = "tensor("
+
+#: dtypes that go without saying; every other one is named in the print.
+_SILENT_DTYPES = ("int64", "bool")
+
+
+def format_tensor(
+    value: Any,
+    *,
+    grad_fn_name: str | None = None,
+    requires_grad: bool = False,
+    default_dtype: str = "float64",
+) -> str:
+    """Write a value as a tensor is printed.
+
+    Parameters
+    ----------
+    value : float, int, bool, numpy scalar or numpy.ndarray
+        The numbers to print.
+    grad_fn_name : str, optional
+        Name of the operation the tensor came from, such as ``AddBackward0``.
+        It takes the place of ``requires_grad=True``.
+    requires_grad : bool
+        Whether a leaf asks for a gradient.
+    default_dtype : str
+        Name of the floating dtype that is not worth mentioning.
+
+    Returns
+    -------
+    str
+        One line or several, beginning with ``tensor(``.
+
+    Examples
+    --------
+    >>> print(format_tensor(7.0, grad_fn_name="AddBackward0"))
+    tensor(7., grad_fn=<AddBackward0>)
+    >>> print(format_tensor(np.array([[1.0, -2.5], [3.0, 40.0]]), requires_grad=True))
+    tensor([[ 1.0000, -2.5000],
+            [ 3.0000, 40.0000]], requires_grad=True)
+    """
+    array = np.asarray(value)
+    dtype_name = array.dtype.name
+    suffixes = []
+    if array.size == 0:
+        body = "[]"
+        if array.ndim != 1:
+            suffixes.append(f"size={array.shape}")
+        if dtype_name != default_dtype:  # no element shows what kind they would be
+            suffixes.append(f"dtype={dtype_name}")
+    else:
+        body = _format_elements(array)
+        if dtype_name != default_dtype and dtype_name not in _SILENT_DTYPES:
+            suffixes.append(f"dtype={dtype_name}")
+    if grad_fn_name is not None:
+        suffixes.append(f"grad_fn=<{grad_fn_name}>")
+    elif requires_grad:
+        suffixes.append("requires_grad=True")
+    return _join_suffixes(_PREFIX + body, suffixes)
+
+
+def format_number(value: Any, spec: str = "") -> str:
+    """Write a single number by a format specification, as in ``f"{loss:.3f}"``.
+
+    Parameters
+    ----------
+    value : float, int, bool, numpy scalar or numpy.ndarray
+        A number or an array without axes.  Arrays with axes are accepted
+        with an empty `spec` only and are then printed by `format_tensor`.
+    spec : str
+        What stands behind the colon in an f-string.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    TypeError
+        If `spec` is given for an array that has axes.
+
+    Examples
+    --------
+    >>> format_number(np.float64(2) / 3, ".3f")
+    '0.667'
+    """
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return format(array.item(), spec)
+    if not spec:
+        return format_tensor(array)
+    raise TypeError(
+        f"the format {spec!r} applies to a single number, but this tensor has shape "
+        f"{array.shape}; format one element of it, as in f'{{t[0]:{spec}}}', or print "
+        f"the whole tensor with f'{{t}}'"
+    )
+
+
+def _format_elements(array: np.ndarray) -> str:
+    """Write all elements, or the edges of a large array, with their brackets."""
+    summarize = array.size > THRESHOLD
+    cuts = tuple(summarize and length > 2 * EDGE_ITEMS for length in array.shape)
+    for axis, cut in enumerate(cuts):
+        if cut:
+            length = array.shape[axis]
+            keep = [*range(EDGE_ITEMS), *range(length - EDGE_ITEMS, length)]
+            array = np.take(array, keep, axis=axis)
+    style = _FloatStyle(array) if array.dtype.kind == "f" else _PlainStyle(array)
+    return _nested(array.tolist(), cuts, len(_PREFIX), style)
+
+
+def _nested(values: Any, cuts: tuple[bool, ...], indent: int, style: Any) -> str:
+    """Write nested lists with brackets aligned `indent` columns from the left.
+
+    `cuts` says for each remaining axis whether its middle was left out.
+    """
+    if not cuts:
+        return style.write(values)
+    if len(cuts) == 1:
+        items = [style.write(value) for value in values]
+        if cuts[0]:
+            items.insert(EDGE_ITEMS, " ...")
+        per_line = max(1, (LINE_WIDTH - indent) // (style.width + len(", ")))
+        rows = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
+        separator = ",\n"
+    else:
+        rows = [_nested(value, cuts[1:], indent + 1, style) for value in values]
+        if cuts[0]:
+            rows.insert(EDGE_ITEMS, "...")
+        separator = "," + "\n" * (len(cuts) - 1)
+    return "[" + (separator + " " * (indent + 1)).join(rows) + "]"
+
+
+class _PlainStyle:
+    """Integers and booleans: as Python writes them, aligned to the right."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.width = max(len(str(value)) for value in array.ravel().tolist())
+
+    def write(self, value: Any) -> str:
+        return str(value).rjust(self.width)
+
+
+class _FloatStyle:
+    """One way of writing for all floats of an array, chosen by their sizes.
+
+    Zeros, infinities and nan are written in the chosen way but neither choose
+    it nor widen the column.  That leaves a column of zeros and nan one
+    character "wide", and the rows of such an array long: PyTorch does the same.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.spec = ".0f"
+        self.point = "."  # what follows an integer to show that it is a float
+        self.width = 1
+        telling = array[np.isfinite(array) & (array != 0)]
+        if telling.size == 0:
+            return
+        sizes = np.abs(telling).astype(np.float64)
+        smallest, largest = float(sizes.min()), float(sizes.max())
+        if largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4:
+            self.spec, self.point = f".{PRECISION}e", ""
+        elif not np.all(telling == np.ceil(telling)):
+            self.spec, self.point = f".{PRECISION}f", ""
+        self.width = max(len(self._bare(value)) for value in telling.tolist())
+
+    def _bare(self, value: float) -> str:
+        text = format(value, self.spec)
+        return text + self.point if math.isfinite(value) else text
+
+    def write(self, value: float) -> str:
+        return self._bare(value).rjust(self.width)
+
+
+def _join_suffixes(text: str, suffixes: list[str]) -> str:
+    """Append the suffixes and close the bracket, breaking before `LINE_WIDTH`."""
+    # One column is set aside for the closing bracket, one more as PyTorch does.
+    column = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if column + len(suffix) + len(", ") > LINE_WIDTH:
+            text += ",\n" + " " * len(_PREFIX) + suffix
+            column = len(_PREFIX) + len(suffix)
+        else:
+            text += ", " + suffix
+            column += len(", ") + len(suffix)
+    return text + ")"

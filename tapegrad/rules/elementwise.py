@@ -1,0 +1,301 @@
+"""Element-wise rows: arithmetic, powers, exponentials, trigonometry, selection.
+
+Conventions at kinks and poles (also in ``docs/numerics.md``): ``abs'(0) = 0``,
+``relu'(0) = 0``, ties of ``maximum``/``minimum`` share evenly, ``x**0`` has
+derivative 0 everywhere.  Derivatives are those of Abramowitz & Stegun,
+*Handbook of Mathematical Functions* (1964), chapters 4, 6 and 7.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import lang as L
+from .lang import select
+from .table import elementwise
+
+LN2 = math.log(2.0)
+LN10 = math.log(10.0)
+
+
+def _zero(*_):
+    return 0.0
+
+
+# ---- arithmetic ---------------------------------------------------------------
+elementwise(
+    "add", np.add, lambda x, y: x + y, (lambda x, y, z: 1.0, lambda x, y, z: 1.0),
+    scalar=lambda x, y: x + y, node="Add", numpy=(np.add,), doc="x + y",
+)
+elementwise(
+    "subtract", np.subtract, lambda x, y: x - y, (lambda x, y, z: 1.0, lambda x, y, z: -1.0),
+    scalar=lambda x, y: x - y, node="Sub", numpy=(np.subtract,), doc="x - y",
+)
+elementwise(
+    "multiply", np.multiply, lambda x, y: x * y, (lambda x, y, z: y, lambda x, y, z: x),
+    scalar=lambda x, y: x * y, node="Mul", numpy=(np.multiply,), doc="x * y",
+)
+elementwise(
+    "divide", np.divide, lambda x, y: x / y, (lambda x, y, z: 1.0 / y, lambda x, y, z: -(z / y)),
+    scalar=lambda x, y: x / y, node="Div", numpy=(np.divide,), doc="x / y",
+)
+elementwise(
+    "negative", np.negative, lambda x: -x, (lambda x, z: -1.0,),
+    scalar=lambda x: -x, node="Neg", numpy=(np.negative,), doc="-x",
+)
+
+
+def _power_dx(x, y, z):
+    return select(L.eq(y, 0.0), 0.0, y * L.pow(x, y - 1.0))
+
+
+def _power_dy(x, y, z):
+    return select(L.eq(z, 0.0), 0.0, z * L.log(x))
+
+
+elementwise(
+    "power", np.power, L.pow, (_power_dx, _power_dy), scalar=math.pow,
+    node="Pow", numpy=(np.power,), doc="x ** y; derivative 0 where y = 0, and in y where x ** y = 0",
+)
+elementwise(
+    "power2", lambda x: np.power(x, 2), lambda x: x * x, (lambda x, z: 2.0 * x,),
+    scalar=lambda x: x * x, node="Pow", doc="x ** 2 with a constant exponent",
+)
+
+
+def _remainder(x, y):
+    rest = L.fmod(x, y)
+    rest = select(L.ne(rest, 0.0) & L.ne(L.sign(rest), L.sign(y)), rest + y, rest)
+    return select(L.eq(rest, 0.0), L.copysign(0.0, y), rest)
+
+
+def _fmod_quotient(x, y):
+    return L.trunc(x / y)
+
+
+elementwise(
+    "remainder", np.remainder, _remainder,
+    (lambda x, y, z: 1.0, lambda x, y, z: -L.floor(x / y)),
+    scalar=lambda x, y: x % y, node="Remainder", numpy=(np.remainder,),
+    doc="x % y with the sign of y; derivative of the smooth pieces",
+)
+elementwise(
+    "fmod", np.fmod, L.fmod, (lambda x, y, z: 1.0, lambda x, y, z: -_fmod_quotient(x, y)),
+    scalar=math.fmod, node="Fmod", numpy=(np.fmod,), doc="x % y with the sign of x",
+)
+elementwise(
+    "absolute", np.absolute, L.abs, (lambda x, z: L.sign(x),),
+    scalar=abs, node="Abs", numpy=(np.absolute, np.fabs), doc="|x|; derivative 0 at 0",
+)
+elementwise(
+    "sign", np.sign, L.sign, (_zero,),
+    node="Sign", numpy=(np.sign,), doc="sign of x; derivative 0",
+)
+elementwise(
+    "square", np.square, lambda x: x * x, (lambda x, z: 2.0 * x,),
+    scalar=lambda x: x * x, node="Pow", numpy=(np.square,), doc="x ** 2",
+)
+elementwise(
+    "reciprocal", np.reciprocal, lambda x: 1.0 / x, (lambda x, z: -(z * z),),
+    scalar=lambda x: 1.0 / x, node="Reciprocal", numpy=(np.reciprocal,), doc="1 / x",
+)
+elementwise(
+    "sqrt", np.sqrt, L.sqrt, (lambda x, z: 0.5 / z,),
+    scalar=math.sqrt, node="Sqrt", numpy=(np.sqrt,), doc="square root; derivative +inf at 0",
+)
+elementwise(
+    "cbrt", np.cbrt, L.cbrt, (lambda x, z: 1.0 / (3.0 * z * z),),
+    node="Cbrt", numpy=(np.cbrt,), doc="cube root; derivative +inf at 0",
+)
+
+# ---- exponentials and logarithms ----------------------------------------------
+elementwise(
+    "exp", np.exp, L.exp, (lambda x, z: z,),
+    scalar=math.exp, node="Exp", numpy=(np.exp,), doc="e ** x",
+)
+elementwise(
+    "exp2", np.exp2, L.exp2, (lambda x, z: z * LN2,),
+    node="Exp2", numpy=(np.exp2,), doc="2 ** x",
+)
+elementwise(
+    "expm1", np.expm1, L.expm1, (lambda x, z: z + 1.0,),
+    scalar=math.expm1, node="Expm1", numpy=(np.expm1,), doc="e ** x - 1, accurate near 0",
+)
+elementwise(
+    "log", np.log, L.log, (lambda x, z: 1.0 / x,),
+    scalar=math.log, node="Log", numpy=(np.log,), doc="natural logarithm",
+)
+elementwise(
+    "log2", np.log2, L.log2, (lambda x, z: 1.0 / (x * LN2),),
+    scalar=math.log2, node="Log2", numpy=(np.log2,), doc="logarithm to base 2",
+)
+elementwise(
+    "log10", np.log10, L.log10, (lambda x, z: 1.0 / (x * LN10),),
+    scalar=math.log10, node="Log10", numpy=(np.log10,), doc="logarithm to base 10",
+)
+elementwise(
+    "log1p", np.log1p, L.log1p, (lambda x, z: 1.0 / (1.0 + x),),
+    scalar=math.log1p, node="Log1p", numpy=(np.log1p,), doc="log(1 + x), accurate near 0",
+)
+
+
+def _logaddexp(x, y):
+    big = select(x > y, x, y)
+    small = select(x > y, y, x)
+    return select(L.eq(x, y), x + LN2, big + L.log1p(L.exp(small - big)))
+
+
+elementwise(
+    "logaddexp", np.logaddexp, _logaddexp,
+    (lambda x, y, z: select(L.eq(x, z), 1.0, L.exp(x - z)), lambda x, y, z: select(L.eq(y, z), 1.0, L.exp(y - z))),
+    node="Logaddexp", numpy=(np.logaddexp,), doc="log(e**x + e**y) without overflow",
+)
+
+# ---- trigonometric and hyperbolic functions ------------------------------------
+elementwise(
+    "sin", np.sin, L.sin, (lambda x, z: L.cos(x),),
+    scalar=math.sin, node="Sin", numpy=(np.sin,), doc="sine",
+)
+elementwise(
+    "cos", np.cos, L.cos, (lambda x, z: -L.sin(x),),
+    scalar=math.cos, node="Cos", numpy=(np.cos,), doc="cosine",
+)
+elementwise(
+    "tan", np.tan, L.tan, (lambda x, z: 1.0 + z * z,),
+    scalar=math.tan, node="Tan", numpy=(np.tan,), doc="tangent",
+)
+elementwise(
+    "arcsin", np.arcsin, L.arcsin, (lambda x, z: 1.0 / L.sqrt((1.0 - x) * (1.0 + x)),),
+    scalar=math.asin, node="Asin", numpy=(np.arcsin,), doc="inverse sine",
+)
+elementwise(
+    "arccos", np.arccos, L.arccos, (lambda x, z: -1.0 / L.sqrt((1.0 - x) * (1.0 + x)),),
+    scalar=math.acos, node="Acos", numpy=(np.arccos,), doc="inverse cosine",
+)
+elementwise(
+    "arctan", np.arctan, L.arctan, (lambda x, z: 1.0 / (1.0 + x * x),),
+    scalar=math.atan, node="Atan", numpy=(np.arctan,), doc="inverse tangent",
+)
+elementwise(
+    "arctan2", np.arctan2, L.arctan2,
+    (lambda y, x, z: x / (x * x + y * y), lambda y, x, z: -(y / (x * x + y * y))),
+    scalar=math.atan2, node="Atan2", numpy=(np.arctan2,), doc="angle of the point (x, y), called as arctan2(y, x)",
+)
+elementwise(
+    "hypot", np.hypot, L.hypot,
+    (lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z), lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z)),
+    node="Hypot", numpy=(np.hypot,), doc="sqrt(x**2 + y**2); derivative 0 at the origin",
+)
+elementwise(
+    "sinh", np.sinh, L.sinh, (lambda x, z: L.cosh(x),),
+    scalar=math.sinh, node="Sinh", numpy=(np.sinh,), doc="hyperbolic sine",
+)
+elementwise(
+    "cosh", np.cosh, L.cosh, (lambda x, z: L.sinh(x),),
+    scalar=math.cosh, node="Cosh", numpy=(np.cosh,), doc="hyperbolic cosine",
+)
+elementwise(
+    "tanh", np.tanh, L.tanh, (lambda x, z: 1.0 - z * z,),
+    scalar=math.tanh, node="Tanh", numpy=(np.tanh,), doc="hyperbolic tangent",
+)
+elementwise(
+    "arcsinh", np.arcsinh, L.arcsinh, (lambda x, z: 1.0 / L.sqrt(x * x + 1.0),),
+    node="Asinh", numpy=(np.arcsinh,), doc="inverse hyperbolic sine",
+)
+elementwise(
+    "arccosh", np.arccosh, L.arccosh, (lambda x, z: 1.0 / (L.sqrt(x - 1.0) * L.sqrt(x + 1.0)),),
+    node="Acosh", numpy=(np.arccosh,), doc="inverse hyperbolic cosine",
+)
+elementwise(
+    "arctanh", np.arctanh, L.arctanh, (lambda x, z: 1.0 / ((1.0 - x) * (1.0 + x)),),
+    node="Atanh", numpy=(np.arctanh,), doc="inverse hyperbolic tangent",
+)
+
+# ---- selection -----------------------------------------------------------------
+
+
+def _larger(a, b):
+    return select(a > b, 1.0, select(L.eq(a, b), 0.5, 0.0))
+
+
+def _max(x, y):
+    return select(L.isnan(x) | (x >= y), x, y)
+
+
+def _min(x, y):
+    return select(L.isnan(x) | (x <= y), x, y)
+
+
+elementwise(
+    "maximum", np.maximum, _max, (lambda x, y, z: _larger(x, y), lambda x, y, z: _larger(y, x)),
+    node="Maximum", numpy=(np.maximum,), doc="the larger of x and y; a tie shares the derivative evenly",
+)
+elementwise(
+    "minimum", np.minimum, _min, (lambda x, y, z: _larger(y, x), lambda x, y, z: _larger(x, y)),
+    node="Minimum", numpy=(np.minimum,), doc="the smaller of x and y; a tie shares the derivative evenly",
+)
+elementwise(
+    "where", lambda c, x, y: np.where(c, x, y), lambda c, x, y: select(c, x, y),
+    (None, lambda c, x, y, z: select(c, 1.0, 0.0), lambda c, x, y, z: select(c, 0.0, 1.0)),
+    node="Where", doc="x where the condition holds, else y; the branch not taken gets a derivative of exactly 0",
+)
+elementwise(
+    "clip", np.clip, lambda x, lo, hi: _min(_max(x, lo), hi),
+    (
+        lambda x, lo, hi, z: select((x >= lo) & (x <= hi), 1.0, 0.0),
+        lambda x, lo, hi, z: select((x < lo) & (lo <= hi), 1.0, 0.0),
+        lambda x, lo, hi, z: select((x > hi) | ((x <= hi) & (lo > hi)), 1.0, 0.0),
+    ),
+    node="Clamp", doc="x limited to [lo, hi]; derivative 1 on the closed interval",
+)
+
+# ---- functions of statistics and learning ----------------------------------------
+
+
+def _sigmoid_value(x):
+    e = np.exp(-np.abs(x))
+    return np.where(np.asarray(x) >= 0, 1.0, e) / (1.0 + e)
+
+
+def _sigmoid_scalar(x):
+    e = math.exp(-abs(x))
+    return (1.0 if x >= 0 else e) / (1.0 + e)
+
+
+def _softplus_value(x):
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+elementwise(
+    "sigmoid", _sigmoid_value, L.sigmoid, (lambda x, z: z * (1.0 - z),),
+    scalar=_sigmoid_scalar, node="Sigmoid", doc="1 / (1 + e**-x) without overflow",
+)
+elementwise(
+    "softplus", _softplus_value, L.softplus, (lambda x, z: L.sigmoid(x),),
+    scalar=lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
+    node="Softplus", doc="log(1 + e**x) without overflow",
+)
+elementwise(
+    "relu", lambda x: np.maximum(x, 0), lambda x: select(x > 0.0, x, select(L.isnan(x), x, 0.0)),
+    (lambda x, z: select(x > 0.0, 1.0, 0.0),),
+    node="Relu", doc="max(x, 0); derivative 0 at 0",
+)
+elementwise(
+    "copysign", np.copysign, L.copysign,
+    (lambda x, y, z: L.sign(x) * L.sign(z), _zero),
+    scalar=math.copysign, node="Copysign", numpy=(np.copysign,), doc="|x| with the sign of y",
+)
+elementwise(
+    "floor", np.floor, L.floor, (_zero,), node="Floor", numpy=(np.floor,), doc="largest integer <= x; derivative 0",
+)
+elementwise(
+    "ceil", np.ceil, L.ceil, (_zero,), node="Ceil", numpy=(np.ceil,), doc="smallest integer >= x; derivative 0",
+)
+elementwise(
+    "trunc", np.trunc, L.trunc, (_zero,), node="Trunc", numpy=(np.trunc,), doc="x without its fraction; derivative 0",
+)
+elementwise(
+    "rint", np.rint, L.rint, (_zero,), node="Round", numpy=(np.rint,), doc="nearest integer; derivative 0",
+)

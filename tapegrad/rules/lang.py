@@ -1,0 +1,226 @@
+"""The closed language in which element-wise rules are written.
+
+A rule such as ``lambda x, z: 1.0 - z * z`` is ordinary Python over whatever it
+is given.  Given `Expr` it traces itself into a small expression (from which
+machine code is made, see `tapegrad.native`); given tensors it records; given a
+planner's symbolic arrays it plans.  What makes that possible is that a rule
+uses nothing but Python's arithmetic and comparisons and the functions of this
+module, every one of which asks its operands to apply it
+(``operand._apply(name, *args)``).
+
+`Expr` nodes are immutable and hash-consed by structure through `key()`, so the
+same expression always prints, and therefore compiles and caches, the same.
+"""
+
+from __future__ import annotations
+
+ARITHMETIC = ("add", "sub", "mul", "div", "neg")
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+LOGIC = ("and", "or", "not")
+
+#: Functions of one floating operand and of two, in the sense of C's libm or of
+#: a ufunc of the same name; the emitter knows how each is lowered.
+UNARY = (
+    "exp exp2 expm1 log log2 log10 log1p sqrt cbrt abs sign floor ceil trunc rint "
+    "sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh "
+    "erf lgamma digamma isnan sigmoid softplus"
+).split()
+BINARY = "pow arctan2 hypot fmod copysign polygamma".split()
+
+
+class Expr:
+    """A node of a traced element-wise expression.
+
+    Parameters
+    ----------
+    op : str
+        ``"arg"`` (an operand), ``"const"``, or an operation of the language.
+    args : tuple
+        Operand nodes; for ``arg`` the operand itself, for ``const`` the float.
+    """
+
+    __slots__ = ("op", "args", "_key")
+
+    def __init__(self, op, args=()):
+        self.op = op
+        self.args = args
+        self._key = None
+
+    # -- building ---------------------------------------------------------
+    @staticmethod
+    def lift(value):
+        """`value` as an expression: numbers become constants."""
+        return value if isinstance(value, Expr) else Expr("const", (float(value),))
+
+    def _apply(self, name, *args):
+        return simplify(name, tuple(Expr.lift(a) for a in args))
+
+    def __add__(self, o):
+        return self._apply("add", self, o)
+
+    def __radd__(self, o):
+        return self._apply("add", o, self)
+
+    def __sub__(self, o):
+        return self._apply("sub", self, o)
+
+    def __rsub__(self, o):
+        return self._apply("sub", o, self)
+
+    def __mul__(self, o):
+        return self._apply("mul", self, o)
+
+    def __rmul__(self, o):
+        return self._apply("mul", o, self)
+
+    def __truediv__(self, o):
+        return self._apply("div", self, o)
+
+    def __rtruediv__(self, o):
+        return self._apply("div", o, self)
+
+    def __neg__(self):
+        return self._apply("neg", self)
+
+    def __lt__(self, o):
+        return self._apply("lt", self, o)
+
+    def __le__(self, o):
+        return self._apply("le", self, o)
+
+    def __gt__(self, o):
+        return self._apply("gt", self, o)
+
+    def __ge__(self, o):
+        return self._apply("ge", self, o)
+
+    def __and__(self, o):
+        return self._apply("and", self, o)
+
+    def __or__(self, o):
+        return self._apply("or", self, o)
+
+    def __invert__(self):
+        return self._apply("not", self)
+
+    # -- reading ----------------------------------------------------------
+    @property
+    def is_const(self):
+        return self.op == "const"
+
+    @property
+    def is_bool(self):
+        if self.op == "select":
+            return self.args[1].is_bool
+        return self.op in COMPARISONS or self.op in LOGIC or self.op == "isnan"
+
+    def leaves(self):
+        """The distinct operands this expression reads, in order of first use."""
+        found, seen = [], set()
+
+        def visit(node):
+            if id(node) in seen:
+                return
+            seen.add(id(node))
+            if node.op == "arg":
+                if node.args[0] not in found:
+                    found.append(node.args[0])
+            elif node.op != "const":
+                for arg in node.args:
+                    visit(arg)
+
+        visit(self)
+        return found
+
+    def key(self, names=None):
+        """A text that is the same for structurally equal expressions.
+
+        Parameters
+        ----------
+        names : dict, optional
+            Operand -> text; operands print as themselves without it.
+        """
+        if self.op == "const":
+            return float(self.args[0]).hex()
+        if self.op == "arg":
+            return str(self.args[0] if names is None else names[self.args[0]])
+        if names is None and self._key is not None:
+            return self._key
+        text = f"{self.op}({','.join(a.key(names) for a in self.args)})"
+        if names is None:
+            self._key = text
+        return text
+
+    def __repr__(self):
+        return self.key()
+
+
+def arg(operand):
+    """The expression that reads `operand` (any hashable)."""
+    return Expr("arg", (operand,))
+
+
+def simplify(op, args):
+    """Node for ``op(*args)``; only identities exact in IEEE arithmetic."""
+    if op == "mul":
+        a, b = args
+        if a.is_const and a.args[0] == 1.0:
+            return b
+        if b.is_const and b.args[0] == 1.0:
+            return a
+        if a.is_const and a.args[0] == -1.0:
+            return Expr("neg", (b,))
+        if b.is_const and b.args[0] == -1.0:
+            return Expr("neg", (a,))
+    elif op == "div" and args[1].is_const and args[1].args[0] == 1.0:
+        return args[0]
+    elif op == "neg" and args[0].op == "neg":
+        return args[0].args[0]
+    return Expr(op, args)
+
+
+def _function(name, nargs):
+    def apply(*args):
+        for a in args:
+            if hasattr(type(a), "_apply"):
+                return a._apply(name, *args)
+        raise TypeError(f"{name}() needs a symbolic or tracked operand, got plain numbers")
+
+    apply.__name__ = name
+    return apply
+
+
+for _name in UNARY:
+    globals()[_name] = _function(_name, 1)
+for _name in BINARY:
+    globals()[_name] = _function(_name, 2)
+
+eq = _function("eq", 2)
+ne = _function("ne", 2)
+logical_not = _function("not", 1)
+_select = _function("select", 3)
+
+
+def select(condition, yes, no):
+    """`yes` where `condition` holds, else `no`; both sides are computed."""
+    if isinstance(condition, bool):
+        return yes if condition else no
+    return _select(condition, yes, no)
+
+
+def times(g, partial):
+    """Adjoint times partial with an absolute zero (``DESIGN`` 8).
+
+    Zero if either factor is zero, so that a branch not taken cannot poison a
+    gradient with ``0 * inf``.  Constant partials are finite and multiply plainly.
+    """
+    if isinstance(partial, (int, float)):
+        if partial == 1.0:
+            return g
+        if partial == -1.0:
+            return -g
+        return g * float(partial)
+    return absolute_product(g, partial)
+
+
+absolute_product = _function("mul0", 2)

@@ -1,0 +1,51 @@
+"""Rows of statistics and learning that are single nodes: softmax and cross-entropy.
+
+Stable forms: Blanchard, Higham & Higham, "Accurately computing the log-sum-exp
+and softmax functions", IMA J. Numer. Anal. 41 (2021).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import lang as L
+from .table import structural
+
+
+def _softmax_value(x, axis=-1):
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def _log_softmax_value(x, axis=-1):
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+
+
+structural(
+    "softmax", 1, _softmax_value,
+    lambda g, x, z, axis=-1: (z * (g - (g * z).sum(axis=axis, keepdims=True)),),
+    node="Softmax", doc="exponentials normalised to sum 1 along an axis",
+)
+structural(
+    "log_softmax", 1, _log_softmax_value,
+    lambda g, x, z, axis=-1: (g - L.exp(z) * g.sum(axis=axis, keepdims=True),),
+    node="LogSoftmax", doc="logarithm of softmax, accurate where softmax underflows",
+)
+
+
+def _bce_value(x, y, reduction="mean"):
+    loss = np.maximum(x, 0) - x * y + np.log1p(np.exp(-np.abs(x)))
+    return np.mean(loss) if reduction == "mean" else np.sum(loss) if reduction == "sum" else loss
+
+
+def _bce_vjp(g, x, y, z, reduction="mean"):
+    if reduction == "mean":
+        g = g * (1.0 / int(np.prod(np.broadcast_shapes(x.shape, y.shape))))
+    return g * (L.sigmoid(x) - y), -(g * x)
+
+
+structural(
+    "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, node="BinaryCrossEntropyWithLogits",
+    doc="-y log s(x) - (1 - y) log(1 - s(x)) with s the sigmoid, reduced by mean, sum or none",
+)

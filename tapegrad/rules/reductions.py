@@ -1,0 +1,167 @@
+"""Reductions and scans: sums, extrema, moments, norms, cumulative sums.
+
+Ties of ``max``/``min`` share the derivative evenly; ``norm`` and ``std`` have
+derivative 0 where their value is 0; ``prod`` is exact at zeros (products of the
+other factors, by scans, not by division).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import lang as L
+from .table import structural
+
+
+def spread(g, x, axis, keepdims):
+    """`g`, the adjoint of a reduction of `x`, with the reduced axes put back (extent 1)."""
+    if keepdims or axis is None and g.ndim == 0 and x.ndim == 0:
+        return g
+    axes = axes_of(x, axis)
+    return g.expand_dims(axes) if axes else g
+
+
+def axes_of(x, axis):
+    """Axes as a sorted tuple of non-negative ints."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else axis
+    return tuple(sorted(a % x.ndim for a in axes))
+
+
+def count_of(x, axis):
+    """How many elements a reduction over `axis` combines."""
+    count = 1
+    for a in axes_of(x, axis):
+        count *= x.shape[a]
+    return count
+
+
+def _sum_vjp(g, x, z, axis=None, keepdims=False):
+    return (spread(g, x, axis, keepdims).broadcast_to(x.shape),)
+
+
+structural(
+    "sum", 1, lambda x, axis=None, keepdims=False: np.sum(x, axis=axis, keepdims=keepdims), _sum_vjp,
+    node="Sum", doc="sum over axes",
+)
+
+
+def _mean_vjp(g, x, z, axis=None, keepdims=False):
+    return (spread(g * (1.0 / count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),)
+
+
+structural(
+    "mean", 1, lambda x, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims), _mean_vjp,
+    node="Mean", doc="arithmetic mean over axes",
+)
+
+
+def _extremum_vjp(g, x, z, axis=None, keepdims=False):
+    hit = L.eq(x, spread(z, x, axis, keepdims))
+    ones = L.select(hit, 1.0, 0.0)
+    share = spread(g, x, axis, keepdims) / ones.sum(axis=axis, keepdims=True)
+    return (L.select(hit, share, 0.0),)
+
+
+structural(
+    "max", 1, lambda x, axis=None, keepdims=False: np.max(x, axis=axis, keepdims=keepdims), _extremum_vjp,
+    node="Max", doc="maximum over axes; ties share the derivative evenly",
+)
+structural(
+    "min", 1, lambda x, axis=None, keepdims=False: np.min(x, axis=axis, keepdims=keepdims), _extremum_vjp,
+    node="Min", doc="minimum over axes; ties share the derivative evenly",
+)
+
+
+def _prod_vjp(g, x, z, axis=None, keepdims=False):
+    axes = axes_of(x, axis)
+    rest = [k for k in range(x.ndim) if k not in axes]
+    order = (*rest, *axes)
+    front = [x.shape[k] for k in rest]
+    lines = x.transpose(order).reshape((*front, count_of(x, axis)))
+    others = lines.scan(-1, "mul", exclusive=True) * lines.scan(-1, "mul", reverse=True, exclusive=True)
+    others = others.reshape([x.shape[k] for k in order]).transpose(np.argsort(order).tolist())
+    return (L.times(spread(g, x, axis, keepdims), others),)
+
+
+structural(
+    "prod", 1, lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), _prod_vjp,
+    node="Prod", doc="product over axes, exact where factors are zero",
+)
+
+
+def _centred(x, axis):
+    return x - x.sum(axis=axis, keepdims=True) * (1.0 / count_of(x, axis))
+
+
+def _var_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
+    scale = 2.0 / (count_of(x, axis) - ddof)
+    return (spread(g, x, axis, keepdims) * _centred(x, axis) * scale,)
+
+
+structural(
+    "var", 1, lambda x, axis=None, ddof=0, keepdims=False: np.var(x, axis=axis, ddof=ddof, keepdims=keepdims),
+    _var_vjp, node="Var", doc="variance over axes with `ddof`",
+)
+
+
+def _std_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
+    scale = 1.0 / (count_of(x, axis) - ddof)
+    slope = L.select(L.eq(z, 0.0), 0.0, g / z)
+    return (spread(slope, x, axis, keepdims) * _centred(x, axis) * scale,)
+
+
+structural(
+    "std", 1, lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims),
+    _std_vjp, node="Std", doc="standard deviation over axes with `ddof`; derivative 0 where it is 0",
+)
+
+
+def _norm_value(x, axis=None, keepdims=False):
+    scale = np.max(np.abs(x), axis=axis, keepdims=True, initial=0.0)
+    safe = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
+    root = safe * np.sqrt(np.sum(np.square(x / safe), axis=axis, keepdims=True))
+    return root if keepdims else np.reshape(root, np.sum(x, axis=axis).shape)
+
+
+def _norm_vjp(g, x, z, axis=None, keepdims=False):
+    slope = L.select(L.eq(z, 0.0), 0.0, g / z)
+    return (spread(slope, x, axis, keepdims) * x,)
+
+
+structural(
+    "norm", 1, _norm_value, _norm_vjp, node="Norm", doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0",
+)
+
+
+def _logsumexp_value(x, axis=None, keepdims=False):
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        result = np.log(np.sum(np.exp(x - shift), axis=axis, keepdims=True)) + shift
+    return result if keepdims else np.reshape(result, np.sum(x, axis=axis).shape)
+
+
+def _logsumexp_vjp(g, x, z, axis=None, keepdims=False):
+    z = spread(z, x, axis, keepdims)
+    weight = L.select(L.eq(x, z), 1.0, L.exp(x - z))
+    return (L.times(spread(g, x, axis, keepdims), weight),)
+
+
+structural(
+    "logsumexp", 1, _logsumexp_value, _logsumexp_vjp, node="Logsumexp", doc="log of the sum of exponentials over axes, without overflow",
+)
+
+
+def _cumsum_value(x, axis=None):
+    return np.cumsum(x, axis=axis)
+
+
+def _cumsum_vjp(g, x, z, axis=None):
+    if axis is None:
+        return (g.scan(0, "add", reverse=True).reshape(x.shape),)
+    return (g.scan(axis, "add", reverse=True),)
+
+
+structural("cumsum", 1, _cumsum_value, _cumsum_vjp, node="Cumsum", doc="cumulative sum along an axis")

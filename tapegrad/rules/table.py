@@ -1,0 +1,170 @@
+"""The rules table: one `Row` per primitive, the only home of its derivative.
+
+An *element-wise* row gives its value and its partial derivatives in the closed
+language of `tapegrad.rules.lang`; the scalar switch of the sweep, the array
+kernels, node calls and the printed form are all made from them.
+
+A *structural* row (reductions, products, data movement) gives a NumPy value
+function and a VJP written as calls of other primitives on whatever it is
+handed: the sweep's planner hands it symbolic arrays once per signature of
+shapes, a node call hands it tensors.  A VJP returns one contribution per
+operand, in operand order; it must not look at numbers, only at shapes.
+
+Opcodes are positions in the table, so the order of the rows is part of the
+format of a saved tape: append, do not insert.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable
+
+from .lang import times
+
+#: Opcodes below FIRST_ROW are the tape's own entries (see tape.layout).
+FIRST_ROW = 8
+
+ROWS: list["Row"] = []
+BY_NAME: dict[str, "Row"] = {}
+BY_FUNCTION: dict[Callable, "Row"] = {}
+
+
+@dataclass(eq=False)
+class Row:
+    """Everything tapegrad knows about one primitive.
+
+    Attributes
+    ----------
+    name : str
+        The field's (NumPy's) word for it; unique.
+    arity : int
+        Number of differentiable operands; -1 for any number.
+    node : str
+        Stem of the node's printed name: ``Mul`` prints ``MulBackward0``.
+    value : callable
+        ``value(*arrays, **attrs) -> array`` on plain NumPy data.
+    doc : str
+        One line for the list of supported functions.
+    scalar : callable, optional
+        The value on Python floats; falls back to `value` where it raises.
+    expr : callable, optional
+        The value in the closed language (element-wise rows).
+    partials : tuple of callable, optional
+        ``partial(*operands, z)`` for each operand (element-wise rows).
+    vjp : callable, optional
+        ``vjp(g, *operands, z, **attrs) -> tuple`` (structural rows).
+    numpy : tuple
+        The NumPy functions that record this row when called on a tensor.
+    constants : tuple of int
+        Positions of operands that never carry a derivative (conditions, indices).
+    dynamic : str, optional
+        Name of the integer attribute that each instruction keeps for itself.
+    calls_scipy : bool
+        Whether its derivative calls a loop of a SciPy ufunc (imported when needed).
+    opcode : int
+        Position in the table, counted from `FIRST_ROW`.
+    """
+
+    name: str
+    arity: int
+    node: str
+    value: Callable
+    doc: str
+    scalar: Callable | None = None
+    expr: Callable | None = None
+    partials: tuple = ()
+    vjp: Callable | None = None
+    numpy: tuple = ()
+    constants: tuple = ()
+    dynamic: str | None = None
+    calls_scipy: bool = False
+    opcode: int = field(default=0, init=False)
+
+    @property
+    def elementwise(self):
+        """Whether the row is element-wise (has partial derivatives)."""
+        return bool(self.partials)
+
+    @property
+    def node_name(self):
+        """The name of its node in the backward graph, as PyTorch prints it."""
+        return f"{self.node}Backward0"
+
+    def slots(self, count):
+        """Positions of the operands, out of `count`, that can carry a derivative."""
+        return tuple(k for k in range(count) if k not in self.constants)
+
+    def contributions(self, g, operands, result, wanted, attrs):
+        """What the adjoint `g` of the result adds to the adjoints of the operands.
+
+        Works on whatever it is given: symbolic arrays of a planner, or tensors.
+
+        Parameters
+        ----------
+        g : array-like
+            Adjoint of the result.
+        operands : sequence
+            All operands.
+        result : array-like
+            The result.
+        wanted : sequence of int
+            Positions of the operands whose contribution is needed.
+        attrs : dict
+
+        Returns
+        -------
+        list
+            One entry per differentiable operand; None where not wanted or zero.
+            An entry may still have the broadcast shape of the result.
+        """
+        slots = self.slots(len(operands))
+        if not self.elementwise:
+            found = self.vjp(g, *operands, result, **attrs)
+            return [c if s in wanted else None for s, c in zip(slots, found)]
+        found = []
+        for s in slots:
+            partial = self.partials[s](*operands, result) if s in wanted else 0.0
+            zero = isinstance(partial, (int, float)) and partial == 0.0
+            found.append(None if zero else times(g, partial))
+        return found
+
+    def __str__(self):
+        kind = "element-wise" if self.elementwise else "structural"
+        return f"{self.name}/{self.arity} [{kind}, opcode {self.opcode}, {self.node_name}]: {self.doc}"
+
+
+def register(row):
+    """Append `row` to the table and return it."""
+    if row.name in BY_NAME:
+        raise AssertionError(f"two rows are named {row.name!r}")
+    row.opcode = FIRST_ROW + len(ROWS)
+    ROWS.append(row)
+    BY_NAME[row.name] = row
+    for function in row.numpy:
+        if function in BY_FUNCTION:
+            raise AssertionError(f"{function} is served by {BY_FUNCTION[function].name} and {row.name}")
+        BY_FUNCTION[function] = row
+    return row
+
+
+def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=(), calls_scipy=False):
+    """Register an element-wise row; its arity is the number of partials."""
+    constants = tuple(k for k, partial in enumerate(partials) if partial is None)
+    return register(
+        Row(
+            name, len(partials), node, value, doc, scalar, expr, tuple(partials), None, tuple(numpy), constants,
+            calls_scipy=calls_scipy,
+        )
+    )
+
+
+def structural(name, arity, value, vjp, *, node, doc, numpy=(), constants=(), dynamic=None):
+    """Register a structural row."""
+    return register(
+        Row(name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic)
+    )
+
+
+def by_opcode(opcode):
+    """The row with this opcode."""
+    return ROWS[opcode - FIRST_ROW]

@@ -1,0 +1,1 @@
+"""Walks over a tape: planning backward programs and running them natively."""

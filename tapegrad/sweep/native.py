@@ -1,0 +1,155 @@
+"""The bridge from Python objects to the compiled walks.
+
+Everything that reads CPython's or NumPy's public C structs by address is here,
+and is tried out once when this module is first used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+
+import numpy as np
+
+from ..native.scalars import reverse_switch
+from . import walk
+from .plan import Signature
+
+FLOAT_TYPE = id(float)
+#: Offset of the array of items in a list object.
+_LIST_ITEMS = 24
+
+
+def items_address(objects):
+    """Address of the array of object pointers of a list."""
+    return ctypes.c_ssize_t.from_address(id(objects) + _LIST_ITEMS).value
+
+
+def _try_layouts():
+    """Assert the struct layouts that the walks rely on."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise RuntimeError("tapegrad needs a Python with the global interpreter lock")
+    word = ctypes.c_ssize_t
+    array = np.arange(3.0)
+    number = 1.5 * len(array)
+    things = [number, array]
+    items = items_address(things)
+    assert [word.from_address(items + 8 * k).value for k in range(2)] == [id(number), id(array)], "list layout"
+    assert ctypes.c_double.from_address(id(number) + 16).value == number, "float layout"
+    assert word.from_address(id(number) + 8).value == FLOAT_TYPE, "object layout"
+    assert word.from_address(id(array) + 16).value == array.ctypes.data, "ndarray layout"
+    token = object()
+    held = [token]
+    before = ctypes.c_int32.from_address(id(token)).value
+    del token
+    assert ctypes.c_int32.from_address(id(held[0])).value == before - 1 == 1, "reference count layout"
+    assert sys.getrefcount(held[0]) >= 1
+
+
+_try_layouts()
+
+
+def table_address():
+    """Address of the signatures' table (moves when the table grows)."""
+    return Signature.TABLE.ctypes.data
+
+
+def new_marks(store):
+    """Zeroed marks, one byte per slot, padded to whole words."""
+    return np.zeros(len(store.tokens) + 16, np.uint8)
+
+
+def live_marks(store):
+    """Marks of the slots whose tensors are alive (leaves and continuations excluded)."""
+    marks = new_marks(store)
+    walk.alive(items_address(store.tokens), len(store.tokens), marks.ctypes.data, 1)
+    tokens_none = store.records()["op"]
+    from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF
+
+    marks[0] = 0
+    marks[: len(tokens_none)][(tokens_none == SCALAR_LEAF) | (tokens_none == ARRAY_LEAF) | (tokens_none == CONTINUES)] = 0
+    return marks
+
+
+def mark(store, marks, high):
+    """Mark ancestors at or below `high`; returns (count, lowest, first cleared or -1)."""
+    facts = np.zeros(3, np.int64)
+    walk.mark(store.address, marks.ctypes.data, table_address(), high, facts.ctypes.data)
+    return tuple(facts.tolist())
+
+
+class Sweep:
+    """One reverse sweep in progress over one store: adjoints, marks, scratch.
+
+    Attributes
+    ----------
+    adjoint : ndarray of float64
+        One word per slot: a scalar adjoint, or the address of an array's.
+    """
+
+    def __init__(self, store, marks, high):
+        self.store = store
+        self.marks = marks
+        self.high = high
+        self.adjoint = np.zeros(high + 1)
+        self.words = self.adjoint.view(np.int64)
+        self.scratch = np.zeros(8192, np.uint8)
+        self._addresses = (store.address, self.adjoint.ctypes.data, marks.ctypes.data)
+        self.switch = reverse_switch(store.special)
+        Signature.compile_pending()
+
+    def run(self, high, low, stop_at_large):
+        """Sweep from `high` to `low`; returns the next slot to visit."""
+        records, adjoint, marks = self._addresses
+        return walk.reverse(
+            records, adjoint, marks, high, low, self.switch, table_address(), items_address(self.store.objects),
+            FLOAT_TYPE, self.scratch.ctypes.data, stop_at_large,
+        )
+
+    def add(self, slot, value):
+        """Add `value` (float or C-contiguous ndarray) to the adjoint of `slot`."""
+        if type(value) is float:
+            self.adjoint[slot] += value
+            return
+        if self.words[slot]:
+            value = value + self.peek(slot, value.shape, value.dtype)
+            self.drop(slot)
+        packed = np.array([value.ctypes.data, value.nbytes], np.int64)
+        self.words[slot] = walk.duplicate(packed.ctypes.data)
+
+    def replace(self, slot, value):
+        """Set the adjoint of `slot`."""
+        if type(value) is float:
+            self.adjoint[slot] = value
+        else:
+            self.drop(slot)
+            self.add(slot, value)
+
+    def drop(self, slot):
+        """Free the adjoint buffer of an array slot, if it has one."""
+        if self.words[slot]:
+            waste = np.empty(0, np.uint8)
+            walk.take(waste.ctypes.data, self.words[slot], 0)
+            self.words[slot] = 0
+
+    def peek(self, slot, shape, dtype):
+        """A copy of the adjoint of an array slot (zeros if there is none)."""
+        result = np.zeros(shape, dtype)
+        if self.words[slot] and result.nbytes:
+            ctypes.memmove(result.ctypes.data, int(self.words[slot]), result.nbytes)
+        return result
+
+    def take(self, slot, shape, dtype):
+        """The adjoint of an array slot, given away by the sweep."""
+        if not self.words[slot]:
+            return np.zeros(shape, dtype)
+        result = np.empty(shape, dtype)
+        walk.take(result.ctypes.data, self.words[slot], result.nbytes)
+        self.words[slot] = 0
+        return result
+
+    def finish(self, low, clear):
+        """Free what is left; with `clear`, mark visited instructions cleared."""
+        records, adjoint, marks = self._addresses
+        walk.finish(records, adjoint, marks, table_address(), self.high, low, int(clear))

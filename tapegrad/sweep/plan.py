@@ -1,0 +1,477 @@
+"""From a row and the shapes of an operation to its backward program.
+
+`Signature` is what two instructions must share to share a program: row,
+attributes, descriptions of the operands, and which of them need an adjoint.
+Building one traces the row's rule with symbolic arrays (`sweep.symbolic`) and
+so also finds out which values the rule reads: only those are kept on the tape.
+The loop kernels a program calls are compiled when a backward pass first needs
+them (`Signature.compile_pending`), not while recording.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+
+import numpy as np
+
+from ..rules import lang as L
+from ..tape.layout import FIRST_ARRAY
+from ..tape.meta import SCALAR, c_strides, meta_of
+from . import program as P
+from .symbolic import ITEMSIZE, Atom, Placed, Scattered, Sym, _contiguous
+
+#: Saved values of at least this many bytes are let go during the sweep.
+LARGE = 1 << 18
+
+
+class Dynamic:
+    """Stands for the integer attribute kept in each record."""
+
+    def __repr__(self):
+        return "DYNAMIC"
+
+
+class Planner:
+    """Collects the steps of one program."""
+
+    DYNAMIC = Dynamic()
+
+    def __init__(self, metas, out):
+        self.metas = metas
+        self.out = out
+        self.words = []
+        self.kernels = []  # (position of the address word, LoopSpec)
+        self.saved = []  # operand number or -1 for the result
+        self.temporaries = P.FIRST_TEMPORARY
+        self.targets = P.FIRST_TARGET
+        self._saved_atoms = {}
+
+    # -- operands ---------------------------------------------------------------
+    def seed(self):
+        """The adjoint of the instruction, always C-contiguous."""
+        shape, char = self.out.shape, self.out.char
+        return self._sym(Atom(0, 0, shape, c_strides(shape, ITEMSIZE[char]), char))
+
+    def operand(self, k):
+        """The value of operand `k` (-1: the result), kept only if it is read."""
+        return Operand(self, k, self.metas[k] if k >= 0 else self.out)
+
+    def saved_atom(self, k):
+        atom = self._saved_atoms.get(k)
+        if atom is None:
+            meta = self.metas[k] if k >= 0 else self.out
+            reg = P.FIRST_SAVED + len(self.saved)
+            assert reg < P.FIRST_TARGET, "too many saved values"
+            self.saved.append(k)
+            atom = self._saved_atoms[k] = Atom(reg, 0, meta.shape, meta.strides, meta.char)
+        return atom
+
+    def _sym(self, atom):
+        return Sym(self, atom.shape, atom.char, L.arg(atom))
+
+    # -- steps ------------------------------------------------------------------
+    def step(self, code, *parameters):
+        self.words += [code, len(parameters), *parameters]
+
+    def temporary(self, shape, char, zero=False):
+        """A new contiguous buffer; returns its window."""
+        reg = self.temporaries
+        self.temporaries += 1
+        assert reg < P.REGISTERS, "too many temporaries in one rule"
+        nbytes = max(1, int(np.prod(shape, dtype=np.int64))) * ITEMSIZE[char]
+        self.step(P.ALLOC, reg, nbytes, int(zero))
+        return Atom(reg, 0, shape, c_strides(shape, ITEMSIZE[char]), char)
+
+    def shifted(self, reg, itemsize):
+        new = self.temporaries
+        self.temporaries += 1
+        # Freed registers are those that ALLOC made; a shifted one is not owned.
+        self.step(P.SHIFT, new, reg, itemsize)
+        return new
+
+    def loop(self, exprs, outputs, shape, accumulate):
+        """One fused loop over `shape`: expression j into window ``outputs[j]``."""
+        from ..native.loops import LoopSpec
+
+        if 0 in shape:
+            return
+        inputs = []
+        for expr in exprs:
+            inputs += [a for a in expr.leaves() if a not in inputs]
+        args = inputs + list(outputs)
+        dims, strides = _coalesce(shape, [_aligned(a, shape) for a in args])
+        *outer, n = dims or [1]
+        inner = [s[-1] if s else 0 for s in strides]
+        chars = [a.char for a in args]
+        pattern = "".join(
+            "c" if n == 1 or s == ITEMSIZE[c] else "0" if s == 0 else "s" for s, c in zip(inner, chars)
+        )
+        numbers = {a: k for k, a in enumerate(inputs)}
+        spec = LoopSpec(
+            tuple(_renumber(e, numbers) for e in exprs),
+            "".join(chars[: len(inputs)]),
+            "".join(chars[len(inputs) :]),
+            pattern,
+            tuple(accumulate),
+        )
+        parameters = [a.reg for a in args] + [a.offset for a in args] + [n, *inner, len(outer)]
+        for d, extent in enumerate(outer):
+            parameters += [extent, *(s[d] for s in strides)]
+        self.kernels.append((len(self.words) + 2, spec))
+        self.step(P.CALL, 0, *parameters)
+
+    def compute(self, sym):
+        """`sym` in a buffer of its own."""
+        atom = self.temporary(sym.shape, sym.char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self._sym(atom)
+
+    def reduce(self, sym, how, axes, keepdims):
+        from ..native.loops import IDENTITY
+
+        char = sym.char if sym.char in "df" else "d"
+        kept = [1 if k in axes else n for k, n in enumerate(sym.shape)]
+        atom = self.temporary(kept, char, zero=how == "add")
+        if how != "add":
+            bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
+            self.step(P.FILL, atom.reg, max(1, int(np.prod(kept, dtype=np.int64))), bits, P.CHARS[char])
+        window = Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char)
+        self.loop([sym.expr], [window], sym.shape, [how])
+        result = self._sym(atom)
+        return result if keepdims else result.reshape([n for k, n in enumerate(sym.shape) if k not in axes])
+
+    def matmul(self, a, b):
+        """Matrix product with NumPy's broadcasting, through NumPy's own loop."""
+        from ..native.ufuncs import inner_loop
+
+        if a.ndim == 1:
+            return self._drop(self.matmul(a.expand_dims([0]), b), -2 if b.ndim > 1 else -1)
+        if b.ndim == 1:
+            return self._drop(self.matmul(a, b.expand_dims([1])), -1)
+        char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
+        a, b = (self._matrix(s, char) for s in (a, b))
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+        out = self.temporary((*batch, m, n), char, zero=True)
+        if out.shape and 0 not in out.shape and k:
+            loop, data = inner_loop(np.matmul, f"{char}{char}->{char}")
+            atoms = [a.atom, b.atom, out]
+            dims, strides = _coalesce(
+                batch, [_aligned_shape(x.shape[:-2], x.strides[:-2], batch) for x in atoms]
+            )
+            *outer, count = dims or [1]
+            steps = [s[-1] if s else 0 for s in strides]
+            for x in atoms:
+                steps += x.strides[-2:]
+            words = [loop, data, 3]
+            for x in atoms:
+                words += [x.reg, x.offset]
+            words += [4, count, m, k, n, len(steps), *steps, len(outer)]
+            for d, extent in enumerate(outer):
+                words += [extent, *(s[d] for s in strides)]
+            self.step(P.GUFUNC, *words)
+        return self._sym(out)
+
+    def _drop(self, sym, axis):
+        shape = list(sym.shape)
+        del shape[axis]
+        return sym.reshape(shape)
+
+    def _matrix(self, sym, char):
+        """`sym` as a window that BLAS takes: one unit stride, no negative or zero one."""
+        if sym.char != char:
+            sym = self._cast(sym, char)
+        sym = sym.window()
+        item = ITEMSIZE[char]
+        (m, n), (row, col) = sym.shape[-2:], sym.atom.strides[-2:]
+        good = (col == item and row >= n * item) or (row == item and col >= m * item)
+        return sym if good and min(sym.atom.strides[:-2], default=0) >= 0 else sym.own()
+
+    def _cast(self, sym, char):
+        atom = self.temporary(sym.shape, char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self._sym(atom)
+
+    def scan(self, sym, axis, how, reverse, exclusive):
+        sym = sym.window()
+        if sym.char not in "df":
+            sym = self._cast(sym, "d")
+        if reverse:
+            return self.scan(sym.flip([axis]), axis, how, False, exclusive).flip([axis])
+        out = self.temporary(sym.shape, sym.char)
+        if 0 not in sym.shape:
+            source, axis = sym.atom, axis % sym.ndim
+            words = [source.reg, source.offset, out.reg, P.CHARS[sym.char], P.HOW[how], int(exclusive),
+                     sym.shape[axis], source.strides[axis], out.strides[axis], sym.ndim - 1]
+            for k, extent in enumerate(sym.shape):
+                if k != axis:
+                    words += [extent, source.strides[k], out.strides[k]]
+            self.step(P.SCAN, *words)
+        return self._sym(out)
+
+    def gather(self, sym, index, shape):
+        sym = sym.window()
+        if not sym.atom.whole:
+            sym = sym.own()
+        out = self.temporary(shape, sym.char)
+        self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
+        return self._sym(out)
+
+    def _index(self, index):
+        atom = index.window().atom
+        assert atom.whole and atom.char in "lq", f"an index map must be a contiguous int64 array, not {atom}"
+        return atom.reg
+
+    def zeroed(self, sym, shape, strides, offset):
+        window = sym.strided(shape, strides, offset)
+        assert sym.atom.reg == 0 and sym.atom.whole
+        self.loop([L.Expr.lift(0.0)], [window.atom], shape, [None])
+        return sym
+
+    def zeroed_at(self, sym, index):
+        assert sym.atom.reg == 0 and sym.atom.whole
+        self.step(P.ZERO_AT, 0, self._index(index), index.size, P.CHARS[sym.char])
+        return sym
+
+    # -- the end ----------------------------------------------------------------
+    def deliver(self, contributions, metas):
+        """Add the contributions (None: none) to the adjoints of the operands."""
+        fused = {}
+        whole = []
+        for k, (value, meta) in enumerate(zip(contributions, metas)):
+            if value is None or meta.size == 0:
+                continue
+            if isinstance(value, (int, float)):
+                if value == 0:
+                    continue
+                raise AssertionError(f"a rule returned the number {value} as a contribution")
+            if isinstance(value, Placed):
+                self._place(k, value, meta)
+            elif isinstance(value, Scattered):
+                self._scatter(k, value, meta)
+            else:
+                atom = value.atom
+                direct = atom is not None and atom.whole and value.shape == meta.shape and value.char == meta.char
+                if direct and meta is not SCALAR:
+                    whole.append((k, atom, meta))
+                else:
+                    fused.setdefault(value.shape, []).append((k, value, meta))
+        for shape, group in fused.items():
+            self._deliver_fused(shape, group)
+        given = [atom.reg for _, atom, _ in whole]
+        for j, (k, atom, meta) in enumerate(whole):
+            last = atom.reg not in given[j + 1 :]
+            owned = atom.reg == 0 and self.out is not SCALAR or atom.reg >= P.FIRST_TEMPORARY
+            self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.CHARS[meta.char])
+
+    def _deliver_fused(self, shape, group):
+        windows, hows = [], []
+        buffers = []
+        for k, value, meta in group:
+            lead = len(shape) - len(meta.shape)
+            reduced = [d < lead or (meta.shape[d - lead] == 1 and n != 1) for d, n in enumerate(shape)]
+            how = "add" if any(reduced) else None
+            char = meta.char if meta.char in "df" else "d"
+            buffer = self.temporary(meta.shape, char, zero=how is not None or 0 in shape)
+            strides = [0 if r else buffer.strides[d - lead] for d, r in enumerate(reduced)]
+            windows.append(Atom(buffer.reg, 0, shape, strides, char))
+            hows.append(how)
+            buffers.append(buffer)
+        self.loop([value.expr for _, value, _ in group], windows, shape, hows)
+        for (k, _, meta), buffer in zip(group, buffers):
+            if meta is SCALAR:
+                self.step(P.SCALAR, k, buffer.reg)
+            else:
+                self.step(P.MOVE, k, buffer.reg, meta.nbytes, P.CHARS[meta.char])
+
+    def _target(self, k, meta):
+        reg = self.targets
+        self.targets += 1
+        assert reg < P.FIRST_TEMPORARY, "too many scattered contributions"
+        self.step(P.TARGET, k, reg, meta.nbytes)
+        return reg
+
+    def _place(self, k, placed, meta):
+        assert tuple(placed.shape) == meta.shape
+        source = placed.source
+        reg = self._target(k, meta)
+        item = meta.itemsize
+        offset = placed.offset
+        if offset is self.DYNAMIC:
+            reg, offset = self.shifted(reg, item), 0
+        window = Atom(reg, offset * item, source.shape, [s * item for s in placed.strides], meta.char)
+        self.loop([source.expr], [window], source.shape, ["add"])
+
+    def _scatter(self, k, scattered, meta):
+        source = scattered.source
+        if source.char != meta.char:
+            source = self._cast(source, meta.char)
+        source = source.window()
+        if not source.atom.whole:
+            source = source.own()
+        reg = self._target(k, meta)
+        self.step(P.SCATTER, source.atom.reg, self._index(scattered.index), reg, source.size, P.CHARS[meta.char])
+
+
+class Operand(Sym):
+    """The value of an operand: its shape is free, reading it makes the tape keep it."""
+
+    __slots__ = ("k",)
+
+    def __init__(self, plan, k, meta):
+        self.plan = plan
+        self.k = k
+        self.shape = meta.shape
+        self.char = meta.char
+
+    @property
+    def expr(self):
+        return L.arg(self.plan.saved_atom(self.k))
+
+
+def _renumber(expr, numbers):
+    """`expr` with its atoms replaced by argument numbers."""
+    done = {}
+
+    def visit(node):
+        known = done.get(id(node))
+        if known is None:
+            if node.op == "arg":
+                known = L.arg(numbers[node.args[0]])
+            elif node.op == "const":
+                known = node
+            else:
+                known = L.Expr(node.op, tuple(visit(a) for a in node.args))
+            done[id(node)] = known
+        return known
+
+    return visit(expr)
+
+
+def _aligned(atom, shape):
+    return _aligned_shape(atom.shape, atom.strides, shape)
+
+
+def _aligned_shape(own, strides, shape):
+    """Strides of an operand broadcast to `shape`."""
+    lead = len(shape) - len(own)
+    return [
+        0 if d < lead or (own[d - lead] == 1 and n != 1) else strides[d - lead] for d, n in enumerate(shape)
+    ]
+
+
+def _coalesce(shape, strides):
+    """Merge neighbouring dimensions that all operands walk as one."""
+    dims = [d for d, n in enumerate(shape) if n != 1]
+    extents = []
+    merged = [[] for _ in strides]
+    for d in dims:
+        n = shape[d]
+        if extents and all(m[-1] == s[d] * n for m, s in zip(merged, strides)):
+            extents[-1] *= n
+            for m, s in zip(merged, strides):
+                m[-1] = s[d]
+        else:
+            extents.append(n)
+            for m, s in zip(merged, strides):
+                m.append(s[d])
+    return extents, merged
+
+
+class Signature:
+    """One row applied to operands of one description: its program and what to keep.
+
+    Attributes
+    ----------
+    row : Row
+    number : int
+        ``opcode - FIRST_ARRAY`` of the instructions that have this signature.
+    out : Meta
+        Description of the result.
+    saves : tuple of int
+        Operands whose values the tape must keep (-1: the result).
+    """
+
+    ALL: list["Signature"] = []
+    BY_KEY: dict[tuple, "Signature"] = {}
+    LOCK = threading.RLock()
+    WORDS = 8
+    #: Per signature: program address, saved values, operands, scalar result, large, result bytes.
+    TABLE = np.zeros((64, WORDS), np.int64)
+    _PENDING: list["Signature"] = []
+
+    def __init__(self, key, row, attrs, metas, out, mask):
+        self.key, self.row, self.attrs, self.metas, self.out, self.mask = key, row, attrs, metas, out, mask
+        planner = Planner(metas, out)
+        slots = row.slots(len(metas))
+        self.slots = slots
+        operands = [planner.operand(k) for k in range(len(metas))]
+        result = planner.operand(-1)
+        g = planner.seed()
+        kwargs = dict(attrs)
+        if row.dynamic:
+            kwargs[row.dynamic] = Planner.DYNAMIC
+        contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
+        wanted = [c if m else None for c, m in zip(contributions, mask)]
+        planner.deliver(wanted, [metas[s] for s in slots])
+        planner.step(P.END)
+        self.saves = tuple(planner.saved)
+        self.words = np.array(planner.words, np.int64)
+        self.kernels = planner.kernels
+        self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
+        self.large = self.saved_bytes >= LARGE
+        self.number = len(self.ALL)
+
+    @property
+    def opcode(self):
+        return FIRST_ARRAY + self.number
+
+    @classmethod
+    def find(cls, row, attrs, metas, value, mask):
+        """The signature of an operation that gave `value`; made if new.
+
+        Parameters
+        ----------
+        row : Row
+        attrs : tuple of (name, value) pairs
+        metas : tuple of Meta
+            Of every operand, differentiable or not.
+        value : float or ndarray
+            The result just computed.
+        mask : tuple of bool
+            Which differentiable operands are on the tape.
+        """
+        key = (row, attrs, metas, mask)
+        with cls.LOCK:
+            known = cls.BY_KEY.get(key)
+            if known is None:
+                known = cls(key, row, attrs, metas, meta_of(value), mask)
+                cls.ALL.append(known)
+                if known.number >= len(cls.TABLE):
+                    cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
+                cls.TABLE[known.number] = [
+                    known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,
+                    known.large, known.out.nbytes, 0, 0,
+                ]
+                cls._PENDING.append(known)
+                cls.BY_KEY[key] = known
+        return known
+
+    @classmethod
+    def compile_pending(cls):
+        """Compile the loop kernels of all signatures met since the last call."""
+        if not cls._PENDING:
+            return
+        from ..native.loops import loop_kernel
+
+        with cls.LOCK:
+            while cls._PENDING:
+                signature = cls._PENDING[-1]
+                for position, spec in signature.kernels:
+                    signature.words[position] = loop_kernel(spec)
+                cls._PENDING.pop()
+
+    def __str__(self):
+        operands = ", ".join(f"{m.char}{list(m.shape)}" for m in self.metas)
+        return f"{self.row.name}({operands}) -> {self.out.char}{list(self.out.shape)}, saves {self.saves}"

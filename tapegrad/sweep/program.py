@@ -1,0 +1,29 @@
+"""Words of a backward program: what the walk does for one array instruction.
+
+A program is a flat int64 array of steps, ``[code, length, parameters...]``.
+Registers hold addresses: 0 is the instruction's adjoint, 1 to 15 its saved
+values, 16 to 31 adjoints of operands it adds into, 32 and up temporaries.
+"""
+
+END = 0
+ALLOC = 1  # reg, nbytes, zero
+CALL = 2  # kernel address, parameters of the kernel
+MOVE = 3  # operand, reg, nbytes, char: give a whole temporary to the operand's adjoint
+ADD = 4  # operand, reg, nbytes, char: copy or add a whole buffer
+TARGET = 5  # operand, reg, nbytes: the operand's adjoint, made of zeros if new
+SCALAR = 6  # operand, reg: add one double to a scalar operand's adjoint
+FILL = 7  # reg, count, value bits, char
+SHIFT = 8  # reg, source reg, bytes: source plus the dynamic attribute times bytes
+GUFUNC = 9  # loop, data, nargs, (reg, offset)*, ndims, dims*, nsteps, steps*, nbatch, (extent, strides*)*
+SCAN = 10  # source reg, offset, target reg, char, how, exclusive, n, source stride, target stride, nouter, (extent, s, t)*
+SCATTER = 11  # source reg, index reg, target reg, count, char: target[index] += source
+GATHER = 12  # source reg, index reg, target reg, count, char: target = source[index]
+ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
+
+FIRST_SAVED = 1
+FIRST_TARGET = 16
+FIRST_TEMPORARY = 32
+REGISTERS = 256
+
+CHARS = {"d": 0, "f": 1}
+HOW = {"add": 0, "mul": 1}

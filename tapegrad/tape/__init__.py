@@ -1,0 +1,1 @@
+"""The flat tape itself: records, stores, places, printing.  Knows no rule."""

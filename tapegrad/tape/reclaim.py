@@ -1,0 +1,102 @@
+"""Forget instructions that no tensor can reach, so that recording runs in bounded memory.
+
+The live tensors are found through the tokens they share with the store (see
+`tape.store`); their ancestors are marked; if less than half of the store is
+reachable, the rest moves to a new store and the old one keeps only the map by
+which a tensor finds its new slot when it is next used.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
+from .store import OBJECT_BYTES, Store
+
+
+def reachable(store):
+    """Marks (uint8 per slot) of everything live tensors on `store` can reach."""
+    from ..sweep import native
+
+    marks = native.live_marks(store)
+    native.mark(store, marks, len(store.tokens) - 1)
+    return marks
+
+
+def reclaim(store):
+    """Drop unreachable instructions; returns the store to continue with."""
+    from ..sweep.plan import Signature
+
+    count = len(store.tokens)
+    marks = reachable(store)
+    records = store.records()
+    ops = records["op"]
+    keep = marks != 0
+    keep[0] = True
+    # The operands of an n-ary instruction lie in the records before it.
+    for i in np.flatnonzero(keep[1:] & (ops[:-1] == CONTINUES) & (ops[1:] != CONTINUES)) + 1:
+        j = i - 1
+        while ops[j] == CONTINUES:
+            keep[j] = True
+            j -= 1
+    kept = np.flatnonzero(keep)
+    if len(kept) * 2 > count:
+        store.byte_limit = max(store.byte_limit, 2 * store.nbytes)
+        return store
+
+    new = Store(store.thread, store.explicit)
+    return _move(store, new, kept, keep, Signature)
+
+
+def _move(store, new, kept, keep, Signature):
+    renumber = np.cumsum(keep) - 1
+    renumber[~keep] = 0
+    records = store.records()[kept].copy()
+    ops = records["op"]
+    while new.capacity < 2 * len(kept):
+        new._room(new.capacity * 2)
+    arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
+    operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
+    for name in ("a", "b"):
+        records[name][operands] = renumber[records[name][operands]]
+    continued = np.flatnonzero(ops == CONTINUES)
+    if len(continued):
+        for name in ("a", "b"):
+            records[name][continued] = renumber[records[name][continued]]
+        words = records.view(np.int64).reshape(-1, 4)
+        words[continued, 2] = renumber[words[continued, 2]]
+        words[continued, 3] = renumber[words[continued, 3]]
+    integers = records["integer"]
+    for j in np.flatnonzero(arrays):
+        saves = len(Signature.ALL[ops[j] - FIRST_ARRAY].saves)
+        if saves:
+            start = integers[j]
+            integers[j] = len(new.objects)
+            new.objects += store.objects[start : start + saves]
+            new.nbytes += Signature.ALL[ops[j] - FIRST_ARRAY].saved_bytes + OBJECT_BYTES
+    new.records_into(records)
+    tokens = store.tokens
+    new.tokens = [tokens[i] for i in kept.tolist()]
+    new.byte_limit = max(new.byte_limit, 2 * new.nbytes)
+    new.special, new.any_cleared = store.special, store.any_cleared
+
+    starts = np.array([s for s, _ in store.code_runs] or [0])
+    runs = np.searchsorted(starts, kept, side="right") - 1
+    change = np.flatnonzero(np.diff(runs, prepend=-2))
+    new.code_runs = [(int(j), store.code_runs[runs[j]][1]) for j in change if runs[j] >= 0]
+    new.code = new.code_runs[-1][1] if new.code_runs else None
+
+    for slot, leaf, key in store.leaf_list:
+        if keep[slot]:
+            new.leaf_list.append((int(renumber[slot]), leaf, key))
+            new.leaves[key] = int(renumber[slot])
+    new.constants = [(int(renumber[slot]), *rest) for slot, *rest in store.constants if keep[slot]]
+    for name in ("hooks", "node_hooks", "pre_hooks", "retained"):
+        setattr(new, name, {int(renumber[i]): v for i, v in getattr(store, name).items() if keep[i]})
+
+    new.ident = store.ident
+    store.ident = -1
+    store.forward = (new, kept)
+    store._forget()
+    store.thread.replace(store, new)
+    return new

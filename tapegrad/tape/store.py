@@ -1,0 +1,271 @@
+"""Where instructions are written: flat records, tokens, saved values.
+
+A `Store` is one generation of a tape.  It knows no rule and no NumPy function.
+
+records     32-byte records in one growing buffer (`tape.layout`); slot = index.
+tokens      one object per record that is shared with the tensor that the
+            instruction made: the float itself for a scalar, a bare object for
+            an array.  If only this list refers to a token, no tensor looks at
+            the instruction any more.  That is how a loop that records and never
+            calls ``backward`` runs in bounded memory (`tape.reclaim`).
+objects     the values that backward programs read, in order of recording.
+leaves      leaf key -> slot; a leaf gets a new key each time it changes in
+            place, so a changed leaf is a new leaf to the store.
+
+A store is written by one thread only: `ident` is that thread's identity while
+recording is allowed and -1 otherwise, so one comparison on the hot path covers
+"another thread", "recording is off", "moved" and "cleared".  A store that a
+backward pass has used up is *retired*; tensors that still point to it raise.
+"""
+
+from __future__ import annotations
+
+import threading
+from _thread import get_ident
+
+import numpy as np
+
+from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, RECORD, SCALAR_LEAF
+from .meta import SCALAR
+from .places import Place
+
+#: Records a new store has room for; a full store first tries to reclaim.
+FIRST_CAPACITY = 4096
+#: Bytes of saved values after which a reclaim is tried.
+FIRST_BYTES = 2 << 20
+#: What a small saved array costs besides its data.
+OBJECT_BYTES = 160
+
+
+class Store:
+    """One generation of a tape; see the module's text."""
+
+    __slots__ = (
+        "ident", "buffer", "view", "address", "capacity", "tokens", "objects", "leaves", "leaf_list", "constants",
+        "code", "code_runs", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
+        "explicit", "forward", "retired", "names", "special", "any_cleared", "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, thread, explicit=False):
+        self.thread = thread  # a ThreadState
+        self.explicit = explicit
+        self.forward = None
+        self.retired = None
+        self._room(FIRST_CAPACITY)
+        self._empty()
+
+    def _empty(self):
+        self.tokens = [None]
+        self.objects = []
+        self.leaves = {}
+        self.leaf_list = []
+        self.constants = []
+        self.code = None
+        self.code_runs = []
+        self.hooks = {}
+        self.node_hooks = {}
+        self.pre_hooks = {}
+        self.retained = {}
+        self.names = {}
+        self.nbytes = 0
+        self.byte_limit = FIRST_BYTES
+        self.special = False
+        self.any_cleared = False
+        self.ident = self.thread.ident if self.thread.enabled else -1
+
+    def _room(self, capacity):
+        """A buffer for `capacity` records, keeping what is there."""
+        buffer = bytearray(capacity * RECORD.size)
+        view = np.frombuffer(buffer, np.uint8)
+        if capacity > FIRST_CAPACITY:
+            view[: len(self.view)] = self.view
+        self.buffer, self.view, self.capacity = buffer, view, capacity
+        self.address = view.ctypes.data
+
+    def __len__(self):
+        return len(self.tokens)
+
+    # -- recording ----------------------------------------------------------
+    def make_room(self):
+        """Called when the buffer is full: forget what nobody needs, or grow.
+
+        Returns the store to go on with; another one if this one has moved.
+        """
+        if not self.explicit:
+            store = self.reclaim()
+            if len(store.tokens) * 2 < store.capacity:
+                return store
+        else:
+            store = self
+        store._room(store.capacity * 2)
+        return store
+
+    def reclaim(self):
+        """Forget what no tensor can reach; returns the store to go on with."""
+        from .reclaim import reclaim
+
+        return reclaim(self)
+
+    def enter(self, leaf):
+        """The slot of a leaf, recorded if the store does not know it yet."""
+        key = leaf._k
+        slot = self.leaves.get(key)
+        if slot is None:
+            value = leaf._v
+            if leaf._m is SCALAR:
+                slot = self.write(SCALAR_LEAF, 0, 0, 0, value, 0.0)
+            else:
+                slot = self.write_array(ARRAY_LEAF, 0, 0, 0, 0.0, value.nbytes)
+            self.leaves[key] = slot
+            self.leaf_list.append((slot, leaf, key))
+        return slot
+
+    def write(self, op, a, b, offset, value, constant):
+        """Append one record whose token is None; returns its slot."""
+        slot = len(self.tokens)
+        if slot >= self.capacity:
+            self._room(self.capacity * 2)
+        RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, constant)
+        self.tokens.append(None)
+        return slot
+
+    def write_array(self, op, a, b, offset, value, integer):
+        """Append one array record whose token is None; returns its slot."""
+        slot = len(self.tokens)
+        if slot >= self.capacity:
+            self._room(self.capacity * 2)
+        ARRAY_RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, integer)
+        self.tokens.append(None)
+        return slot
+
+    def write_operands(self, slots):
+        """Append continuations that hold the operands after the second."""
+        rest = list(slots[2:])
+        groups = [rest[k : k + 4] for k in range(0, len(rest), 4)]
+        # The instruction finds group k at its own index minus one minus k.
+        for group in reversed(groups):
+            group += [0] * (4 - len(group))
+            slot = len(self.tokens)
+            if slot >= self.capacity:
+                self._room(self.capacity * 2)
+            CONTINUATION.pack_into(self.buffer, slot * RECORD.size, CONTINUES, *group[:2], 0, *group[2:])
+            self.tokens.append(None)
+
+    def note_code(self, code):
+        """Remember that instructions from here on come from `code`."""
+        self.code = code
+        self.code_runs.append((len(self.tokens), code))
+
+    # -- reading --------------------------------------------------------------
+    def records(self):
+        """The records as a structured array (a view; `integer` overlays `constant`)."""
+        return self.view.view(RECORD_DTYPE)[: len(self.tokens)]
+
+    def records_into(self, records):
+        """Overwrite the first records with `records`."""
+        self.view.view(RECORD_DTYPE)[: len(records)] = records
+
+    def place(self, slot):
+        """Where instruction `slot` was recorded."""
+        starts = [start for start, _ in self.code_runs]
+        run = int(np.searchsorted(starts, slot, side="right")) - 1
+        offset = RECORD.unpack_from(self.buffer, slot * RECORD.size)[3]
+        return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
+
+    def memory(self):
+        """Bytes held: records, tokens, saved values (each array once)."""
+        saved = {id(v): v.nbytes for v in self.objects if hasattr(v, "nbytes")}
+        return {
+            "records": len(self.buffer),
+            "tokens": self.tokens.__sizeof__() + 24 * len(self.tokens),
+            "saved": sum(saved.values()),
+        }
+
+    # -- ending -----------------------------------------------------------------
+    def retire(self, place, keep_buffer=True):
+        """Drop everything; tensors that point here raise from now on.
+
+        Returns the buffer parts for the next generation, or None.
+        """
+        self.ident = -1
+        self.retired = place
+        parts = (self.buffer, self.view, self.address, self.capacity)
+        self._forget()
+        return parts if keep_buffer else None
+
+    def _forget(self):
+        self.buffer, self.view, self.address, self.capacity = bytearray(RECORD.size), None, 0, 0
+        self.tokens, self.objects, self.leaf_list, self.constants = [None], [], [], []
+        self.leaves, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
+        self.code_runs, self.code = [], None
+
+    def adopt(self, parts):
+        """Use the buffer of a retired store unless it has grown large."""
+        if parts is not None and parts[3] <= 1 << 16:
+            self.buffer, self.view, self.address, self.capacity = parts
+
+
+RECORD_DTYPE = np.dtype(
+    {
+        "names": ["op", "a", "b", "offset", "value", "constant", "integer"],
+        "formats": ["i4", "i4", "i4", "i4", "f8", "f8", "i8"],
+        "offsets": [0, 4, 8, 12, 16, 24, 24],
+        "itemsize": RECORD.size,
+    }
+)
+
+
+class ThreadState:
+    """What each thread has of its own: its current store and whether it records.
+
+    Attributes
+    ----------
+    ident : int
+        The thread's identity.
+    enabled : bool
+        False inside ``no_grad``.
+    store : Store
+        Where operations on leaves are recorded now.
+    anonymous : Store
+        The store that nobody has to name.
+    tapes : list of Tape
+        Explicit tapes entered, innermost last.
+    """
+
+    __slots__ = ("ident", "enabled", "store", "anonymous", "tapes", "__weakref__")
+
+    def __init__(self):
+        self.ident = get_ident()
+        self.enabled = True
+        self.tapes = []
+        self.store = self.anonymous = Store(self)
+
+    def set_enabled(self, enabled):
+        """Switch recording on or off for this thread."""
+        self.enabled = enabled
+        ident = self.ident if enabled else -1
+        self.anonymous.ident = ident
+        for tape in self.tapes:
+            tape.store.ident = ident
+
+    def replace(self, old, new):
+        """`new` goes on where `old` was current."""
+        if self.store is old:
+            self.store = new
+        if self.anonymous is old:
+            self.anonymous = new
+        for tape in self.tapes:
+            if tape.store is old:
+                tape.store = new
+
+
+_LOCAL = threading.local()
+
+
+def thread_state():
+    """The calling thread's `ThreadState`."""
+    try:
+        return _LOCAL.state
+    except AttributeError:
+        _LOCAL.state = ThreadState()
+        return _LOCAL.state

@@ -1,0 +1,119 @@
+"""The tape a user can hold: `Tape`, a name for a store.
+
+Nobody needs one: every thread records on its anonymous store.  Inside
+``with tg.Tape() as tape:`` operations on leaves are recorded here instead, where
+they can be counted, printed and cleared.  A held tape forgets nothing by itself.
+"""
+
+from __future__ import annotations
+
+from .places import caller_place
+from .store import Store, thread_state
+
+
+class Tape:
+    """An explicit tape.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> x = tg.tensor(2.0, requires_grad=True)
+    >>> with tg.Tape() as tape:
+    ...     y = x * x + 1.0
+    >>> len(tape)
+    2
+    """
+
+    def __init__(self):
+        self.store = Store(thread_state(), explicit=True)
+
+    def __enter__(self):
+        state = thread_state()
+        if self.store.thread is not state:
+            if len(self):
+                raise RuntimeError("a tape that holds instructions cannot be entered by another thread")
+            self.store = Store(state, explicit=True)
+        state.tapes.append(self)
+        state.store = self.store
+        return self
+
+    def __exit__(self, *exc):
+        state = thread_state()
+        state.tapes.remove(self)
+        state.store = state.tapes[-1].store if state.tapes else state.anonymous
+
+    def __len__(self):
+        """Number of instructions (leaves are not instructions)."""
+        from .show import instruction_count
+
+        return instruction_count(self.store)
+
+    def clear(self):
+        """Forget every instruction; tensors that were computed on the tape can no longer be differentiated."""
+        from ..autograd import retire
+
+        old = self.store
+        retire(old, caller_place())
+        if self.store is old:
+            self.store = Store(old.thread, explicit=True)
+            self.store.ident = old.thread.ident if old.thread.enabled else -1
+
+    def memory(self):
+        """Bytes held, as a dict with ``records``, ``tokens``, ``saved`` and ``total``."""
+        parts = self.store.memory()
+        return {**parts, "total": sum(parts.values())}
+
+    @property
+    def instructions(self):
+        """The instructions in order, each with slot, row, operands, value and place."""
+        from .show import instructions
+
+        return instructions(self.store)
+
+    def trace(self, y=None, seed=1.0, tangents=None):
+        """The textbook table: one line an instruction with primal, adjoint and, where asked, tangent.
+
+        Parameters
+        ----------
+        y : Tensor, optional
+            Output to seed; the last instruction by default.
+        seed : float or array-like
+            Adjoint of `y`.
+        tangents : dict of Tensor to array-like, optional
+            Tangents of leaves; adds the tangent column.
+
+        Returns
+        -------
+        str
+        """
+        from .show import trace
+
+        return trace(self.store, y, seed, tangents)
+
+    def paths(self, y, x):
+        """All paths from output `y` back to input `x`, with the partial on each edge.
+
+        The derivative of `y` with respect to `x` is the sum over the paths of
+        the product of their edges (scalars only).
+
+        Returns
+        -------
+        list of Path
+        """
+        from .show import paths
+
+        return paths(self.store, y, x)
+
+    def leaves_of(self, y):
+        """The leaves that output `y` depends on, in order of first use."""
+        from .show import leaves_of
+
+        return leaves_of(y)
+
+    def __str__(self):
+        from .show import listing
+
+        return listing(self.store)
+
+    def __repr__(self):
+        return f"<Tape of {len(self)} instructions>"

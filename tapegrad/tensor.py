@@ -1,0 +1,708 @@
+"""The tensor: a value, and where on the tape it came from.
+
+A tensor is one of three things:
+
+constant    not on a tape, needs no gradient;
+leaf        made by the user with ``requires_grad=True``; belongs to no tape and
+            may be shared by threads; each store that uses it enters it;
+interior    the result of a recorded operation: slot `_i` of store `_t`.
+
+Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` its
+description, `_t`/`_i` store and slot, `_r` leaf that requires a gradient, `_k`
+key (of a leaf: a new object after each change in place; of an interior tensor:
+the token it shares with the store), `_x` rarely used extras.
+
+The scalar operators are written for speed: one comparison (`store.ident`) says
+that the operand is on a live tape of this very thread, and the record is packed
+straight into the store's buffer.  Anything else goes to `tapegrad.record`.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+import sys
+from _thread import get_ident
+
+import numpy as np
+
+from . import record as _record
+from .errors import DtypeError, GradientError, LeaveTapeError, UnsupportedFunctionError
+from .printing import format_number, format_tensor
+from .record import apply, normalise, plain, settle
+from .rules import BY_NAME
+from .tape.layout import RECORD
+from .tape.meta import SCALAR, meta_of
+from .tape.places import caller_place, name_of
+from .tape.store import thread_state
+
+_new = object.__new__
+_frame = sys._getframe
+_pack = RECORD.pack_into
+_SIZE = RECORD.size
+
+
+class Extras:
+    """What few tensors have: gradient, hooks, where it was changed in place."""
+
+    __slots__ = ("grad", "hooks", "changed", "made", "views")
+
+    def __init__(self):
+        self.grad = None
+        self.hooks = None
+        self.changed = None
+        self.made = None
+        self.views = None
+
+
+def _scalar_binary(name, function, reflected=False):
+    """An operator method with the fast path for scalars on the tape."""
+    row = BY_NAME[name]
+    opcode = row.opcode
+
+    def method(self, other):
+        store = self._t
+        if store is not None and self._m is SCALAR and store.ident == get_ident():
+            kind = type(other)
+            if kind is float:
+                slot, constant, y = 0, other, other
+            elif (kind is Tensor or kind is Parameter) and other._m is SCALAR:
+                y = other._v
+                if other._t is store:
+                    slot, constant = other._i, 0.0
+                elif other._t is None:
+                    if other._r:
+                        slot, constant = store.leaves.get(other._k), 0.0
+                        if slot is None:
+                            slot = store.enter(other)
+                    else:
+                        slot, constant = 0, y
+                else:
+                    return slow(self, other)
+            elif kind is int:
+                slot, constant = 0, float(other)
+                y = constant
+            else:
+                return slow(self, other)
+            try:
+                value = function(self._v, y)
+            except ArithmeticError:
+                return slow(self, other)
+            frame = _frame(1)
+            if frame.f_code is not store.code:
+                store.note_code(frame.f_code)
+            tokens = store.tokens
+            index = len(tokens)
+            try:
+                _pack(store.buffer, index * _SIZE, opcode, self._i, slot, frame.f_lasti, value, constant)
+            except struct.error:
+                store.make_room()
+                return method(self, other)
+            tokens.append(value)
+            t = _new(Tensor)
+            t._v = value
+            t._t = store
+            t._i = index
+            t._m = SCALAR
+            return t
+        return slow(self, other)
+
+    def slow(self, other):
+        return _binary(row, self, other)
+
+    if not reflected:
+        return method
+
+    def mirrored(self, other):
+        store = self._t
+        if type(other) is float and store is not None and self._m is SCALAR and store.ident == get_ident():
+            try:
+                value = function(other, self._v)
+            except ArithmeticError:
+                return _binary(row, other, self)
+            frame = _frame(1)
+            if frame.f_code is not store.code:
+                store.note_code(frame.f_code)
+            tokens = store.tokens
+            index = len(tokens)
+            try:
+                _pack(store.buffer, index * _SIZE, opcode, 0, self._i, frame.f_lasti, value, other)
+            except struct.error:
+                store.make_room()
+                return mirrored(self, other)
+            tokens.append(value)
+            t = _new(Tensor)
+            t._v = value
+            t._t = store
+            t._i = index
+            t._m = SCALAR
+            return t
+        return _binary(row, other, self)
+
+    return mirrored
+
+
+def _accepts(other):
+    return isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list, tuple, complex))
+
+
+def _binary(row, a, b):
+    if not (_accepts(a) and _accepts(b)):
+        return NotImplemented
+    return apply(row, (a, b))
+
+
+def _compare(function):
+    def method(self, other):
+        if not _accepts(other):
+            return NotImplemented
+        other = other._v if isinstance(other, Tensor) else other
+        return plain(np.asarray(function(self._v, other)))
+
+    return method
+
+
+def _in_place(name):
+    def method(self, other):
+        from .inplace import update
+
+        return update(self, name, other)
+
+    return method
+
+
+class Tensor:
+    """A float array (or scalar) whose operations are recorded on a tape.
+
+    Make one with `tapegrad.tensor`; see there for parameters.
+
+    Attributes
+    ----------
+    shape, dtype, ndim, size
+        As of a NumPy array.
+    requires_grad : bool
+    grad : Tensor or None
+        Accumulated gradient of a leaf (or of a tensor after `retain_grad`).
+    grad_fn : Node or None
+        Node of the instruction that made this tensor.
+    is_leaf : bool
+    """
+
+    __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
+    __array_priority__ = 1000.0
+
+    # -- arithmetic -----------------------------------------------------------
+    __add__ = _scalar_binary("add", operator.add)
+    __sub__ = _scalar_binary("subtract", operator.sub)
+    __mul__ = _scalar_binary("multiply", operator.mul)
+    __truediv__ = _scalar_binary("divide", operator.truediv)
+    __radd__ = _scalar_binary("add", operator.add, reflected=True)
+    __rsub__ = _scalar_binary("subtract", operator.sub, reflected=True)
+    __rmul__ = _scalar_binary("multiply", operator.mul, reflected=True)
+    __rtruediv__ = _scalar_binary("divide", operator.truediv, reflected=True)
+
+    def __neg__(self):
+        return apply("negative", (self,))
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return apply("absolute", (self,))
+
+    def __pow__(self, other):
+        if not _accepts(other):
+            return NotImplemented
+        if type(other) in (int, float) and other == 2:
+            return apply("power2", (self,))
+        return apply("power", (self, other))
+
+    def __rpow__(self, other):
+        return _binary(BY_NAME["power"], other, self)
+
+    def __mod__(self, other):
+        return _binary(BY_NAME["remainder"], self, other)
+
+    def __rmod__(self, other):
+        return _binary(BY_NAME["remainder"], other, self)
+
+    def __floordiv__(self, other):
+        quotient = _binary(BY_NAME["divide"], self, other)
+        return quotient if quotient is NotImplemented else apply("floor", (quotient,))
+
+    def __rfloordiv__(self, other):
+        quotient = _binary(BY_NAME["divide"], other, self)
+        return quotient if quotient is NotImplemented else apply("floor", (quotient,))
+
+    def __matmul__(self, other):
+        return _binary(BY_NAME["matmul"], self, other)
+
+    def __rmatmul__(self, other):
+        return _binary(BY_NAME["matmul"], other, self)
+
+    __iadd__ = _in_place("add")
+    __isub__ = _in_place("subtract")
+    __imul__ = _in_place("multiply")
+    __itruediv__ = _in_place("divide")
+    __ipow__ = _in_place("power")
+    __imod__ = _in_place("remainder")
+
+    __lt__ = _compare(operator.lt)
+    __le__ = _compare(operator.le)
+    __gt__ = _compare(operator.gt)
+    __ge__ = _compare(operator.ge)
+    __eq__ = _compare(operator.eq)
+    __ne__ = _compare(operator.ne)
+    __hash__ = object.__hash__
+
+    def __and__(self, other):
+        return plain(np.logical_and(self._v, getattr(other, "_v", other)))
+
+    def __or__(self, other):
+        return plain(np.logical_or(self._v, getattr(other, "_v", other)))
+
+    def __invert__(self):
+        return plain(np.logical_not(self._v))
+
+    # -- leaving the tape -------------------------------------------------------
+    def _refuse(self, how, instead):
+        if self.requires_grad:
+            name = name_of(self)
+            which = f"{name!r}" if name else f"a tensor of shape {tuple(self.shape)}"
+            raise LeaveTapeError(
+                f"{how} on {which}, which requires a gradient, would cut the derivative without a word. "
+                f"To leave the tape on purpose use `.item()` or `.detach()`; {instead}"
+            )
+
+    def __float__(self):
+        self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
+        return float(self._only())
+
+    def __int__(self):
+        self._refuse("int()", "for the integer part of the value write int(t.item())")
+        return int(self._only())
+
+    def __complex__(self):
+        self._refuse("complex()", "complex numbers are not supported")
+        return complex(self._only())
+
+    def __index__(self):
+        value = np.asarray(self._v)
+        if value.dtype.kind not in "iub":
+            raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}")
+        return operator.index(value.item())
+
+    def __bool__(self):
+        if self.size != 1:
+            raise ValueError(
+                f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
+            )
+        return bool(self._v)
+
+    def __array__(self, dtype=None, copy=None):
+        self._refuse(
+            "conversion to an ndarray",
+            "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
+            "to assign into an array make it with tg.zeros, and for functions that take only arrays see "
+            "tapegrad's list of supported functions",
+        )
+        return np.array(self._v, dtype=dtype)
+
+    def _only(self):
+        if self.size != 1:
+            raise ValueError(f"only a tensor with one element has a number as its value, this one has {self.size}")
+        return np.asarray(self._v).reshape(-1)[0]
+
+    def item(self):
+        """The only element as a Python number; leaves the tape.
+
+        Raises
+        ------
+        ValueError
+            If the tensor does not have exactly one element.
+        """
+        return self._v if type(self._v) is float else self._only().item()
+
+    def tolist(self):
+        """The values as nested lists of Python numbers; leaves the tape."""
+        return self._v if type(self._v) is float else self._v.tolist()
+
+    def numpy(self):
+        """The values as an ndarray that shares memory; read-only if a gradient is required."""
+        array = np.asarray(self._v)
+        if self.requires_grad:
+            array = array.view()
+            array.flags.writeable = False
+        return array
+
+    def detach(self):
+        """The same value as a constant: no gradient flows through it."""
+        return plain(self._v)
+
+    # -- description --------------------------------------------------------------
+    @property
+    def shape(self):
+        return self._v.shape if type(self._v) is not float else ()
+
+    @property
+    def dtype(self):
+        return self._v.dtype if type(self._v) is not float else np.dtype(np.float64)
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return 1 if type(self._v) is float else self._v.size
+
+    def dim(self):
+        """Number of dimensions (PyTorch's name)."""
+        return self.ndim
+
+    def numel(self):
+        """Number of elements (PyTorch's name)."""
+        return self.size
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value):
+        return bool(np.any(np.asarray(self._v) == getattr(value, "_v", value)))
+
+    def __repr__(self):
+        leaf = self._t is None
+        return format_tensor(
+            self._v,
+            grad_fn_name=None if leaf else self.grad_fn.name(),
+            requires_grad=leaf and self._r,
+        )
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        if not spec:
+            return repr(self) if self.shape else format_number(self._v, spec)
+        if self.shape:
+            raise TypeError(f"unsupported format string {spec!r} for a tensor of shape {tuple(self.shape)}")
+        return format_number(self._v, spec)
+
+    def __reduce__(self):
+        if self._t is not None:
+            raise GradientError(
+                "only leaf tensors can be copied or pickled: this one was computed "
+                f"({self.grad_fn.name()}); use .detach() for its value or .clone() to copy it on the tape"
+            )
+        return _rebuild, (type(self), self._v, self._r, None if self._x is None else self._x.grad)
+
+    def __copy__(self):
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo):
+        rebuild, args = self.__reduce__()
+        kind, value, requires, grad = args
+        value = value if type(value) is float else value.copy()
+        copied = memo[id(self)] = rebuild(kind, value, requires, grad)
+        return copied
+
+    # -- gradients ----------------------------------------------------------------
+    @property
+    def requires_grad(self):
+        return self._t is not None or self._r
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad=True):
+        """Set `requires_grad` in place; returns self."""
+        if self._t is not None:
+            if requires_grad:
+                return self
+            raise GradientError(
+                "requires_grad of a computed tensor cannot be switched off; use .detach() for its value"
+            )
+        if requires_grad:
+            _check_differentiable(self._v)
+            if not self._r:
+                self._k = object()
+        self._r = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self):
+        return self._t is None
+
+    @property
+    def data(self):
+        """The value as a tensor outside the tape that shares memory."""
+        return plain(self._v)
+
+    @data.setter
+    def data(self, value):
+        from .inplace import assign_value
+
+        assign_value(self, value)
+
+    @property
+    def grad(self):
+        return None if self._extras(False) is None else self._x.grad
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad must be a Tensor or None, got {type(value).__name__}")
+            if value.shape != self.shape:
+                raise ValueError(f"grad must have the tensor's shape {tuple(self.shape)}, got {tuple(value.shape)}")
+        self._extras().grad = value
+
+    @grad.deleter
+    def grad(self):
+        self.grad = None
+
+    def _extras(self, make=True):
+        # Fast-path tensors leave the slot unset.
+        try:
+            found = self._x
+        except AttributeError:
+            found = self._x = None
+        if found is None and make:
+            found = self._x = Extras()
+        return found
+
+    @property
+    def grad_fn(self):
+        if self._t is None:
+            return None
+        from .graph import node_of
+
+        return node_of(self)
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None, *, retain_variables=None):
+        """Accumulate the gradients of this tensor into the leaves it depends on.
+
+        Parameters
+        ----------
+        gradient : array-like, optional
+            Seed (the adjoint of this tensor), of its shape; 1 for a scalar.
+        retain_graph : bool, optional
+            Keep the instructions for another backward pass; by default they
+            are released during this one.
+        create_graph : bool
+            Record the gradient itself (higher order).
+        inputs : tensor or sequence, optional
+            Accumulate into these only.
+
+        Raises
+        ------
+        NonScalarOutputError
+            No seed and more than one element.
+        ClearedTapeError
+            An earlier backward pass has released what this one needs.
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> x = tg.tensor(2.0, requires_grad=True)
+        >>> (x ** 2).backward()
+        >>> x.grad
+        tensor(4.)
+        """
+        from .autograd import backward
+
+        if retain_variables is not None:
+            import warnings
+
+            warnings.warn(
+                "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
+            )
+            retain_graph = retain_variables
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def retain_grad(self):
+        """Keep the gradient of this computed tensor in `.grad` after backward."""
+        from .autograd import retain_grad
+
+        retain_grad(self)
+
+    @property
+    def retains_grad(self):
+        """Whether `retain_grad` was called."""
+        from .autograd import retains_grad
+
+        return retains_grad(self)
+
+    def register_hook(self, hook):
+        """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
+
+        A hook that returns a tensor replaces the gradient; None leaves it.
+
+        Returns
+        -------
+        RemovableHandle
+            Its ``remove()`` takes the hook away.
+        """
+        from .autograd import register_hook
+
+        return register_hook(self, hook)
+
+    def zero_grad(self):
+        """Forget the accumulated gradient (sets `.grad` to None)."""
+        if self._extras(False) is not None:
+            self._x.grad = None
+
+    # -- indexing -------------------------------------------------------------------
+    def __getitem__(self, key):
+        from .indexing import getitem
+
+        return getitem(self, key)
+
+    def __setitem__(self, key, value):
+        from .indexing import setitem
+
+        setitem(self, key, value)
+
+    # -- NumPy's protocols ------------------------------------------------------------
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        from .numpy_dispatch import ufunc_on_tensors
+
+        return ufunc_on_tensors(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func, types, args, kwargs):
+        from .numpy_dispatch import function_on_tensors
+
+        return function_on_tensors(func, args, kwargs)
+
+
+class Parameter(Tensor):
+    """A leaf that requires a gradient by default: a weight of a model.
+
+    Parameters
+    ----------
+    data : array-like
+        Values; a tensor's values are shared, anything else is copied.
+    requires_grad : bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.Parameter([1.0, 2.0])
+    Parameter containing:
+    tensor([1., 2.], requires_grad=True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data=None, requires_grad=True):
+        value = data._v if isinstance(data, Tensor) else tensor(() if data is None else data)._v
+        return _rebuild(cls, value, requires_grad, None)
+
+    def __init__(self, data=None, requires_grad=True):
+        pass
+
+    def __repr__(self):
+        return "Parameter containing:\n" + Tensor.__repr__(self)
+
+
+def _check_differentiable(value):
+    if type(value) is float:
+        return
+    if value.dtype.kind in "iub":
+        raise DtypeError(
+            f"an integer tensor (dtype {value.dtype}, shape {value.shape}) cannot require a gradient; "
+            "convert with .astype(float)"
+        )
+    if value.dtype.char not in "df":
+        raise DtypeError(f"dtype {value.dtype} cannot require a gradient; use float64 or float32")
+
+
+def _rebuild(kind, value, requires_grad, grad):
+    t = _new(kind)
+    t._v = value
+    t._t = None
+    t._i = 0
+    t._m = meta_of(value)
+    t._r = False
+    t._k = object()
+    t._x = None
+    if requires_grad:
+        t.requires_grad_(True)
+    if grad is not None:
+        t.grad = grad
+    return t
+
+
+def tensor(data, requires_grad=False, dtype=None):
+    """A tensor with a copy of `data`.
+
+    Parameters
+    ----------
+    data : number, array-like or Tensor
+        Python floats become float64, Python ints int64 (float64 if a gradient
+        is required), arrays keep their dtype.
+    requires_grad : bool
+        Whether operations on it are recorded.
+    dtype : dtype, optional
+        ``float64`` or ``float32`` for tensors that require a gradient.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    DtypeError
+        For complex or object data, and for an integer array that is to require
+        a gradient.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    if isinstance(data, Tensor):
+        data = np.array(data._v)
+    elif isinstance(data, (list, tuple)) and _contains_tensor(data):
+        if any(t.requires_grad for t in _tensors_in(data)):
+            raise LeaveTapeError(
+                "tg.tensor([...]) of tensors that require a gradient would cut the derivative; join them with tg.stack"
+            )
+        data = _values_of(data)
+    if type(data) is int and requires_grad:
+        data = float(data)
+    value = np.array(data, dtype=dtype)
+    _record.check_dtype(value, "tg.tensor")
+    value = normalise(value)
+    return _rebuild(Tensor, value, requires_grad, None)
+
+
+def _tensors_in(data):
+    for item in data:
+        if isinstance(item, Tensor):
+            yield item
+        elif isinstance(item, (list, tuple)):
+            yield from _tensors_in(item)
+
+
+def _contains_tensor(data):
+    return next(_tensors_in(data), None) is not None
+
+
+def _values_of(data):
+    return [_values_of(d) if isinstance(d, (list, tuple)) else getattr(d, "_v", d) for d in data]
+
+
+_record._Types.Tensor = Tensor
+
