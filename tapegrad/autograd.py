@@ -55,7 +55,7 @@ def second_backward_error(store, slot):
     where = f"It was cleared at {cleared}. " if cleared is not None else ""
     return ClearedTapeError(
         f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "
-        "off with .detach() where the new computation starts from it; (3) compute the loss again before this call."
+        "off with .detach() where the new computation starts from it; (3) recompute the loss before this call."
     )
 
 
@@ -341,8 +341,9 @@ class _Pass:
         if self.cleared >= 0:
             raise second_backward_error(self.store, self.cleared)
         marks = self.marks
-        for slot, leaf, key in self.store.leaf_list:
-            if leaf._k is not key and marks[slot]:
+        for slot, reference, key in self.store.leaf_list:
+            leaf = reference()
+            if leaf is not None and leaf._k is not key and marks[slot]:
                 self._check_changed_leaf(slot, leaf)
         for slot, owner, key, mark, array in self.store.constants:
             if slot <= self.high and marks[slot]:
@@ -406,7 +407,7 @@ class _Pass:
             for slot, seed in self.roots:
                 sweep.add(slot, seed)
             stops = self._stops()
-            leaves = {slot: leaf for slot, leaf, _ in store.leaf_list}
+            leaves = {slot for slot, _, _ in store.leaf_list}
             at = self.high
             for stop in stops:
                 if stop in leaves:
@@ -417,12 +418,16 @@ class _Pass:
                 at = stop - 1
             if at >= self.low:
                 self._go(sweep, at, self.low, retain)
-            for slot, leaf, _ in store.leaf_list:
+            for slot, reference, _ in store.leaf_list:
                 if slot <= self.high and marks[slot]:
-                    self._leave(sweep, slot, leaf, result)
+                    leaf = reference()
+                    if leaf is not None:
+                        self._leave(sweep, slot, leaf, result)
+                    elif Instruction(store, slot).op == ARRAY_LEAF:
+                        sweep.drop(slot)
         except BaseException:
             # Nothing has been added to any .grad; what a clearing sweep let go is gone.
-            sweep.finish(self.low, clear=False)
+            sweep.finish(1, clear=False)
             if not retain:
                 self._clear(place, sweep)
             raise

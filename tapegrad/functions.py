@@ -17,7 +17,7 @@ from .tensor import Tensor
 #: Names in this namespace -> element-wise row, where they differ from the row's own.
 _ALIASES = {
     "subtract": "subtract", "sub": "subtract", "mul": "multiply", "div": "divide", "true_divide": "divide",
-    "neg": "negative", "abs": "absolute", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+    "neg": "negative", "negate": "negative", "abs": "absolute", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "gammaln": "lgamma", "mod": "remainder",
     "expit": "sigmoid", "round": "rint",
 }  # fmt: skip

@@ -6,6 +6,8 @@ and no gradient functions; hooks set on them are kept by the store.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from .eager import Eager, unbroadcast
@@ -19,14 +21,16 @@ from .tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, CONTINUATION, CONTINUES,
 class RemovableHandle:
     """What registering a hook returns; `remove` takes the hook away again."""
 
+    _numbers = itertools.count()
+
     def __init__(self, table, hook):
         self._table = table
-        self._hook = hook
-        table[id(self)] = hook
+        self._number = next(self._numbers)
+        table[self._number] = hook
 
     def remove(self):
         """Remove the hook; doing it twice does no harm."""
-        self._table.pop(id(self), None)
+        self._table.pop(self._number, None)
 
     def __enter__(self):
         return self
@@ -40,8 +44,8 @@ class AccumulateGrad:
 
     Attributes
     ----------
-    variable : Tensor
-        The leaf.
+    variable : Tensor or None
+        The leaf; None if it is no longer alive.
     """
 
     def __init__(self, variable):
@@ -172,7 +176,7 @@ class Instruction:
                 arrays.append(np.zeros(shape))
             else:
                 char = metas[s].char if metas is not None else "d"
-                arrays.append(np.ascontiguousarray(np.broadcast_to(unbroadcast(c.a, shape), shape), np.dtype(char)))
+                arrays.append(np.array(np.broadcast_to(unbroadcast(c.a, shape), shape), np.dtype(char), order="C"))
         return arrays
 
 
@@ -261,7 +265,7 @@ def node_at(store, slot):
     """The node of a slot of a store."""
     instruction = Instruction(store, slot)
     if instruction.is_leaf:
-        return AccumulateGrad(next(leaf for s, leaf, _ in store.leaf_list if s == slot))
+        return AccumulateGrad(store.leaf_at().get(slot))
     name = instruction.row.node_name if instruction.row is not None else "ClearedBackward0"
     return Node(store, slot, name)
 

@@ -24,14 +24,15 @@ class _Mode:
     def __call__(self, function):
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
-            with self.__class__.__new__(self.__class__)._as(self.enabled):
+            state = thread_state()
+            before = state.enabled
+            state.set_enabled(self.enabled)
+            try:
                 return function(*args, **kwargs)
+            finally:
+                state.set_enabled(before)
 
         return wrapper
-
-    def _as(self, enabled):
-        self.enabled = enabled
-        return self
 
 
 class _Switch(_Mode):

@@ -339,6 +339,14 @@ class Tensor:
         """The same value as a constant: no gradient flows through it."""
         return plain(self._v)
 
+    @property
+    def _numba_type_(self):
+        # Numba asks for this when a compiled function is called with a tensor.
+        raise UnsupportedFunctionError(
+            "a function compiled by Numba was called with a tensor: it would compute on plain numbers and cut the "
+            "derivative. Call the Python function itself (f.py_func), or give it t.detach().numpy()"
+        )
+
     # -- description --------------------------------------------------------------
     @property
     def shape(self):
@@ -610,6 +618,8 @@ class Parameter(Tensor):
 
     def __repr__(self):
         return "Parameter containing:\n" + Tensor.__repr__(self)
+
+    __str__ = __repr__
 
 
 def _check_differentiable(value):

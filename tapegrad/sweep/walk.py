@@ -305,12 +305,14 @@ def mark(records, marks, table, high, facts):
     """
     pending = 0
     for i in range(high, 0, -1):
-        if load_byte(marks + i) != 0:
+        if load_byte(marks + i) == 1:
             pending += 1
     count, lowest, cleared = 0, high, -1
     i = high
     while i > 0 and pending > 0:
-        if load_byte(marks + i) == 0:
+        kind = load_byte(marks + i)
+        if kind != 1:
+            # Eight unmarked instructions at a time.
             if i & 7 == 7 and load_int(marks + i - 7) == 0:
                 i -= 8
             else:
@@ -325,13 +327,7 @@ def mark(records, marks, table, high, facts):
             continue
         operands = 2
         if op >= FIRST_ARRAY:
-            if op >= ARRAY_LEAF:
-                i -= 1
-                continue
             operands = load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
-        elif op == SCALAR_LEAF:
-            i -= 1
-            continue
         count += 1
         lowest = i
         for k in range(operands):

@@ -31,7 +31,7 @@ def reclaim(store):
     marks = reachable(store)
     records = store.records()
     ops = records["op"]
-    keep = marks != 0
+    keep = marks[:count] != 0
     keep[0] = True
     # The operands of an n-ary instruction lie in the records before it.
     for i in np.flatnonzero(keep[1:] & (ops[:-1] == CONTINUES) & (ops[1:] != CONTINUES)) + 1:

@@ -10,7 +10,8 @@ tokens      one object per record that is shared with the tensor that the
             calls ``backward`` runs in bounded memory (`tape.reclaim`).
 objects     the values that backward programs read, in order of recording.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
-            place, so a changed leaf is a new leaf to the store.
+            place, so a changed leaf is a new leaf to the store.  The leaves
+            themselves are referred to weakly.
 
 A store is written by one thread only: `ident` is that thread's identity while
 recording is allowed and -1 otherwise, so one comparison on the hot path covers
@@ -21,6 +22,7 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 from __future__ import annotations
 
 import threading
+import weakref
 from _thread import get_ident
 
 import numpy as np
@@ -117,7 +119,7 @@ class Store:
             else:
                 slot = self.write_array(ARRAY_LEAF, 0, 0, 0, 0.0, value.nbytes)
             self.leaves[key] = slot
-            self.leaf_list.append((slot, leaf, key))
+            self.leaf_list.append((slot, weakref.ref(leaf), key))
         return slot
 
     def write(self, op, a, b, offset, value, constant):
@@ -160,6 +162,11 @@ class Store:
     def records(self):
         """The records as a structured array (a view; `integer` overlays `constant`)."""
         return self.view.view(RECORD_DTYPE)[: len(self.tokens)]
+
+    def leaf_at(self):
+        """The leaves that are still alive, as a dict from slot to tensor."""
+        found = ((slot, reference()) for slot, reference, _ in self.leaf_list)
+        return {slot: leaf for slot, leaf in found if leaf is not None}
 
     def records_into(self, records):
         """Overwrite the first records with `records`."""

@@ -44,7 +44,7 @@ class Tape:
 
     def __len__(self):
         """Number of instructions (leaves are not instructions)."""
-        from .show import instruction_count
+        from ..inspect import instruction_count
 
         return instruction_count(self.store)
 
@@ -66,7 +66,7 @@ class Tape:
     @property
     def instructions(self):
         """The instructions in order, each with slot, row, operands, value and place."""
-        from .show import instructions
+        from ..inspect import instructions
 
         return instructions(self.store)
 
@@ -86,7 +86,7 @@ class Tape:
         -------
         str
         """
-        from .show import trace
+        from ..inspect import trace
 
         return trace(self.store, y, seed, tangents)
 
@@ -100,18 +100,18 @@ class Tape:
         -------
         list of Path
         """
-        from .show import paths
+        from ..inspect import paths
 
         return paths(self.store, y, x)
 
     def leaves_of(self, y):
         """The leaves that output `y` depends on, in order of first use."""
-        from .show import leaves_of
+        from ..inspect import leaves_of
 
         return leaves_of(y)
 
     def __str__(self):
-        from .show import listing
+        from ..inspect import listing
 
         return listing(self.store)
 

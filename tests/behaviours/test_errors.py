@@ -134,10 +134,12 @@ def assign(t):
 @pytest.mark.parametrize("interior", [False, True])
 def test_nothing_leaves_the_tape_by_accident(leave, ways_out, interior):
     t = leaf(0.5) * 1.0 if interior else leaf(0.5)
-    with pytest.raises((TypeError, RuntimeError)) as caught:
+    # NumPy wraps what __float__ raises during an assignment in a ValueError of its own.
+    with pytest.raises((TypeError, RuntimeError, ValueError)) as caught:
         leave(t)
+    text = f"{caught.value} {caught.value.__cause__}"
     for way_out in ways_out:
-        assert way_out in str(caught.value)
+        assert way_out in text
 
 
 def test_ndarray_dot_names_the_operator():

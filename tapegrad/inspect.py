@@ -1,0 +1,278 @@
+"""Looking at a tape: listings, trace tables, paths.
+
+Everything here reads the records of a store through `graph.Instruction` and
+computes with the rules on plain numbers; nothing is fast and nothing needs to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .errors import ClearedTapeError
+from .graph import Instruction
+from .record import settle
+from .tape.layout import CONTINUES
+
+
+def instructions(store):
+    """The instructions of a store in order (`graph.Instruction`), leaves not included."""
+    found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
+    return [i for i in found if i.row is not None]
+
+
+def instruction_count(store):
+    """How many instructions a store holds, leaves not counted."""
+    ops = store.records()["op"] if store.view is not None else np.zeros(1, "i4")
+    leaves = len(store.leaf_list)
+    return int(len(ops) - 1 - leaves - np.count_nonzero(ops == CONTINUES) - np.count_nonzero(ops == 0x40000000))
+
+
+def _entries(store):
+    """Leaves and instructions in order of slots."""
+    found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
+    return [i for i in found if i.op != CONTINUES]
+
+
+def _shape(store, instruction, leaves):
+    if instruction.is_leaf:
+        return np.shape(leaves[instruction.slot]._v) if instruction.slot in leaves else ()
+    return instruction.signature.out.shape if instruction.signature is not None else ()
+
+
+def _summary(value):
+    """A value in a few characters: a number, a short array, or its range."""
+    if value is None:
+        return "-"
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return f"{array.item():.6g}"
+    if array.size == 0:
+        return "[]"
+    if array.size <= 4:
+        return np.array2string(array.reshape(-1), precision=4, separator=" ", suppress_small=True).replace("\n", "")
+    return f"[{array.min():.4g} .. {array.max():.4g}]"
+
+
+def values(store):
+    """The value of every slot: scalars and kept arrays as recorded, the others computed again.
+
+    Returns
+    -------
+    dict of int to float or ndarray
+    """
+    from .record import compute, normalise
+
+    leaves = store.leaf_at()
+    found = {}
+    for instruction in _entries(store):
+        slot = instruction.slot
+        if instruction.is_leaf:
+            found[slot] = leaves[slot]._v if slot in leaves else None
+        elif instruction.row is None:
+            found[slot] = None
+        elif instruction.signature is None or instruction.signature.out.shape == ():
+            found[slot] = instruction.value
+        else:
+            given, result = instruction.operand_values() if not instruction.cleared else ([], None)
+            for s, operand in zip(instruction.signature.slots, instruction.operands):
+                if given and given[s] is None and operand:
+                    given[s] = found.get(operand)
+            if result is None and given and all(v is not None for v in given):
+                attrs = tuple(instruction.attributes().items())
+                result = normalise(compute(instruction.row, given, attrs))
+            found[slot] = result
+    return found
+
+
+def _operands(instruction):
+    if instruction.row is None:
+        return ""
+    named = [f"%{s}" if s else _constant(instruction) for s in instruction.operands]
+    attrs = [f"{k}={v}" for k, v in instruction.attributes().items()]
+    return ", ".join(named + attrs)
+
+
+def _constant(instruction):
+    return f"{instruction.constant:.6g}" if instruction.signature is None else "const"
+
+
+def _table(head, rows):
+    widths = [max(len(r[k]) for r in [head, *rows]) for k in range(len(head))]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [head, *rows]]
+    return "\n".join(lines)
+
+
+def listing(store):
+    """One instruction a line: number, primitive, operands, shape, value, place."""
+    rows = []
+    leaves = store.leaf_at()
+    known = values(store)
+    for instruction in _entries(store):
+        slot = instruction.slot
+        name = "leaf" if instruction.is_leaf else "cleared" if instruction.row is None else instruction.row.name
+        if instruction.cleared and instruction.row is not None:
+            name += " (cleared)"
+        shape = "x".join(map(str, _shape(store, instruction, leaves))) or "scalar"
+        place = "" if instruction.is_leaf else store.place(slot).short
+        rows.append((f"%{slot}", name, _operands(instruction), shape, _summary(known[slot]), place))
+    head = ("slot", "primitive", "operands", "shape", "value", "recorded at")
+    return _table(head, rows) if rows else "an empty tape"
+
+
+def _slot_on(store, tensor, what):
+    from .tensor import Tensor
+
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{what} must be a tensor, got {type(tensor).__name__}")
+    if tensor._t is None:
+        return store.leaves.get(tensor._k)
+    found = settle(tensor)
+    if found.retired is not None:
+        raise ClearedTapeError(f"{what} is on a tape that was cleared at {found.retired}")
+    if found is not store:
+        raise ValueError(f"{what} was recorded on another tape")
+    return tensor._i
+
+
+def trace(store, y=None, seed=1.0, tangents=None):
+    """See `Tape.trace`."""
+    entries = _entries(store)
+    if not entries:
+        return "an empty tape"
+    last = entries[-1].slot if y is None else _slot_on(store, y, "y")
+    known = values(store)
+    adjoints = {last: np.asarray(seed, float) + np.zeros(np.shape(known[last]))}
+    for instruction in reversed(entries):
+        g = adjoints.get(instruction.slot)
+        if g is None or instruction.row is None:
+            continue
+        if instruction.cleared:
+            raise ClearedTapeError(f"instruction %{instruction.slot} was cleared by a backward pass; trace before it")
+        for operand, c in zip(instruction.operands, instruction.pull(g)):
+            if operand and c is not None:
+                adjoints[operand] = adjoints.get(operand, 0.0) + c
+    forward = _tangents(store, entries, known, tangents) if tangents is not None else None
+    leaves = store.leaf_at()
+    names = _leaf_names(leaves)
+    rows = []
+    for instruction in entries:
+        slot = instruction.slot
+        what = names.get(slot, "leaf") if instruction.is_leaf else f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
+        row = [f"%{slot}", what, _summary(known[slot])]
+        if forward is not None:
+            row.append(_summary(forward[slot]))
+        row.append(_summary(adjoints.get(slot, 0.0)))
+        rows.append(tuple(row))
+    head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
+    return _table(head, rows)
+
+
+def _leaf_names(leaves):
+    from .tape.places import name_of
+
+    return {slot: f"leaf {name_of(leaf) or ''}".rstrip() for slot, leaf in leaves.items()}
+
+
+def _tangents(store, entries, known, given):
+    leaves = store.leaf_at()
+    by_leaf = {id(t): v for t, v in given.items()}
+    found = {}
+    for instruction in entries:
+        slot = instruction.slot
+        shape = np.shape(known[slot])
+        if instruction.is_leaf:
+            found[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
+            continue
+        # The tangent of each element is the product of its gradient with the tangents of the operands.
+        total = np.zeros(int(np.prod(shape, dtype=int)))
+        for j in range(total.size):
+            g = np.zeros(total.size)
+            g[j] = 1.0
+            for operand, c in zip(instruction.operands, instruction.pull(g.reshape(shape))):
+                if operand and c is not None:
+                    total[j] += np.sum(c * found[operand])
+        found[slot] = total.reshape(shape)
+    return found
+
+
+class Path(Sequence):
+    """One path from an output to an input: slots, and the partial on each edge.
+
+    Attributes
+    ----------
+    slots : tuple of int
+        From the output to the input.
+    edges : tuple of float
+        The partial derivative of each slot with respect to the next.
+    product : float
+    """
+
+    def __init__(self, slots, edges, names):
+        self.slots = tuple(slots)
+        self.edges = tuple(edges)
+        self._names = names
+
+    @property
+    def product(self):
+        return float(np.prod(self.edges))
+
+    def __len__(self):
+        return len(self.edges)
+
+    def __getitem__(self, k):
+        return self.edges[k]
+
+    def __repr__(self):
+        text = f"%{self.slots[0]} {self._names[self.slots[0]]}"
+        for slot, edge in zip(self.slots[1:], self.edges):
+            text += f" --({edge:.6g})--> %{slot} {self._names[slot]}"
+        return f"{text} : {self.product:.6g}"
+
+
+def paths(store, y, x, limit=10_000):
+    """See `Tape.paths`."""
+    top, bottom = _slot_on(store, y, "y"), _slot_on(store, x, "x")
+    if bottom is None:
+        return []
+    entries = {i.slot: i for i in _entries(store)}
+    leaves = store.leaf_at()
+    names = {s: i.row.name for s, i in entries.items() if i.row}
+    names |= _leaf_names(leaves)
+    edges = {}
+    for slot, instruction in entries.items():
+        if instruction.row is None or slot > top:
+            continue
+        if _shape(store, instruction, leaves) != ():
+            raise ValueError(f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) is an array")
+        contributions = instruction.pull(np.asarray(1.0))
+        edges[slot] = [(s, float(c)) for s, c in zip(instruction.operands, contributions) if s and c is not None]
+    found = []
+    stack = [((top,), ())]
+    while stack:
+        slots, partials = stack.pop()
+        if slots[-1] == bottom:
+            found.append(Path(slots, partials, names))
+            if len(found) > limit:
+                raise ValueError(f"more than {limit} paths; list the paths of a smaller expression")
+            continue
+        for s, c in reversed(edges.get(slots[-1], [])):
+            if s >= bottom:
+                stack.append(((*slots, s), (*partials, c)))
+    return found
+
+
+def leaves_of(y):
+    """The leaves that `y` depends on, in order of first use."""
+    if y._t is None:
+        return [y] if y._r else []
+    store = settle(y)
+    if store.retired is not None:
+        raise ClearedTapeError(f"the tape of this tensor was cleared at {store.retired}")
+    from .sweep import native
+
+    marks = native.new_marks(store)
+    marks[y._i] = 1
+    native.mark(store, marks, y._i)
+    return [leaf for slot, leaf in store.leaf_at().items() if marks[slot]]
