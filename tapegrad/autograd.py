@@ -102,7 +102,7 @@ def _seeds(outputs, grads, what):
                     f"shape of {tuple(output.shape)}. A seed needs the shape of its output"
                 )
             seed = np.array(seed, output.dtype, order="C")
-        found.append(float(seed) if output._m is SCALAR else seed)
+        found.append(float(seed) if type(output._v) is float else seed)
     return found
 
 
@@ -352,7 +352,7 @@ class _Pass:
 
     def _check_changed_leaf(self, slot, leaf):
         """A leaf changed after use: an error if a rule reads its old value."""
-        if leaf._m is SCALAR or leaf._v.ndim == 0:
+        if type(leaf._v) is float:
             readers = self._scalar_readers(slot)
         else:
             readers = self._array_readers(slot)

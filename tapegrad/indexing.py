@@ -181,7 +181,7 @@ def setitem(x, key, value):
         _check_distinct(index, x)
         old[key] = given
         result = apply("put", (x, value, index.reshape(-1)), (("shape", index.shape),), value=old)
-    x._v, x._t, x._i, x._m, x._k = result._v, result._t, result._i, result._m, result._k
+    x._become(result)
 
 
 def _check_fits(given, shape):

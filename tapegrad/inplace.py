@@ -47,7 +47,7 @@ def update(x, name, other):
         result = apply(row, (x, other))
         if result.shape != x.shape:
             raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")
-        x._v, x._t, x._i, x._m, x._k = result._v, result._t, result._i, result._m, result._k
+        x._become(result)
         return x
     _refuse_interior(x)
     other = other._v if isinstance(other, Tensor) else as_operand(other, name)
@@ -66,7 +66,8 @@ def assign_value(x, value):
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
     _refuse_interior(x)
     x._v = value
-    x._m = meta_of(value)
+    if type(value) is not float:
+        x._m = meta_of(value)
     _changed(x)
 
 

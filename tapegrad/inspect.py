@@ -62,7 +62,7 @@ def values(store):
     -------
     dict of int to float or ndarray
     """
-    from .record import compute, normalise
+    from .record import normalise
 
     leaves = store.leaf_at()
     found = {}
@@ -80,8 +80,7 @@ def values(store):
                 if given and given[s] is None and operand:
                     given[s] = found.get(operand)
             if result is None and given and all(v is not None for v in given):
-                attrs = tuple(instruction.attributes().items())
-                result = normalise(compute(instruction.row, given, attrs))
+                result = normalise(instruction.row.value(*given, **instruction.attributes()))
             found[slot] = result
     return found
 

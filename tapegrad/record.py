@@ -8,6 +8,7 @@ and recording is on.
 
 from __future__ import annotations
 
+import sys
 from _thread import get_ident
 
 import numpy as np
@@ -17,16 +18,18 @@ from .rules import BY_NAME
 from .sweep.plan import Signature
 from .tape.layout import ARRAY_RECORD, CLEARED, RECORD
 from .tape.meta import SCALAR, meta_of
-from .tape.places import caller_frame
+from .tape.places import PACKAGE
 from .tape.store import OBJECT_BYTES, thread_state
 
 _new = object.__new__
+_frame = sys._getframe
 
 
 class _Types:
     """The tensor classes, set by tapegrad.tensor when it is imported."""
 
     Tensor = None
+    Parameter = None
 
 
 def plain(value):
@@ -35,7 +38,8 @@ def plain(value):
     t._v = value
     t._t = None
     t._i = 0
-    t._m = meta_of(value) if type(value) is float or isinstance(value, np.ndarray) else None
+    if type(value) is not float:
+        t._m = meta_of(value)
     t._r = False
     t._k = None
     t._x = None
@@ -191,21 +195,48 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     -------
     Tensor
     """
-    if type(row) is str:
+    if row.__class__ is str:
         row = BY_NAME[row]
-    Tensor = _Types.Tensor
-    operands = [o if isinstance(o, Tensor) else as_operand(o, row.name) for o in operands]
-    values = [o._v if isinstance(o, Tensor) else o for o in operands]
+    Tensor, Parameter = _Types.Tensor, _Types.Parameter
+    operands = list(operands)
+    values, metas, flags, scalars = [], [], [], True
+    for k, o in enumerate(operands):
+        kind = o.__class__
+        if kind is Tensor or kind is Parameter:
+            v = o._v
+            flags.append(o._t is not None or o._r)
+            if v.__class__ is float:
+                metas.append(SCALAR)
+            else:
+                metas.append(o._m)
+                scalars = False
+        else:
+            v = operands[k] = as_operand(o, row.name)
+            flags.append(False)
+            if v.__class__ is float:
+                metas.append(SCALAR)
+            else:
+                metas.append(meta_of(v))
+                scalars = False
+        values.append(v)
     if value is None:
-        value = compute(row, values, attrs)
-    return record(row, operands, values, attrs, value, integer)
-
-
-def compute(row, values, attrs):
-    """The value of a row on plain values, in the form tensors hold."""
-    if row.scalar is not None and not attrs and all(type(v) is float for v in values):
-        return scalar_value(row, values)
-    return normalise(row.value(*values, **dict(attrs)))
+        if attrs:
+            value = normalise(row.value(*values, **dict(attrs)))
+        elif scalars and row.scalar is not None:
+            value = scalar_value(row, values)
+        else:
+            value = row.value(*values)
+            if value.__class__ is not np.ndarray or value.ndim == 0:
+                value = normalise(value)
+    if True not in flags:
+        return plain(value)
+    if row.constants:
+        flags = [flags[k] for k in row.slots(len(operands))]
+        if True not in flags:
+            return plain(value)
+    if not thread_state().enabled:
+        return plain(value)
+    return _write(row, operands, values, metas, flags, attrs, value, integer)
 
 
 def scalar_value(row, values):
@@ -219,14 +250,10 @@ def scalar_value(row, values):
     return normalise(row.value(*[np.float64(v) for v in values]))
 
 
-def record(row, operands, values, attrs, value, integer=0):
+def _write(row, operands, values, metas, flags, attrs, value, integer):
     """Write the instruction of an operation already computed; returns its tensor."""
-    Tensor = _Types.Tensor
-    slots = row.slots(len(operands))
-    on_tape = [isinstance(operands[k], Tensor) and (operands[k]._t is not None or operands[k]._r) for k in slots]
-    if True not in on_tape or not thread_state().enabled:
-        return plain(value)
-    live = [operands[k] for k, on in zip(slots, on_tape) if on]
+    slots = row.slots(len(operands)) if row.constants else range(len(operands))
+    live = [operands[k] for k, on in zip(slots, flags) if on]
     store = choose_store(live)
     if store.nbytes > store.byte_limit and not store.explicit:
         store = store.reclaim()
@@ -234,63 +261,80 @@ def record(row, operands, values, attrs, value, integer=0):
     if len(store.tokens) + len(operands) + 4 >= store.capacity:
         store.make_room()
         store = choose_store(live)
-    places = [slot_of(store, operands[k]) if on else 0 for k, on in zip(slots, on_tape)]
-    frame = caller_frame(2)
+    places = []
+    for k, on in zip(slots, flags):
+        if on:
+            t = operands[k]
+            places.append(t._i if t._t is store else slot_of(store, t))
+        else:
+            places.append(0)
+    frame = _frame(2)
+    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
     if frame.f_code is not store.code:
         store.note_code(frame.f_code)
 
-    if value.__class__ is float and row.elementwise and _all_scalars(values) and len(slots) <= 2:
+    scalar = value.__class__ is float
+    if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas):
         constant = float(values[0]) if row.constants else 0.0
-        for k, on in zip(slots, on_tape):
+        for k, on in zip(slots, flags):
             if not on:
                 constant = values[k]
         if row.calls_scipy:
             store.special = True
         token = value
-        slot = len(store.tokens)
-        RECORD.pack_into(
-            store.buffer, slot * RECORD.size, row.opcode, places[0], places[1] if len(places) > 1 else 0,
-            frame.f_lasti, value, constant,
-        )
+        opcode = row.opcode
+        pack = RECORD.pack_into
     else:
-        metas = tuple([meta_of(v) for v in values])
-        signature = Signature.find(row, attrs, metas, value, tuple(on_tape))
+        key = (row, attrs, tuple(metas), tuple(flags))
+        signature = Signature.BY_KEY.get(key)
+        if signature is None:
+            signature = Signature.find(key, value)
         if len(places) > 2:
             store.write_operands(places)
         if signature.saves:
-            integer = len(store.objects)
-            slot = len(store.tokens)
-            for k in signature.saves:
-                if k < 0:
-                    store.objects.append(value)
-                    continue
-                saved = values[k]
-                if saved.__class__ is not float and not (k in slots and on_tape[slots.index(k)]):
-                    owner = operands[k]
-                    key = owner._k if isinstance(owner, Tensor) else None
-                    store.constants.append((slot, owner, key, stamp(saved), saved))
-                store.objects.append(saved)
-            store.nbytes += signature.saved_bytes + OBJECT_BYTES
-        slot = len(store.tokens)
-        token = value if value.__class__ is float else object()
-        ARRAY_RECORD.pack_into(
-            store.buffer, slot * RECORD.size, signature.opcode, places[0], places[1] if len(places) > 1 else 0,
-            frame.f_lasti, value if value.__class__ is float else 0.0, integer,
-        )
+            integer = _keep(store, signature, slots, flags, operands, values, value)
+        token = value if scalar else object()
+        opcode, constant = signature.opcode, integer
+        pack = ARRAY_RECORD.pack_into
+    slot = len(store.tokens)
+    pack(
+        store.buffer, slot * RECORD.size, opcode, places[0], places[1] if len(places) > 1 else 0,
+        frame.f_lasti, value if scalar else 0.0, constant,
+    )
     store.tokens.append(token)
-    t = _new(Tensor)
+    t = _new(_Types.Tensor)
     t._v = value
     t._t = store
     t._i = slot
-    t._m = SCALAR if value.__class__ is float else meta_of(value)
-    t._k = token
+    if not scalar:
+        t._m = signature.out
+        t._k = token
     t._x = None
     return t
 
 
-def _all_scalars(values):
-    for v in values:
-        if v.__class__ is not float and not (isinstance(v, np.ndarray) and v.ndim == 0 and v.dtype == bool):
+def _keep(store, signature, slots, flags, operands, values, value):
+    """Put the values that the signature's program reads on the store; returns their position."""
+    objects = store.objects
+    position = len(objects)
+    for k in signature.saves:
+        if k < 0:
+            objects.append(value)
+            continue
+        saved = values[k]
+        if saved.__class__ is not float and not (k in slots and flags[slots.index(k)]):
+            owner = operands[k]
+            key = owner._k if owner.__class__ is not np.ndarray else None
+            store.constants.append((len(store.tokens), owner, key, stamp(saved), saved))
+        objects.append(saved)
+    store.nbytes += signature.saved_bytes + OBJECT_BYTES
+    return position
+
+
+def _all_scalars(metas):
+    """Whether all operands are float64 scalars or single booleans."""
+    for m in metas:
+        if m is not SCALAR and not (m.shape == () and m.char == "?"):
             return False
     return True
-

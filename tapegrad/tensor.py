@@ -7,9 +7,9 @@ leaf        made by the user with ``requires_grad=True``; belongs to no tape and
             may be shared by threads; each store that uses it enters it;
 interior    the result of a recorded operation: slot `_i` of store `_t`.
 
-Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` its
-description, `_t`/`_i` store and slot, `_r` leaf that requires a gradient, `_k`
-key (of a leaf: a new object after each change in place; of an interior tensor:
+Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` the
+description of an ndarray, `_t`/`_i` store and slot, `_r` leaf that requires a gradient, `_k`
+key (of a leaf: a new object after each change in place; of an interior array:
 the token it shares with the store), `_x` rarely used extras.
 
 The scalar operators are written for speed: one comparison (`store.ident`) says
@@ -32,14 +32,11 @@ from .printing import format_number, format_tensor
 from .record import apply, normalise, plain, settle
 from .rules import BY_NAME
 from .tape.layout import RECORD
-from .tape.meta import SCALAR, meta_of
+from .tape.meta import meta_of
 from .tape.places import caller_place, name_of
 from .tape.store import thread_state
 
 _new = object.__new__
-_frame = sys._getframe
-_pack = RECORD.pack_into
-_SIZE = RECORD.size
 
 
 class Extras:
@@ -55,91 +52,63 @@ class Extras:
         self.views = None
 
 
-def _scalar_binary(name, function, reflected=False):
-    """An operator method with the fast path for scalars on the tape."""
-    row = BY_NAME[name]
-    opcode = row.opcode
-
-    def method(self, other):
-        store = self._t
-        if store is not None and self._m is SCALAR and store.ident == get_ident():
+#: Source of the scalar operators.  Written out per operator because a call of a
+#: Python function costs as much as a tenth of the whole operation.
+_FAST_PATH = """
+def {method}(self, other):
+    store = self._t
+    if store is not None and store.ident == get_ident():
+        {own} = self._v
+        if type({own}) is float:
             kind = type(other)
             if kind is float:
-                slot, constant, y = 0, other, other
-            elif (kind is Tensor or kind is Parameter) and other._m is SCALAR:
-                y = other._v
-                if other._t is store:
-                    slot, constant = other._i, 0.0
-                elif other._t is None:
-                    if other._r:
-                        slot, constant = store.leaves.get(other._k), 0.0
-                        if slot is None:
-                            slot = store.enter(other)
-                    else:
-                        slot, constant = 0, y
+                slot = 0
+                {theirs} = constant = other
+            elif kind is Tensor or kind is Parameter:
+                {theirs} = other._v
+                if type({theirs}) is not float:
+                    return binary(row, {order})
+                constant = 0.0
+                theirs = other._t
+                if theirs is store:
+                    slot = other._i
+                elif theirs is not None:
+                    return binary(row, {order})
+                elif other._r:
+                    try:
+                        slot = store.leaves[other._k]
+                    except KeyError:
+                        slot = store.enter(other)
                 else:
-                    return slow(self, other)
+                    slot = 0
+                    constant = {theirs}
             elif kind is int:
-                slot, constant = 0, float(other)
-                y = constant
+                slot = 0
+                {theirs} = constant = float(other)
             else:
-                return slow(self, other)
+                return binary(row, {order})
             try:
-                value = function(self._v, y)
+                value = x {symbol} y
             except ArithmeticError:
-                return slow(self, other)
+                return binary(row, {order})
             frame = _frame(1)
             if frame.f_code is not store.code:
                 store.note_code(frame.f_code)
             tokens = store.tokens
             index = len(tokens)
             try:
-                _pack(store.buffer, index * _SIZE, opcode, self._i, slot, frame.f_lasti, value, constant)
-            except struct.error:
+                pack(store.buffer, index * {size}, {opcode}, {slots}, frame.f_lasti, value, constant)
+            except StructError:
                 store.make_room()
-                return method(self, other)
+                return {method}(self, other)
             tokens.append(value)
-            t = _new(Tensor)
+            t = new(Tensor)
             t._v = value
             t._t = store
             t._i = index
-            t._m = SCALAR
             return t
-        return slow(self, other)
-
-    def slow(self, other):
-        return _binary(row, self, other)
-
-    if not reflected:
-        return method
-
-    def mirrored(self, other):
-        store = self._t
-        if type(other) is float and store is not None and self._m is SCALAR and store.ident == get_ident():
-            try:
-                value = function(other, self._v)
-            except ArithmeticError:
-                return _binary(row, other, self)
-            frame = _frame(1)
-            if frame.f_code is not store.code:
-                store.note_code(frame.f_code)
-            tokens = store.tokens
-            index = len(tokens)
-            try:
-                _pack(store.buffer, index * _SIZE, opcode, 0, self._i, frame.f_lasti, value, other)
-            except struct.error:
-                store.make_room()
-                return mirrored(self, other)
-            tokens.append(value)
-            t = _new(Tensor)
-            t._v = value
-            t._t = store
-            t._i = index
-            t._m = SCALAR
-            return t
-        return _binary(row, other, self)
-
-    return mirrored
+    return binary(row, {order})
+"""
 
 
 def _accepts(other):
@@ -192,14 +161,7 @@ class Tensor:
     __array_priority__ = 1000.0
 
     # -- arithmetic -----------------------------------------------------------
-    __add__ = _scalar_binary("add", operator.add)
-    __sub__ = _scalar_binary("subtract", operator.sub)
-    __mul__ = _scalar_binary("multiply", operator.mul)
-    __truediv__ = _scalar_binary("divide", operator.truediv)
-    __radd__ = _scalar_binary("add", operator.add, reflected=True)
-    __rsub__ = _scalar_binary("subtract", operator.sub, reflected=True)
-    __rmul__ = _scalar_binary("multiply", operator.mul, reflected=True)
-    __rtruediv__ = _scalar_binary("divide", operator.truediv, reflected=True)
+    # + - * / and their reflected forms: see _install_operators.
 
     def __neg__(self):
         return apply("negative", (self,))
@@ -486,6 +448,12 @@ class Tensor:
             found = self._x = Extras()
         return found
 
+    def _become(self, other):
+        """Point to the value and instruction of `other` from now on."""
+        self._v, self._t, self._i = other._v, other._t, other._i
+        if type(other._v) is not float:
+            self._m, self._k = other._m, other._k
+
     @property
     def grad_fn(self):
         if self._t is None:
@@ -639,7 +607,8 @@ def _rebuild(kind, value, requires_grad, grad):
     t._v = value
     t._t = None
     t._i = 0
-    t._m = meta_of(value)
+    if type(value) is not float:
+        t._m = meta_of(value)
     t._r = False
     t._k = object()
     t._x = None
@@ -714,5 +683,33 @@ def _values_of(data):
     return [_values_of(d) if isinstance(d, (list, tuple)) else getattr(d, "_v", d) for d in data]
 
 
+def _install_operators():
+    """Define ``+ - * /`` and their reflected forms from the template `_FAST_PATH`."""
+    for name, symbol, method in (
+        ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
+    ):  # fmt: skip
+        row = BY_NAME[name]
+        scope = {
+            "Tensor": Tensor, "Parameter": Parameter, "StructError": struct.error, "_frame": sys._getframe,
+            "binary": _binary, "get_ident": get_ident, "new": object.__new__, "pack": RECORD.pack_into, "row": row,
+        }  # fmt: skip
+        for reflected in (False, True):
+            full = f"__{'r' if reflected else ''}{method}__"
+            source = _FAST_PATH.format(
+                method=full,
+                symbol=symbol,
+                own="y" if reflected else "x",
+                theirs="x" if reflected else "y",
+                order="other, self" if reflected else "self, other",
+                slots="slot, self._i" if reflected else "self._i, slot",
+                size=RECORD.size,
+                opcode=row.opcode,
+            )
+            exec(compile(source, __file__, "exec"), scope)
+            setattr(Tensor, full, scope[full])
+
+
 _record._Types.Tensor = Tensor
+_record._Types.Parameter = Parameter
+_install_operators()
 

@@ -401,8 +401,9 @@ class Signature:
     TABLE = np.zeros((64, WORDS), np.int64)
     _PENDING: list["Signature"] = []
 
-    def __init__(self, key, row, attrs, metas, out, mask):
-        self.key, self.row, self.attrs, self.metas, self.out, self.mask = key, row, attrs, metas, out, mask
+    def __init__(self, key, out):
+        row, attrs, metas, mask = key
+        self.row, self.attrs, self.metas, self.mask, self.out = row, attrs, metas, mask, out
         planner = Planner(metas, out)
         slots = row.slots(len(metas))
         self.slots = slots
@@ -422,31 +423,25 @@ class Signature:
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
         self.number = len(self.ALL)
-
-    @property
-    def opcode(self):
-        return FIRST_ARRAY + self.number
+        self.opcode = FIRST_ARRAY + self.number
 
     @classmethod
-    def find(cls, row, attrs, metas, value, mask):
+    def find(cls, key, value):
         """The signature of an operation that gave `value`; made if new.
 
         Parameters
         ----------
-        row : Row
-        attrs : tuple of (name, value) pairs
-        metas : tuple of Meta
-            Of every operand, differentiable or not.
+        key : tuple
+            Row; attributes as a tuple of (name, value) pairs; descriptions of
+            every operand, differentiable or not; and which differentiable
+            operands are on the tape.
         value : float or ndarray
             The result just computed.
-        mask : tuple of bool
-            Which differentiable operands are on the tape.
         """
-        key = (row, attrs, metas, mask)
         with cls.LOCK:
             known = cls.BY_KEY.get(key)
             if known is None:
-                known = cls(key, row, attrs, metas, meta_of(value), mask)
+                known = cls(key, meta_of(value))
                 cls.ALL.append(known)
                 if known.number >= len(cls.TABLE):
                     cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])

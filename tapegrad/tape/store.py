@@ -28,7 +28,6 @@ from _thread import get_ident
 import numpy as np
 
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, RECORD, SCALAR_LEAF
-from .meta import SCALAR
 from .places import Place
 
 #: Records a new store has room for; a full store first tries to reclaim.
@@ -114,7 +113,7 @@ class Store:
         slot = self.leaves.get(key)
         if slot is None:
             value = leaf._v
-            if leaf._m is SCALAR:
+            if type(value) is float:
                 slot = self.write(SCALAR_LEAF, 0, 0, 0, value, 0.0)
             else:
                 slot = self.write_array(ARRAY_LEAF, 0, 0, 0, 0.0, value.nbytes)
