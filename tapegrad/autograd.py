@@ -33,7 +33,7 @@ from .errors import (
 from .graph import Instruction, RemovableHandle
 from .record import normalise, plain, settle, stamp
 from .sweep.plan import LARGE, Signature
-from .tape.layout import ARRAY_LEAF, FIRST_ARRAY, RECORD, SCALAR_LEAF
+from .tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from .tape.meta import SCALAR
 from .tape.places import caller_place, name_of
 from .tape.store import Store, thread_state
@@ -447,7 +447,7 @@ class _Pass:
         """Drop the saved values of an instruction that the sweep has passed."""
         if slot > self.high:
             return
-        op = RECORD.unpack_from(self.store.buffer, slot * RECORD.size)[0]
+        op = self.store.read(slot)[0]
         if FIRST_ARRAY <= op < ARRAY_LEAF:
             signature = Signature.ALL[op - FIRST_ARRAY]
             if signature.saved_bytes >= LARGE:

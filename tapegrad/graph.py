@@ -15,7 +15,7 @@ from .errors import ClearedTapeError
 from .record import normalise, plain, settle
 from .rules import by_opcode
 from .sweep.plan import Signature
-from .tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
+from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 
 
 class RemovableHandle:
@@ -95,12 +95,12 @@ class Instruction:
     """
 
     def __init__(self, store, slot):
-        op, a, b, _, self.value, self.constant = RECORD.unpack_from(store.buffer, slot * RECORD.size)
+        op, a, b, _, self.value, self.constant = store.read(slot)
         self.store = store
         self.slot = slot
         self.cleared = op >= CLEARED
         self.op = op & ~CLEARED
-        (self.integer,) = np.frombuffer(store.buffer, np.int64, 1, slot * RECORD.size + CONSTANT).tolist()
+        self.integer = store.read(slot, ARRAY_RECORD)[-1]
         self.signature = None
         self.row = None
         self.operands = (a, b)
@@ -115,7 +115,7 @@ class Instruction:
             count = len(self.signature.slots)
             rest = []
             for k in range(0, max(0, count - 2), 4):
-                _, c, d, _, e, f = CONTINUATION.unpack_from(store.buffer, (slot - 1 - k // 4) * RECORD.size)
+                _, c, d, _, e, f = store.read(slot - 1 - k // 4, CONTINUATION)
                 rest += [c, d, e, f]
             self.operands = (a, b, *rest)[:count]
 

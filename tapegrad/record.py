@@ -16,7 +16,7 @@ import numpy as np
 from .errors import DtypeError, LeaveTapeError, TapeMismatchError
 from .rules import BY_NAME
 from .sweep.plan import Signature
-from .tape.layout import ARRAY_RECORD, CLEARED, RECORD
+from .tape.layout import CLEARED
 from .tape.meta import SCALAR, meta_of
 from .tape.places import PACKAGE
 from .tape.store import OBJECT_BYTES, thread_state
@@ -258,7 +258,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer):
     if store.nbytes > store.byte_limit and not store.explicit:
         store = store.reclaim()
         store = choose_store(live)
-    if len(store.tokens) + len(operands) + 4 >= store.capacity:
+    if len(store.tokens) + len(operands) >= store.limit:
         store.make_room()
         store = choose_store(live)
     places = []
@@ -276,15 +276,16 @@ def _write(row, operands, values, metas, flags, attrs, value, integer):
 
     scalar = value.__class__ is float
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas):
-        constant = float(values[0]) if row.constants else 0.0
-        for k, on in zip(slots, flags):
-            if not on:
-                constant = values[k]
         if row.calls_scipy:
             store.special = True
         token = value
         opcode = row.opcode
-        pack = RECORD.pack_into
+        if row.constants:
+            # Only `where` has a third, constant operand: it is the inline constant.
+            left, right = (places[0], places[1], float(values[0])), 0
+        else:
+            left = places[0] if flags[0] else values[0]
+            right = 0 if len(places) == 1 else places[1] if flags[1] else values[1]
     else:
         key = (row, attrs, tuple(metas), tuple(flags))
         signature = Signature.BY_KEY.get(key)
@@ -295,13 +296,13 @@ def _write(row, operands, values, metas, flags, attrs, value, integer):
         if signature.saves:
             integer = _keep(store, signature, slots, flags, operands, values, value)
         token = value if scalar else object()
-        opcode, constant = signature.opcode, integer
-        pack = ARRAY_RECORD.pack_into
+        opcode = signature.opcode
+        left, right = (places[0], places[1] if len(places) > 1 else 0, float(integer)), 0
     slot = len(store.tokens)
-    pack(
-        store.buffer, slot * RECORD.size, opcode, places[0], places[1] if len(places) > 1 else 0,
-        frame.f_lasti, value if scalar else 0.0, constant,
-    )
+    store.ops.append(opcode)
+    store.lefts.append(left)
+    store.rights.append(right)
+    store.offsets.append(frame.f_lasti)
     store.tokens.append(token)
     t = _new(_Types.Tensor)
     t._v = value

@@ -13,14 +13,13 @@ key (of a leaf: a new object after each change in place; of an interior array:
 the token it shares with the store), `_x` rarely used extras.
 
 The scalar operators are written for speed: one comparison (`store.ident`) says
-that the operand is on a live tape of this very thread, and the record is packed
-straight into the store's buffer.  Anything else goes to `tapegrad.record`.
+that the operand is on a live tape of this very thread, and the instruction is
+appended to the store's staging lists.  Anything else goes to `tapegrad.record`.
 """
 
 from __future__ import annotations
 
 import operator
-import struct
 import sys
 from _thread import get_ident
 
@@ -31,9 +30,8 @@ from .errors import DtypeError, GradientError, LeaveTapeError, UnsupportedFuncti
 from .printing import format_number, format_tensor
 from .record import apply, normalise, plain, settle
 from .rules import BY_NAME
-from .tape.layout import RECORD
 from .tape.meta import meta_of
-from .tape.places import caller_place, name_of
+from .tape.places import PACKAGE, caller_place, name_of
 from .tape.store import thread_state
 
 _new = object.__new__
@@ -62,45 +60,43 @@ def {method}(self, other):
         if type({own}) is float:
             kind = type(other)
             if kind is float:
-                slot = 0
-                {theirs} = constant = other
+                {theirs} = operand = other
             elif kind is Tensor or kind is Parameter:
                 {theirs} = other._v
                 if type({theirs}) is not float:
                     return binary(row, {order})
-                constant = 0.0
                 theirs = other._t
                 if theirs is store:
-                    slot = other._i
+                    operand = other._i
                 elif theirs is not None:
                     return binary(row, {order})
                 elif other._r:
                     try:
-                        slot = store.leaves[other._k]
+                        operand = store.leaves[other._k]
                     except KeyError:
-                        slot = store.enter(other)
+                        operand = store.enter(other)
                 else:
-                    slot = 0
-                    constant = {theirs}
+                    operand = {theirs}
             elif kind is int:
-                slot = 0
-                {theirs} = constant = float(other)
+                {theirs} = operand = float(other)
             else:
                 return binary(row, {order})
             try:
                 value = x {symbol} y
             except ArithmeticError:
                 return binary(row, {order})
+            tokens = store.tokens
+            index = len(tokens)
+            if index >= store.limit:
+                store.make_room()
+                return binary(row, {order})
             frame = _frame(1)
             if frame.f_code is not store.code:
                 store.note_code(frame.f_code)
-            tokens = store.tokens
-            index = len(tokens)
-            try:
-                pack(store.buffer, index * {size}, {opcode}, {slots}, frame.f_lasti, value, constant)
-            except StructError:
-                store.make_room()
-                return {method}(self, other)
+            store.ops.append({opcode})
+            store.lefts.append({left})
+            store.rights.append({right})
+            store.offsets.append(frame.f_lasti)
             tokens.append(value)
             t = new(Tensor)
             t._v = value
@@ -690,8 +686,8 @@ def _install_operators():
     ):  # fmt: skip
         row = BY_NAME[name]
         scope = {
-            "Tensor": Tensor, "Parameter": Parameter, "StructError": struct.error, "_frame": sys._getframe,
-            "binary": _binary, "get_ident": get_ident, "new": object.__new__, "pack": RECORD.pack_into, "row": row,
+            "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary,
+            "get_ident": get_ident, "new": object.__new__, "row": row,
         }  # fmt: skip
         for reflected in (False, True):
             full = f"__{'r' if reflected else ''}{method}__"
@@ -701,11 +697,11 @@ def _install_operators():
                 own="y" if reflected else "x",
                 theirs="x" if reflected else "y",
                 order="other, self" if reflected else "self, other",
-                slots="slot, self._i" if reflected else "self._i, slot",
-                size=RECORD.size,
+                left="operand" if reflected else "self._i",
+                right="self._i" if reflected else "operand",
                 opcode=row.opcode,
             )
-            exec(compile(source, __file__, "exec"), scope)
+            exec(compile(source, f"{PACKAGE}<operators>", "exec"), scope)
             setattr(Tensor, full, scope[full])
 
 

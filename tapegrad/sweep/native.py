@@ -36,6 +36,10 @@ def _try_layouts():
     things = [number, array]
     items = items_address(things)
     assert [word.from_address(items + 8 * k).value for k in range(2)] == [id(number), id(array)], "list layout"
+    for small in (0, 1, 300, (1 << 30) - 1):
+        assert ctypes.c_uint32.from_address(id(small) + 24).value == small, "int layout"
+    pair = (number, array)
+    assert [word.from_address(id(pair) + 24 + 8 * k).value for k in range(2)] == [id(number), id(array)], "tuple layout"
     assert ctypes.c_double.from_address(id(number) + 16).value == number, "float layout"
     assert word.from_address(id(number) + 8).value == FLOAT_TYPE, "object layout"
     assert word.from_address(id(array) + 16).value == array.ctypes.data, "ndarray layout"
@@ -75,8 +79,18 @@ def live_marks(store):
 def mark(store, marks, high):
     """Mark ancestors at or below `high`; returns (count, lowest, first cleared or -1)."""
     facts = np.zeros(3, np.int64)
-    walk.mark(store.address, marks.ctypes.data, table_address(), high, facts.ctypes.data)
+    walk.mark(store.flush(), marks.ctypes.data, table_address(), high, facts.ctypes.data)
     return tuple(facts.tolist())
+
+
+def pack(store, base, count):
+    """Pack the staged instructions of `store` into records (`Store.flush`)."""
+    lists = np.array(
+        [items_address(x) for x in (store.ops, store.lefts, store.rights, store.offsets, store.tokens)]
+        + [FLOAT_TYPE, id(tuple)],
+        np.int64,
+    )
+    walk.pack(store.address, base, count, lists.ctypes.data)
 
 
 class Sweep:
@@ -95,7 +109,7 @@ class Sweep:
         self.adjoint = np.zeros(high + 1)
         self.words = self.adjoint.view(np.int64)
         self.scratch = np.zeros(8192, np.uint8)
-        self._addresses = (store.address, self.adjoint.ctypes.data, marks.ctypes.data)
+        self._addresses = (store.flush(), self.adjoint.ctypes.data, marks.ctypes.data)
         self.switch = reverse_switch(store.special)
         Signature.compile_pending()
 

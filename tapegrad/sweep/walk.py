@@ -40,7 +40,7 @@ from ..native.memory import (
     store_int,
     store_int32,
 )
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF, VALUE
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, RECORD, SCALAR_LEAF, VALUE
 from . import program as P
 
 import numba
@@ -241,6 +241,49 @@ def _run(program, regs, records, adjoint, i, scratch):
 def _data_of(thing, float_type):
     """Address of the data of a Python float or an ndarray (both fields are public C structs)."""
     return thing + 16 if load_int(thing + 8) == float_type else load_int(thing + 16)
+
+
+@compiled("void(int64, int64, int64, int64)")
+def pack(records, base, count, lists):
+    """Pack staged instructions into records: reads Python ints, floats and tuples by their public C layouts.
+
+    `lists` holds the item arrays of opcodes, left and right operands, offsets
+    and tokens, then the addresses of the types float and tuple.
+    """
+    ops, lefts, rights = load_int(lists), load_int(lists + 8), load_int(lists + 16)
+    offsets, tokens = load_int(lists + 24), load_int(lists + 32) + 8 * base
+    float_type, tuple_type = load_int(lists + 40), load_int(lists + 48)
+    record = records + SIZE * base
+    for k in range(count):
+        op = load_int32(load_int(ops + 8 * k) + 24)
+        left, right, token = load_int(lefts + 8 * k), load_int(rights + 8 * k), load_int(tokens + 8 * k)
+        store_int32(record, op)
+        store_int32(record + 12, load_int32(load_int(offsets + 8 * k) + 24))
+        store_double(record + VALUE, load_double(token + 16) if load_int(token + 8) == float_type else 0.0)
+        kind = load_int(left + 8)
+        constant = 0.0
+        if kind == tuple_type:
+            store_int32(record + 4, load_int32(load_int(left + 24) + 24))
+            store_int32(record + 8, load_int32(load_int(left + 32) + 24))
+            third = load_double(load_int(left + 40) + 16)
+            if op >= FIRST_ARRAY:
+                store_int(record + CONSTANT, int(third))
+            else:
+                store_double(record + CONSTANT, third)
+        else:
+            a, b = 0, 0
+            if kind == float_type:
+                constant = load_double(left + 16)
+            else:
+                a = load_int32(left + 24)
+            if load_int(right + 8) == float_type:
+                constant = load_double(right + 16)
+            else:
+                b = load_int32(right + 24)
+            store_int32(record + 4, a)
+            store_int32(record + 8, b)
+            store_double(record + CONSTANT, constant)
+        record += SIZE
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")

@@ -3,6 +3,11 @@
 A `Store` is one generation of a tape.  It knows no rule and no NumPy function.
 
 records     32-byte records in one growing buffer (`tape.layout`); slot = index.
+staging     the newest instructions, not packed into records yet, in four lists
+            (an append costs a tenth of a packed write): opcode, left and right
+            operand (an int is a slot, a float a constant; left may also be the
+            tuple (slot, slot, float) of both operands and the last field of
+            the record), and bytecode offset.  `flush` packs them, natively if there are many.
 tokens      one object per record that is shared with the tensor that the
             instruction made: the float itself for a scalar, a bare object for
             an array.  If only this list refers to a token, no tensor looks at
@@ -21,19 +26,24 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from _thread import get_ident
 
 import numpy as np
 
-from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, RECORD, SCALAR_LEAF
+from .layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY, CONTINUATION, CONTINUES, RECORD, SCALAR_LEAF
 from .places import Place
 
 #: Records a new store has room for; a full store first tries to reclaim.
 FIRST_CAPACITY = 4096
 #: Bytes of saved values after which a reclaim is tried.
 FIRST_BYTES = 2 << 20
+#: Instructions staged before they are packed into records.
+STAGED = 1 << 15
+#: Room kept for the records that one operation may write at once.
+MARGIN = 64
 #: What a small saved array costs besides its data.
 OBJECT_BYTES = 160
 
@@ -42,7 +52,7 @@ class Store:
     """One generation of a tape; see the module's text."""
 
     __slots__ = (
-        "ident", "buffer", "view", "address", "capacity", "tokens", "objects", "leaves", "leaf_list", "constants",
+        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "constants",
         "code", "code_runs", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
         "explicit", "forward", "retired", "names", "special", "any_cleared", "__weakref__",
     )  # fmt: skip
@@ -52,11 +62,12 @@ class Store:
         self.explicit = explicit
         self.forward = None
         self.retired = None
-        self._room(FIRST_CAPACITY)
         self._empty()
+        self._room(FIRST_CAPACITY)
 
     def _empty(self):
         self.tokens = [None]
+        self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
         self.objects = []
         self.leaves = {}
         self.leaf_list = []
@@ -82,23 +93,29 @@ class Store:
             view[: len(self.view)] = self.view
         self.buffer, self.view, self.capacity = buffer, view, capacity
         self.address = view.ctypes.data
+        self._stage(len(self.tokens))
+
+    def _stage(self, length):
+        """Set the number of slots up to which instructions are staged."""
+        self.limit = min(self.capacity, length + STAGED)
 
     def __len__(self):
         return len(self.tokens)
 
     # -- recording ----------------------------------------------------------
     def make_room(self):
-        """Called when the buffer is full: forget what nobody needs, or grow.
+        """Called at the limit: pack what is staged, then forget what nobody needs, or grow.
 
         Returns the store to go on with; another one if this one has moved.
         """
-        if not self.explicit:
-            store = self.reclaim()
-            if len(store.tokens) * 2 < store.capacity:
-                return store
-        else:
-            store = self
-        store._room(store.capacity * 2)
+        self.flush()
+        store = self
+        if len(self.tokens) + MARGIN >= self.capacity:
+            if not self.explicit:
+                store = self.reclaim()
+            if len(store.tokens) * 2 >= store.capacity:
+                store._room(store.capacity * 2)
+        store._stage(len(store.tokens))
         return store
 
     def reclaim(self):
@@ -121,11 +138,48 @@ class Store:
             self.leaf_list.append((slot, weakref.ref(leaf), key))
         return slot
 
+    def flush(self):
+        """Pack the staged instructions into records; returns the address of the records."""
+        count = len(self.ops)
+        if not count:
+            return self.address
+        base = len(self.tokens) - count
+        if count > 32 or "tapegrad.sweep.native" in sys.modules:
+            from ..sweep import native
+
+            native.pack(self, base, count)
+        else:
+            for k in range(count):
+                op, a, b, offset = self.ops[k], self.lefts[k], self.rights[k], self.offsets[k]
+                value = self.tokens[base + k]
+                value = value if type(value) is float else 0.0
+                where = (base + k) * RECORD.size
+                if type(a) is tuple:
+                    a, b, third = a
+                    layout, third = (ARRAY_RECORD, int(third)) if op >= FIRST_ARRAY else (RECORD, third)
+                    layout.pack_into(self.buffer, where, op, a, b, offset, value, third)
+                else:
+                    constant = a if type(a) is float else b if type(b) is float else 0.0
+                    a, b = (0 if type(o) is float else o for o in (a, b))
+                    RECORD.pack_into(self.buffer, where, op, a, b, offset, value, constant)
+        self.ops.clear()
+        self.lefts.clear()
+        self.rights.clear()
+        self.offsets.clear()
+        return self.address
+
+    def _prepare(self, slot):
+        """Make the record of `slot` writable."""
+        self.flush()
+        if slot >= self.capacity:
+            self._room(self.capacity * 2)
+        elif slot >= self.limit:
+            self._stage(slot)
+
     def write(self, op, a, b, offset, value, constant):
         """Append one record whose token is None; returns its slot."""
         slot = len(self.tokens)
-        if slot >= self.capacity:
-            self._room(self.capacity * 2)
+        self._prepare(slot)
         RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, constant)
         self.tokens.append(None)
         return slot
@@ -133,8 +187,7 @@ class Store:
     def write_array(self, op, a, b, offset, value, integer):
         """Append one array record whose token is None; returns its slot."""
         slot = len(self.tokens)
-        if slot >= self.capacity:
-            self._room(self.capacity * 2)
+        self._prepare(slot)
         ARRAY_RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, integer)
         self.tokens.append(None)
         return slot
@@ -147,8 +200,7 @@ class Store:
         for group in reversed(groups):
             group += [0] * (4 - len(group))
             slot = len(self.tokens)
-            if slot >= self.capacity:
-                self._room(self.capacity * 2)
+            self._prepare(slot)
             CONTINUATION.pack_into(self.buffer, slot * RECORD.size, CONTINUES, *group[:2], 0, *group[2:])
             self.tokens.append(None)
 
@@ -160,6 +212,7 @@ class Store:
     # -- reading --------------------------------------------------------------
     def records(self):
         """The records as a structured array (a view; `integer` overlays `constant`)."""
+        self.flush()
         return self.view.view(RECORD_DTYPE)[: len(self.tokens)]
 
     def leaf_at(self):
@@ -171,11 +224,17 @@ class Store:
         """Overwrite the first records with `records`."""
         self.view.view(RECORD_DTYPE)[: len(records)] = records
 
+    def read(self, slot, layout=RECORD):
+        """The fields of one record."""
+        if self.ops:
+            self.flush()
+        return layout.unpack_from(self.buffer, slot * RECORD.size)
+
     def place(self, slot):
         """Where instruction `slot` was recorded."""
         starts = [start for start, _ in self.code_runs]
         run = int(np.searchsorted(starts, slot, side="right")) - 1
-        offset = RECORD.unpack_from(self.buffer, slot * RECORD.size)[3]
+        offset = self.read(slot)[3]
         return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
 
     def memory(self):
@@ -200,8 +259,9 @@ class Store:
         return parts if keep_buffer else None
 
     def _forget(self):
-        self.buffer, self.view, self.address, self.capacity = bytearray(RECORD.size), None, 0, 0
+        self.buffer, self.view, self.address, self.capacity, self.limit = bytearray(RECORD.size), None, 0, 0, 0
         self.tokens, self.objects, self.leaf_list, self.constants = [None], [], [], []
+        self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
         self.leaves, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
         self.code_runs, self.code = [], None
 
@@ -209,6 +269,7 @@ class Store:
         """Use the buffer of a retired store unless it has grown large."""
         if parts is not None and parts[3] <= 1 << 16:
             self.buffer, self.view, self.address, self.capacity = parts
+            self._stage(len(self.tokens))
 
 
 RECORD_DTYPE = np.dtype(
