@@ -32,6 +32,10 @@ def seconds(value: float) -> str:
     return f"{value / 1e-9:.3g} ns"
 
 
+#: Calls of one library before it is the next one's turn.
+IN_A_ROW = 5
+
+
 def measure(
     calls: dict[str, Callable[[], object]],
     *,
@@ -65,9 +69,11 @@ def measure(
     while repeats < at_least or (repeats < at_most and time.perf_counter() < end):
         gc.collect(0)  # rubbish of the call before is not this one's to clear
         for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            taken[name].append(time.perf_counter() - start)
+            # The first call of a turn finds the caches full of the others' data.
+            for _ in range(IN_A_ROW):
+                start = time.perf_counter()
+                call()
+                taken[name].append(time.perf_counter() - start)
         repeats += 1
     return {
         name: Time(min(values), sorted(values)[len(values) // 2], repeats)

@@ -561,14 +561,10 @@ def _copy(value):
 
 def retire(store, place):
     """End `store`; its thread goes on with a fresh one."""
-    names = {}
-    fresh = Store(store.thread, store.explicit)
-    if len(store.tokens) > 1:
-        names = _live_names(store)
+    names = _live_names(store) if len(store.tokens) > 1 else {}
     parts = store.retire(place)
     store.names = names
-    fresh.adopt(parts)
-    store.thread.replace(store, fresh)
+    store.thread.replace(store, Store(store.thread, store.explicit, parts))
 
 
 def _live_names(store):

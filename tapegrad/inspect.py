@@ -13,7 +13,7 @@ import numpy as np
 from .errors import ClearedTapeError
 from .graph import Instruction
 from .record import settle
-from .tape.layout import CONTINUES
+from .tape.layout import CLEARED, CONTINUES
 
 
 def instructions(store):
@@ -26,7 +26,7 @@ def instruction_count(store):
     """How many instructions a store holds, leaves not counted."""
     ops = store.records()["op"] if store.view is not None else np.zeros(1, "i4")
     leaves = len(store.leaf_list)
-    return int(len(ops) - 1 - leaves - np.count_nonzero(ops == CONTINUES) - np.count_nonzero(ops == 0x40000000))
+    return int(len(ops) - 1 - leaves - np.count_nonzero(ops == CONTINUES) - np.count_nonzero(ops == CLEARED))
 
 
 def _entries(store):

@@ -253,14 +253,24 @@ def scalar_value(row, values):
 def _write(row, operands, values, metas, flags, attrs, value, integer):
     """Write the instruction of an operation already computed; returns its tensor."""
     slots = row.slots(len(operands)) if row.constants else range(len(operands))
-    live = [operands[k] for k, on in zip(slots, flags) if on]
-    store = choose_store(live)
-    if store.nbytes > store.byte_limit and not store.explicit:
-        store = store.reclaim()
-        store = choose_store(live)
-    if len(store.tokens) + len(operands) >= store.limit:
-        store.make_room()
-        store = choose_store(live)
+    store = None
+    for k, on in zip(slots, flags):
+        if on:
+            own = operands[k]._t
+            if own is not None and own is not store:
+                if store is not None or own.ident != get_ident():
+                    store = choose_store([operands[k] for k, on in zip(slots, flags) if on])
+                    break
+                store = own
+    if store is None:
+        store = thread_state().store
+    full = len(store.tokens) + len(operands) >= store.limit
+    if full or (store.nbytes > store.byte_limit and not store.explicit):
+        if full:
+            store.make_room()
+        else:
+            store.reclaim()
+        store = choose_store([operands[k] for k, on in zip(slots, flags) if on])
     places = []
     for k, on in zip(slots, flags):
         if on:

@@ -108,7 +108,11 @@ def {method}(self, other):
 
 
 def _accepts(other):
-    return isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list, tuple, complex))
+    return type(other) in _KNOWN or isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list, tuple, complex))
+
+
+#: Types that need no closer look, filled at the end of this module.
+_KNOWN = {float, int, np.ndarray, np.float64}
 
 
 def _binary(row, a, b):
@@ -705,6 +709,7 @@ def _install_operators():
             setattr(Tensor, full, scope[full])
 
 
+_KNOWN |= {Tensor, Parameter}
 _record._Types.Tensor = Tensor
 _record._Types.Parameter = Parameter
 _install_operators()

@@ -412,19 +412,18 @@ def finish(records, adjoint, marks, table, high, low, clear):
 
 
 @compiled("int64(int64, int64, int64, int64)")
-def alive(items, count, marks, sole):
-    """Mark every slot whose token (an object in a list) is referred to from outside.
+def alive(records, items, count, marks):
+    """Mark every instruction whose token (an object in a list) is referred to from outside.
 
-    `items` is the address of the list's array of pointers, `sole` the reference
-    count of an object that only the list refers to.  Returns how many live.
+    `items` is the address of the list's array of pointers; an object that only
+    the list refers to has the reference count 1.  Returns how many live.
     """
     found = 0
-    for i in range(count):
-        if load_int32(load_int(items + 8 * i)) != sole:
+    for i in range(1, count):
+        op = load_int32(records + SIZE * i)
+        if load_int32(load_int(items + 8 * i)) != 1 and op > SCALAR_LEAF and (op < ARRAY_LEAF or op >= CLEARED):
             store_byte(marks + i, 1)
             found += 1
-        else:
-            store_byte(marks + i, 0)
     return found
 
 

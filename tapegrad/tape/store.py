@@ -40,6 +40,8 @@ from .places import Place
 FIRST_CAPACITY = 4096
 #: Bytes of saved values after which a reclaim is tried.
 FIRST_BYTES = 2 << 20
+#: A buffer of at most this many records goes on to the next generation.
+LARGEST_REUSED = 1 << 16
 #: Instructions staged before they are packed into records.
 STAGED = 1 << 15
 #: Room kept for the records that one operation may write at once.
@@ -57,13 +59,17 @@ class Store:
         "explicit", "forward", "retired", "names", "special", "any_cleared", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, thread, explicit=False):
+    def __init__(self, thread, explicit=False, parts=None):
         self.thread = thread  # a ThreadState
         self.explicit = explicit
         self.forward = None
         self.retired = None
         self._empty()
-        self._room(FIRST_CAPACITY)
+        if parts is not None and parts[3] <= LARGEST_REUSED:
+            self.buffer, self.view, self.address, self.capacity = parts
+            self._stage(1)
+        else:
+            self._room(FIRST_CAPACITY)
 
     def _empty(self):
         self.tokens = [None]
@@ -130,10 +136,15 @@ class Store:
         slot = self.leaves.get(key)
         if slot is None:
             value = leaf._v
-            if type(value) is float:
-                slot = self.write(SCALAR_LEAF, 0, 0, 0, value, 0.0)
-            else:
-                slot = self.write_array(ARRAY_LEAF, 0, 0, 0, 0.0, value.nbytes)
+            if len(self.tokens) >= self.limit:
+                self._prepare(len(self.tokens))
+            slot = len(self.tokens)
+            scalar = type(value) is float
+            self.ops.append(SCALAR_LEAF if scalar else ARRAY_LEAF)
+            self.lefts.append(0 if scalar else (0, 0, float(value.nbytes)))
+            self.rights.append(0)
+            self.offsets.append(0)
+            self.tokens.append(value if scalar else None)
             self.leaves[key] = slot
             self.leaf_list.append((slot, weakref.ref(leaf), key))
         return slot
@@ -171,24 +182,15 @@ class Store:
     def _prepare(self, slot):
         """Make the record of `slot` writable."""
         self.flush()
-        if slot >= self.capacity:
+        if slot + MARGIN >= self.capacity:
             self._room(self.capacity * 2)
-        elif slot >= self.limit:
-            self._stage(slot)
+        self._stage(slot)
 
     def write(self, op, a, b, offset, value, constant):
         """Append one record whose token is None; returns its slot."""
         slot = len(self.tokens)
         self._prepare(slot)
         RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, constant)
-        self.tokens.append(None)
-        return slot
-
-    def write_array(self, op, a, b, offset, value, integer):
-        """Append one array record whose token is None; returns its slot."""
-        slot = len(self.tokens)
-        self._prepare(slot)
-        ARRAY_RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, integer)
         self.tokens.append(None)
         return slot
 
@@ -247,16 +249,16 @@ class Store:
         }
 
     # -- ending -----------------------------------------------------------------
-    def retire(self, place, keep_buffer=True):
+    def retire(self, place):
         """Drop everything; tensors that point here raise from now on.
 
-        Returns the buffer parts for the next generation, or None.
+        Returns the parts of the buffer, for the next generation.
         """
         self.ident = -1
         self.retired = place
         parts = (self.buffer, self.view, self.address, self.capacity)
         self._forget()
-        return parts if keep_buffer else None
+        return parts
 
     def _forget(self):
         self.buffer, self.view, self.address, self.capacity, self.limit = bytearray(RECORD.size), None, 0, 0, 0
@@ -264,12 +266,6 @@ class Store:
         self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
         self.leaves, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
         self.code_runs, self.code = [], None
-
-    def adopt(self, parts):
-        """Use the buffer of a retired store unless it has grown large."""
-        if parts is not None and parts[3] <= 1 << 16:
-            self.buffer, self.view, self.address, self.capacity = parts
-            self._stage(len(self.tokens))
 
 
 RECORD_DTYPE = np.dtype(
