@@ -16,6 +16,7 @@ A backward pass over one store goes like this:
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 import weakref
@@ -33,10 +34,11 @@ from .errors import (
 from .graph import Instruction, RemovableHandle
 from .record import normalise, plain, settle, stamp
 from .sweep.plan import LARGE, Signature
-from .tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
+from .tape.layout import ARRAY_LEAF, FIRST_ARRAY
 from .tape.meta import SCALAR
 from .tape.places import caller_place, name_of
 from .tape.store import Store, thread_state
+from . import tensor as _tensor
 from .tensor import Tensor
 
 _ACCUMULATE = threading.Lock()
@@ -57,6 +59,19 @@ def second_backward_error(store, slot):
         f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "
         "off with .detach() where the new computation starts from it; (3) recompute the loss before this call."
     )
+
+
+_NATIVE = None
+
+
+def load_native():
+    """The module `sweep.native`, imported (and compiled) at the first backward pass."""
+    global _NATIVE
+    if _NATIVE is None:
+        from .sweep import native
+
+        _NATIVE = native
+    return _NATIVE
 
 
 # ---- gradients into leaves --------------------------------------------------------
@@ -87,6 +102,9 @@ def _seeds(outputs, grads, what):
                 "check that it was not computed under no_grad() or from .detach()ed values"
             )
         if grad is None:
+            if type(output._v) is float:
+                found.append(1.0)
+                continue
             if output.size != 1:
                 raise NonScalarOutputError(
                     "grad can be implicitly created only for scalar outputs; this output has shape "
@@ -312,8 +330,7 @@ class _Pass:
     """One backward pass over one store."""
 
     def __init__(self, store, roots, wanted):
-        from .sweep import native
-
+        native = load_native()
         self.store = store
         self.roots = roots
         self.high = max(slot for slot, _ in roots)
@@ -398,10 +415,8 @@ class _Pass:
 
     # -- the sweep -------------------------------------------------------------------
     def run(self, result, retain):
-        from .sweep.native import Sweep
-
         store, marks = self.store, self.marks
-        sweep = Sweep(store, marks, self.high)
+        sweep = load_native().Sweep(store, marks, self.high)
         place = caller_place()
         try:
             for slot, seed in self.roots:
@@ -527,12 +542,10 @@ class _Pass:
     # -- after -----------------------------------------------------------------------
     def _clear(self, place, sweep):
         store = self.store
-        entries = store.records()["op"]
-        interior = np.count_nonzero((entries >= FIRST_ARRAY) & (entries < ARRAY_LEAF))
-        interior += np.count_nonzero((entries > SCALAR_LEAF) & (entries < FIRST_ARRAY))
-        if interior <= self.count or not self._others_alive(store):
+        if len(store) <= self.count or not self._others_alive(store):
             retire(store, place)
             return
+        entries = store.records()["op"]
         sweep.adjoint[:] = 0.0
         for slot in np.flatnonzero((self.marks[: len(entries)] == 1) & (entries >= FIRST_ARRAY) & (entries < ARRAY_LEAF)):
             signature = Signature.ALL[entries[slot] - FIRST_ARRAY]
@@ -544,12 +557,10 @@ class _Pass:
             store.names[slot] = place
         store.constants = [c for c in store.constants if not (c[0] <= self.high and self.marks[c[0]])]
         sweep.finish(1, clear=True)
-        store.any_cleared = True
 
     def _others_alive(self, store):
         """Whether a live tensor depends on an instruction that was not visited."""
-        from .sweep import native
-
+        native = load_native()
         live = native.live_marks(store)
         native.mark(store, live, len(store.tokens) - 1)
         return bool(((live == 1) & (self.marks[: len(live)] != 1)).any())
@@ -569,11 +580,9 @@ def retire(store, place):
 
 def _live_names(store):
     """Node names of the tensors that are still alive, for printing them later."""
-    from .sweep import native
-
-    live = native.live_marks(store)
+    live = load_native().live_marks(store)
     found = {}
-    for slot in np.flatnonzero(live).tolist():
+    for slot in live.nonzero()[0].tolist():
         row = Instruction(store, slot).row
         if row is not None:
             found[slot] = row.node_name
@@ -631,3 +640,5 @@ def retains_grad(tensor):
     """See `Tensor.retains_grad`."""
     return tensor._t is not None and tensor._t.forward is None and tensor._i in tensor._t.retained
 
+
+_tensor._autograd = sys.modules[__name__]

@@ -420,7 +420,8 @@ def _split(function, x, sections, axis):
 def _moved(row, x, function):
     """A gather whose index map is `function` applied to the array of positions."""
     x = lift(x)
-    index = np.ascontiguousarray(function(np.arange(x.size).reshape(x.shape)), dtype=np.int64)
+    index = np.array(function(np.arange(x.size).reshape(x.shape)), np.int64, order="C")
+    index.flags.writeable = False
     return apply(row, (x, index.reshape(-1)), (("shape", index.shape),))
 
 

@@ -12,6 +12,7 @@ the old one, changed in place, if nothing else reads the old one; else a copy.
 from __future__ import annotations
 
 import sys
+import weakref
 from types import EllipsisType
 
 import numpy as np
@@ -77,10 +78,13 @@ def _affine(shape, key):
 
 
 def _positions(shape, key):
+    """Flat positions of the elements ``a[key]``; read-only, so that nobody need watch them."""
     count = 1
     for extent in shape:
         count *= extent
-    return np.ascontiguousarray(np.arange(count).reshape(shape)[key], dtype=np.int64)
+    found = np.array(np.arange(count).reshape(shape)[key], np.int64, order="C")
+    found.flags.writeable = False
+    return found
 
 
 def getitem(x, key):
@@ -116,8 +120,6 @@ def _boxed(found):
 
 def _note_view(x, view):
     """Remember that `view` looks at the memory of `x`, so that a write to either is noticed."""
-    import weakref
-
     if view._v is not x._v and isinstance(view._v, np.ndarray) and view._v.base is not None:
         extras = x._extras()
         alive = [r for r in extras.views or () if r() is not None]
@@ -200,3 +202,7 @@ def _check_distinct(index, x):
             )
 
 
+
+
+Tensor.__getitem__ = getitem
+Tensor.__setitem__ = setitem

@@ -123,6 +123,17 @@ def _method(name):
     return method
 
 
+def _operator(name):
+    def method(self, other):
+        return update(self, name, other)
+
+    return method
+
+
+for _symbol, _name in (
+    ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("pow", "power"), ("mod", "remainder"),
+):  # fmt: skip
+    setattr(Tensor, f"__i{_symbol}__", _operator(_name))
 Tensor.zero_ = _filler(0.0)
 Tensor.fill_ = fill_
 Tensor.copy_ = copy_

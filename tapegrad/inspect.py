@@ -13,20 +13,13 @@ import numpy as np
 from .errors import ClearedTapeError
 from .graph import Instruction
 from .record import settle
-from .tape.layout import CLEARED, CONTINUES
+from .tape.layout import CONTINUES
 
 
 def instructions(store):
     """The instructions of a store in order (`graph.Instruction`), leaves not included."""
     found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
     return [i for i in found if i.row is not None]
-
-
-def instruction_count(store):
-    """How many instructions a store holds, leaves not counted."""
-    ops = store.records()["op"] if store.view is not None else np.zeros(1, "i4")
-    leaves = len(store.leaf_list)
-    return int(len(ops) - 1 - leaves - np.count_nonzero(ops == CONTINUES) - np.count_nonzero(ops == CLEARED))
 
 
 def _entries(store):

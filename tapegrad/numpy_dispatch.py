@@ -39,8 +39,12 @@ def refuse(function, why=""):
     )
 
 
-def ufunc_on_tensors(ufunc, method, inputs, kwargs):
-    """What ``Tensor.__array_ufunc__`` does."""
+def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
+    """``Tensor.__array_ufunc__``."""
+    if not kwargs and method == "__call__":
+        row = BY_FUNCTION.get(ufunc)
+        if row is not None and ufunc not in _DIRECT:
+            return apply(row, inputs)
     out = kwargs.pop("out", None)
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)
@@ -268,9 +272,13 @@ for _function in (
     FUNCTIONS[_function] = _plain_function(_function)
 
 
-def function_on_tensors(function, args, kwargs):
-    """What ``Tensor.__array_function__`` does."""
+def function_on_tensors(self, function, types, args, kwargs):
+    """``Tensor.__array_function__``."""
     ours = FUNCTIONS.get(function)
     if ours is None:
         raise refuse(function)
     return ours(*args, **kwargs)
+
+
+Tensor.__array_ufunc__ = ufunc_on_tensors
+Tensor.__array_function__ = function_on_tensors

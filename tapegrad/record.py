@@ -152,7 +152,6 @@ def slot_of(store, t):
         return t._i
     # Its own store is used up: an instruction that says so when it is needed.
     slot = store.write(CLEARED, 0, 0, 0, 0.0, 0.0)
-    store.any_cleared = True
     store.names[slot] = t._t.retired
     return slot
 
@@ -335,6 +334,10 @@ def _keep(store, signature, slots, flags, operands, values, value):
             continue
         saved = values[k]
         if saved.__class__ is not float and not (k in slots and flags[slots.index(k)]):
+            if saved.flags.owndata and not saved.flags.writeable or saved.base is not None and not saved.base.flags.writeable:
+                # Nobody can change it: an index map of our own.
+                objects.append(saved)
+                continue
             owner = operands[k]
             key = owner._k if owner.__class__ is not np.ndarray else None
             store.constants.append((len(store.tokens), owner, key, stamp(saved), saved))

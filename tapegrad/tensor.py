@@ -131,15 +131,6 @@ def _compare(function):
     return method
 
 
-def _in_place(name):
-    def method(self, other):
-        from .inplace import update
-
-        return update(self, name, other)
-
-    return method
-
-
 class Tensor:
     """A float array (or scalar) whose operations are recorded on a tape.
 
@@ -201,13 +192,6 @@ class Tensor:
 
     def __rmatmul__(self, other):
         return _binary(BY_NAME["matmul"], other, self)
-
-    __iadd__ = _in_place("add")
-    __isub__ = _in_place("subtract")
-    __imul__ = _in_place("multiply")
-    __itruediv__ = _in_place("divide")
-    __ipow__ = _in_place("power")
-    __imod__ = _in_place("remainder")
 
     __lt__ = _compare(operator.lt)
     __le__ = _compare(operator.le)
@@ -492,8 +476,6 @@ class Tensor:
         >>> x.grad
         tensor(4.)
         """
-        from .autograd import backward
-
         if retain_variables is not None:
             import warnings
 
@@ -501,7 +483,7 @@ class Tensor:
                 "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
             )
             retain_graph = retain_variables
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        _autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def retain_grad(self):
         """Keep the gradient of this computed tensor in `.grad` after backward."""
@@ -535,27 +517,8 @@ class Tensor:
         if self._extras(False) is not None:
             self._x.grad = None
 
-    # -- indexing -------------------------------------------------------------------
-    def __getitem__(self, key):
-        from .indexing import getitem
-
-        return getitem(self, key)
-
-    def __setitem__(self, key, value):
-        from .indexing import setitem
-
-        setitem(self, key, value)
-
-    # -- NumPy's protocols ------------------------------------------------------------
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        from .numpy_dispatch import ufunc_on_tensors
-
-        return ufunc_on_tensors(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func, types, args, kwargs):
-        from .numpy_dispatch import function_on_tensors
-
-        return function_on_tensors(func, args, kwargs)
+    # Methods installed by other modules: operators with = (inplace), indexing
+    # (indexing), NumPy's protocols (numpy_dispatch), functions (functions).
 
 
 class Parameter(Tensor):
@@ -709,6 +672,8 @@ def _install_operators():
             setattr(Tensor, full, scope[full])
 
 
+#: The module tapegrad.autograd, which sets it (it imports this one).
+_autograd = None
 _KNOWN |= {Tensor, Parameter}
 _record._Types.Tensor = Tensor
 _record._Types.Parameter = Parameter

@@ -13,13 +13,13 @@ from .table import structural
 
 
 def _softmax_value(x, axis=-1):
-    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
-    return e / np.sum(e, axis=axis, keepdims=True)
+    e = np.exp(x - np.maximum.reduce(x, axis, keepdims=True))
+    return e / np.add.reduce(e, axis, keepdims=True)
 
 
 def _log_softmax_value(x, axis=-1):
-    shifted = x - np.max(x, axis=axis, keepdims=True)
-    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+    shifted = x - np.maximum.reduce(x, axis, keepdims=True)
+    return shifted - np.log(np.add.reduce(np.exp(shifted), axis, keepdims=True))
 
 
 structural(

@@ -42,9 +42,17 @@ def _sum_vjp(g, x, z, axis=None, keepdims=False):
 
 
 structural(
-    "sum", 1, lambda x, axis=None, keepdims=False: np.sum(x, axis=axis, keepdims=keepdims), _sum_vjp,
+    "sum", 1, lambda x, axis=None, keepdims=False: np.add.reduce(x, axis, keepdims=keepdims), _sum_vjp,
     node="Sum", doc="sum over axes",
 )
+
+
+def _mean_value(x, axis=None, keepdims=False):
+    # What np.mean does for floats, without its overhead.
+    x = np.asarray(x)
+    if x.dtype.kind != "f" or x.size == 0:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    return np.add.reduce(x, axis, keepdims=keepdims) / count_of(x, axis)
 
 
 def _mean_vjp(g, x, z, axis=None, keepdims=False):
@@ -52,7 +60,7 @@ def _mean_vjp(g, x, z, axis=None, keepdims=False):
 
 
 structural(
-    "mean", 1, lambda x, axis=None, keepdims=False: np.mean(x, axis=axis, keepdims=keepdims), _mean_vjp,
+    "mean", 1, _mean_value, _mean_vjp,
     node="Mean", doc="arithmetic mean over axes",
 )
 
@@ -65,11 +73,11 @@ def _extremum_vjp(g, x, z, axis=None, keepdims=False):
 
 
 structural(
-    "max", 1, lambda x, axis=None, keepdims=False: np.max(x, axis=axis, keepdims=keepdims), _extremum_vjp,
+    "max", 1, lambda x, axis=None, keepdims=False: np.maximum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
     node="Max", doc="maximum over axes; ties share the derivative evenly",
 )
 structural(
-    "min", 1, lambda x, axis=None, keepdims=False: np.min(x, axis=axis, keepdims=keepdims), _extremum_vjp,
+    "min", 1, lambda x, axis=None, keepdims=False: np.minimum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
     node="Min", doc="minimum over axes; ties share the derivative evenly",
 )
 

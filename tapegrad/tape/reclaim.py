@@ -78,7 +78,9 @@ def _move(store, new, kept, keep, Signature):
     tokens = store.tokens
     new.tokens = [tokens[i] for i in kept.tolist()]
     new.byte_limit = max(new.byte_limit, 2 * new.nbytes)
-    new.special, new.any_cleared = store.special, store.any_cleared
+    new.special = store.special
+    new.names = {int(renumber[i]): v for i, v in store.names.items() if keep[i]}
+    new.others = int(np.count_nonzero(ops == CONTINUES) + np.count_nonzero(ops == CLEARED))
 
     starts = np.array([s for s, _ in store.code_runs] or [0])
     runs = np.searchsorted(starts, kept, side="right") - 1

@@ -18,6 +18,9 @@ leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
 
+others      number of records that are neither leaves nor instructions
+            (continuations, and stand-ins for tensors of retired stores).
+
 A store is written by one thread only: `ident` is that thread's identity while
 recording is allowed and -1 otherwise, so one comparison on the hot path covers
 "another thread", "recording is off", "moved" and "cleared".  A store that a
@@ -56,7 +59,7 @@ class Store:
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "constants",
         "code", "code_runs", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
-        "explicit", "forward", "retired", "names", "special", "any_cleared", "__weakref__",
+        "explicit", "forward", "retired", "names", "special", "others", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -88,7 +91,7 @@ class Store:
         self.nbytes = 0
         self.byte_limit = FIRST_BYTES
         self.special = False
-        self.any_cleared = False
+        self.others = 0
         self.ident = self.thread.ident if self.thread.enabled else -1
 
     def _room(self, capacity):
@@ -106,7 +109,8 @@ class Store:
         self.limit = min(self.capacity, length + STAGED)
 
     def __len__(self):
-        return len(self.tokens)
+        """Number of instructions."""
+        return len(self.tokens) - 1 - len(self.leaf_list) - self.others
 
     # -- recording ----------------------------------------------------------
     def make_room(self):
@@ -189,6 +193,7 @@ class Store:
     def write(self, op, a, b, offset, value, constant):
         """Append one record whose token is None; returns its slot."""
         slot = len(self.tokens)
+        self.others += 1
         self._prepare(slot)
         RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, constant)
         self.tokens.append(None)
@@ -202,6 +207,7 @@ class Store:
         for group in reversed(groups):
             group += [0] * (4 - len(group))
             slot = len(self.tokens)
+            self.others += 1
             self._prepare(slot)
             CONTINUATION.pack_into(self.buffer, slot * RECORD.size, CONTINUES, *group[:2], 0, *group[2:])
             self.tokens.append(None)

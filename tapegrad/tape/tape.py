@@ -44,9 +44,7 @@ class Tape:
 
     def __len__(self):
         """Number of instructions (leaves are not instructions)."""
-        from ..inspect import instruction_count
-
-        return instruction_count(self.store)
+        return len(self.store)
 
     def clear(self):
         """Forget every instruction; tensors that were computed on the tape can no longer be differentiated."""
