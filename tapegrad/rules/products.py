@@ -12,15 +12,17 @@ def _matmul_vjp(g, a, b, z):
         return g * b, g * a
     if a.ndim == 1:
         # (k) @ (..., k, n) -> (..., n)
-        da = (b @ g.expand_dims([g.ndim])).reshape((*b.shape[:-2], a.shape[0]))
-        db = a.expand_dims([1]) * g.expand_dims([g.ndim - 1])
-        return da, db
+        return (
+            lambda: (b @ g.expand_dims([g.ndim])).reshape((*b.shape[:-2], a.shape[0])),
+            lambda: a.expand_dims([1]) * g.expand_dims([g.ndim - 1]),
+        )
     if b.ndim == 1:
         # (..., m, k) @ (k) -> (..., m)
-        da = g.expand_dims([g.ndim]) * b
-        db = (a.swapaxes(-1, -2) @ g.expand_dims([g.ndim])).reshape((*a.shape[:-2], b.shape[0]))
-        return da, db
-    return g @ b.swapaxes(-1, -2), a.swapaxes(-1, -2) @ g
+        return (
+            lambda: g.expand_dims([g.ndim]) * b,
+            lambda: (a.swapaxes(-1, -2) @ g.expand_dims([g.ndim])).reshape((*a.shape[:-2], b.shape[0])),
+        )
+    return lambda: g @ b.swapaxes(-1, -2), lambda: a.swapaxes(-1, -2) @ g
 
 
 structural("matmul", 2, np.matmul, _matmul_vjp, node="Mm", numpy=(np.matmul,), doc="matrix product with NumPy's broadcasting")

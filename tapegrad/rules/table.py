@@ -7,8 +7,9 @@ kernels, node calls and the printed form are all made from them.
 A *structural* row (reductions, products, data movement) gives a NumPy value
 function and a VJP written as calls of other primitives on whatever it is
 handed: the sweep's planner hands it symbolic arrays once per signature of
-shapes, a node call hands it tensors.  A VJP returns one contribution per
-operand, in operand order; it must not look at numbers, only at shapes.
+shapes, a node call hands it arrays.  A VJP returns one contribution per operand,
+in operand order (or a function that makes it, where that costs a step that may
+not be needed); it must not look at numbers, only at shapes.
 
 Opcodes are positions in the table, so the order of the rows is part of the
 format of a saved tape: append, do not insert.
@@ -120,7 +121,7 @@ class Row:
         slots = self.slots(len(operands))
         if not self.elementwise:
             found = self.vjp(g, *operands, result, **attrs)
-            return [c if s in wanted else None for s, c in zip(slots, found)]
+            return [(c() if callable(c) else c) if s in wanted else None for s, c in zip(slots, found)]
         found = []
         for s in slots:
             partial = self.partials[s](*operands, result) if s in wanted else 0.0
