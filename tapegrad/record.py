@@ -249,41 +249,105 @@ def scalar_value(row, values):
     return normalise(row.value(*[np.float64(v) for v in values]))
 
 
+def apply_two(row, a, b):
+    """`apply` for an element-wise row of two operands, at least one of them a tensor."""
+    Tensor, Parameter = _Types.Tensor, _Types.Parameter
+    kind = a.__class__
+    if kind is Tensor or kind is Parameter:
+        x = a._v
+        on_a = a._t is not None or a._r
+        of_a = SCALAR if x.__class__ is float else a._m
+    else:
+        x = a = as_operand(a, row.name)
+        on_a = False
+        of_a = SCALAR if x.__class__ is float else meta_of(x)
+    kind = b.__class__
+    if kind is Tensor or kind is Parameter:
+        y = b._v
+        on_b = b._t is not None or b._r
+        of_b = SCALAR if y.__class__ is float else b._m
+    else:
+        y = b = as_operand(b, row.name)
+        on_b = False
+        of_b = SCALAR if y.__class__ is float else meta_of(y)
+    if of_a is of_b is SCALAR:
+        value = scalar_value(row, (x, y))
+    else:
+        value = row.value(x, y)
+        if value.__class__ is not np.ndarray or value.ndim == 0:
+            value = normalise(value)
+    if not (on_a or on_b) or not thread_state().enabled:
+        return plain(value)
+    return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0)
+
+
+def apply_one(row, a):
+    """`apply` for an element-wise row of one operand, a tensor."""
+    x = a._v
+    if x.__class__ is float:
+        value = scalar_value(row, (x,))
+        of_a = SCALAR
+    else:
+        of_a = a._m
+        value = row.value(x)
+        if value.ndim == 0:
+            value = normalise(value)
+    if (a._t is None and not a._r) or not thread_state().enabled:
+        return plain(value)
+    return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
+
+
+_ON = (True,)
+
+
 def _write(row, operands, values, metas, flags, attrs, value, integer):
-    """Write the instruction of an operation already computed; returns its tensor."""
-    slots = row.slots(len(operands)) if row.constants else range(len(operands))
+    """Write the instruction of an operation already computed; returns its tensor.
+
+    Parameters
+    ----------
+    operands, values, metas : sequence
+        Every operand: itself, its value, its description.
+    flags : sequence of bool
+        For every operand that can carry a derivative: whether it is on the tape.
+    """
+    slots = row.slots(len(operands)) if row.constants else _RANGES[len(operands)] if len(operands) < 3 else range(len(operands))
     store = None
-    for k, on in zip(slots, flags):
-        if on:
-            own = operands[k]._t
-            if own is not None and own is not store:
-                if store is not None or own.ident != get_ident():
-                    store = choose_store([operands[k] for k, on in zip(slots, flags) if on])
-                    break
-                store = own
-    if store is None:
-        store = thread_state().store
-    full = len(store.tokens) + len(operands) >= store.limit
-    if full or (store.nbytes > store.byte_limit and not store.explicit):
-        if full:
-            store.make_room()
-        else:
-            store.reclaim()
-        store = choose_store([operands[k] for k, on in zip(slots, flags) if on])
     places = []
     for k, on in zip(slots, flags):
-        if on:
-            t = operands[k]
-            places.append(t._i if t._t is store else slot_of(store, t))
-        else:
+        if not on:
             places.append(0)
+            continue
+        t = operands[k]
+        own = t._t
+        if own is None:
+            if store is None:
+                store = thread_state().store
+                if len(operands) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
+                    break
+            try:
+                places.append(store.leaves[t._k])
+            except KeyError:
+                places.append(store.enter(t))
+        elif store is own:
+            places.append(t._i)
+        elif store is None and own.ident == get_ident():
+            store = own
+            places.append(t._i)
+        else:
+            break
+    scalar = value.__class__ is float
+    if (
+        len(places) < len(flags)
+        or len(store.tokens) + len(operands) >= store.limit
+        or (store.nbytes > store.byte_limit and not store.explicit)
+    ):
+        store, places = _placed([operands[k] if on else None for k, on in zip(slots, flags)])
     frame = _frame(2)
     while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     if frame.f_code is not store.code:
         store.note_code(frame.f_code)
 
-    scalar = value.__class__ is float
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas):
         if row.calls_scipy:
             store.special = True
@@ -320,8 +384,22 @@ def _write(row, operands, values, metas, flags, attrs, value, integer):
     if not scalar:
         t._m = signature.out
         t._k = token
-    t._x = None
     return t
+
+
+_RANGES = (range(0), range(1), range(2))
+
+
+def _placed(operands):
+    """The store to record on, with room, and the slots of the operands on it (None: a constant)."""
+    live = [t for t in operands if t is not None]
+    store = choose_store(live)
+    if len(store.tokens) + len(operands) >= store.limit:
+        store.make_room()
+    elif store.nbytes > store.byte_limit and not store.explicit:
+        store.reclaim()
+    store = choose_store(live)
+    return store, [0 if t is None else slot_of(store, t) for t in operands]
 
 
 def _keep(store, signature, slots, flags, operands, values, value):

@@ -28,7 +28,7 @@ import numpy as np
 from . import record as _record
 from .errors import DtypeError, GradientError, LeaveTapeError, UnsupportedFunctionError
 from .printing import format_number, format_tensor
-from .record import apply, normalise, plain, settle
+from .record import apply, apply_one, apply_two, normalise, plain, settle
 from .rules import BY_NAME
 from .tape.meta import meta_of
 from .tape.places import PACKAGE, caller_place, name_of
@@ -111,6 +111,8 @@ def _accepts(other):
     return type(other) in _KNOWN or isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list, tuple, complex))
 
 
+_NEGATIVE = BY_NAME["negative"]
+
 #: Types that need no closer look, filled at the end of this module.
 _KNOWN = {float, int, np.ndarray, np.float64}
 
@@ -118,7 +120,7 @@ _KNOWN = {float, int, np.ndarray, np.float64}
 def _binary(row, a, b):
     if not (_accepts(a) and _accepts(b)):
         return NotImplemented
-    return apply(row, (a, b))
+    return apply_two(row, a, b) if row.elementwise else apply(row, (a, b))
 
 
 def _compare(function):
@@ -155,7 +157,7 @@ class Tensor:
     # + - * / and their reflected forms: see _install_operators.
 
     def __neg__(self):
-        return apply("negative", (self,))
+        return apply_one(_NEGATIVE, self)
 
     def __pos__(self):
         return self
