@@ -213,7 +213,7 @@ class Node:
             found = Instruction(store, slot)
             if not found.cleared:
                 return found
-        from .autograd import second_backward_error
+        from .backward import second_backward_error
 
         raise second_backward_error(store, slot)
 
@@ -276,5 +276,7 @@ def node_of(tensor):
     while store.forward is not None:
         store = settle(tensor)
     if store.retired is not None:
-        return Node(store, tensor._i, store.names.get(tensor._i, "ClearedBackward0"))
+        op = store.names.get(tensor._i)
+        row = None if op is None else by_opcode(op) if op < FIRST_ARRAY else Signature.ALL[op - FIRST_ARRAY].row
+        return Node(store, tensor._i, "ClearedBackward0" if row is None else row.node_name)
     return node_at(store, tensor._i)

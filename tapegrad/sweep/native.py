@@ -13,6 +13,7 @@ import sysconfig
 import numpy as np
 
 from ..native.scalars import reverse_switch
+from ..tape.layout import CLEARED
 from . import walk
 from .plan import Signature
 
@@ -77,11 +78,26 @@ def live_marks(store):
     return marks
 
 
+def live_ops(store):
+    """Opcodes of the instructions whose tensors are alive, by slot."""
+    marks = live_marks(store)
+    slots = marks.nonzero()[0].tolist()
+    return {slot: store.read(slot)[0] & ~CLEARED for slot in slots}
+
+
 def mark(store, marks, high):
     """Mark ancestors at or below `high`; returns (count, lowest, first cleared or -1)."""
     facts = np.empty(3, np.int64)
     walk.mark(store.flush(), data_address(marks), table_address(), high, data_address(facts))
-    return tuple(facts.tolist())
+    return facts.tolist()
+
+
+def ancestors(store, roots):
+    """Marks of the ancestors of slots `roots`, with what `mark` returns."""
+    marks = new_marks(store)
+    for slot in roots:
+        marks[slot] = 1
+    return marks, *mark(store, marks, max(roots))
 
 
 def pack(store, base, count):
@@ -92,6 +108,10 @@ def pack(store, base, count):
         np.int64,
     )
     walk.pack(store.address, base, count, data_address(lists))
+
+
+#: Scratch memory of sweeps that have ended; a sweep in a hook of another takes its own.
+_SCRATCH = []
 
 
 class Sweep:
@@ -109,8 +129,12 @@ class Sweep:
         self.high = high
         self.adjoint = np.zeros(high + 1)
         self.words = self.adjoint.view(np.int64)
-        self.scratch = np.empty(8192, np.uint8)
+        try:
+            self.scratch = _SCRATCH.pop()
+        except IndexError:
+            self.scratch = np.empty(8192, np.uint8)
         self._addresses = (store.flush(), data_address(self.adjoint), data_address(marks))
+        self._scratch_address = data_address(self.scratch)
         self.switch = reverse_switch(store.special)
         Signature.compile_pending()
 
@@ -119,7 +143,7 @@ class Sweep:
         records, adjoint, marks = self._addresses
         return walk.reverse(
             records, adjoint, marks, high, low, self.switch, table_address(), items_address(self.store.objects),
-            FLOAT_TYPE, data_address(self.scratch), stop_at_large,
+            FLOAT_TYPE, self._scratch_address, stop_at_large,
         )
 
     def add(self, slot, value):
@@ -164,7 +188,11 @@ class Sweep:
         self.words[slot] = 0
         return result
 
-    def finish(self, low, clear):
-        """Free what is left; with `clear`, mark visited instructions cleared."""
+    def free_all(self):
+        """Free the adjoints of a sweep that was broken off."""
         records, adjoint, marks = self._addresses
-        walk.finish(records, adjoint, marks, table_address(), self.high, low, int(clear))
+        walk.free_all(records, adjoint, marks, table_address(), self.high)
+
+    def close(self):
+        """Give the scratch memory back."""
+        _SCRATCH.append(self.scratch)

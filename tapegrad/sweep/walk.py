@@ -11,7 +11,7 @@ happens at the first backward pass, not when tapegrad is imported.
             (`native.scalars`), array instructions run their program
             (`sweep.program`).  Both fit on a screen; what makes them long is
             the list of steps in `_run`.
-`finish`    after a sweep: frees adjoints and marks visited instructions cleared.
+`free_all`  frees the adjoints of a sweep that was broken off.
 `alive`     reads the reference counts of the tokens on a tape.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
@@ -389,26 +389,17 @@ def mark(records, marks, table, high, facts):
     return i
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
-def finish(records, adjoint, marks, table, high, low, clear):
-    """Free adjoints left over between `low` and `high`; with `clear`, set the cleared bit of visited instructions."""
-    freed = 0
-    for i in range(high, low - 1, -1):
-        if load_byte(marks + i) == 0:
-            continue
+@compiled("void(int64, int64, int64, int64, int64)")
+def free_all(records, adjoint, marks, table, high):
+    """Free the array adjoints at or below `high`."""
+    for i in range(high, 0, -1):
         op = load_int32(records + SIZE * i)
-        if op < FIRST_ARRAY:
-            if clear and op != SCALAR_LEAF:
-                store_int32(records + SIZE * i, op | CLEARED)
+        if load_byte(marks + i) == 0 or op < FIRST_ARRAY or op > ARRAY_LEAF:
             continue
         scalar = op < ARRAY_LEAF and load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 24) != 0
-        if not scalar and op <= ARRAY_LEAF and adjoint != 0 and load_int(adjoint + 8 * i) != 0:
+        if not scalar and load_int(adjoint + 8 * i) != 0:
             release(load_int(adjoint + 8 * i))
             store_int(adjoint + 8 * i, 0)
-            freed += 1
-        if clear and op < ARRAY_LEAF:
-            store_int32(records + SIZE * i, op | CLEARED)
-    return freed
 
 
 @compiled("int64(int64, int64, int64, int64)")

@@ -48,7 +48,7 @@ class Tape:
 
     def clear(self):
         """Forget every instruction; tensors that were computed on the tape can no longer be differentiated."""
-        from ..autograd import retire
+        from ..backward import retire
 
         old = self.store
         retire(old, caller_place())
