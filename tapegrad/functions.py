@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .record import apply, as_operand, plain
+from .record import apply, apply_one, as_operand, plain
 from .rules import BY_NAME
 from .tensor import Tensor
 
@@ -34,7 +34,7 @@ def _elementwise(name, row):
     if arity == 1:
 
         def function(x):
-            return apply(row, (x,))
+            return apply_one(row, x) if isinstance(x, Tensor) else apply(row, (x,))
 
     else:
 

@@ -11,8 +11,10 @@ the old one, changed in place, if nothing else reads the old one; else a copy.
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
+from functools import lru_cache
 from types import EllipsisType
 
 import numpy as np
@@ -79,12 +81,19 @@ def _affine(shape, key):
 
 def _positions(shape, key):
     """Flat positions of the elements ``a[key]``; read-only, so that nobody need watch them."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    found = np.array(np.arange(count).reshape(shape)[key], np.int64, order="C")
+    found = np.array(_all_positions(shape)[key], np.int64, order="C", copy=None)
     found.flags.writeable = False
     return found
+
+
+@lru_cache(maxsize=16)
+def _small_positions(shape):
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+def _all_positions(shape):
+    """The flat position of each element of an array of `shape`."""
+    return _small_positions(shape) if math.prod(shape) <= 1 << 16 else np.arange(math.prod(shape)).reshape(shape)
 
 
 def getitem(x, key):

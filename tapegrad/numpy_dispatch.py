@@ -12,7 +12,7 @@ import numpy as np
 
 from . import functions as F
 from .errors import LeaveTapeError, UnsupportedFunctionError
-from .record import apply, plain
+from .record import apply, apply_one, apply_two, plain
 from .rules import BY_FUNCTION, BY_NAME
 from .rules.special import SCIPY_UFUNCS
 from .tensor import Tensor
@@ -44,7 +44,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in _DIRECT:
-            return apply(row, inputs)
+            return apply_one(row, *inputs) if len(inputs) == 1 else apply_two(row, *inputs)
     out = kwargs.pop("out", None)
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)

@@ -68,6 +68,8 @@ def as_operand(thing, row_name="operation"):
     kind = type(thing)
     if kind is float:
         return thing
+    if kind is np.ndarray and thing.dtype.char in "df" and thing.ndim:
+        return thing
     if kind is int or kind is bool or isinstance(thing, np.float64):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
@@ -250,7 +252,7 @@ def scalar_value(row, values):
 
 
 def apply_two(row, a, b):
-    """`apply` for an element-wise row of two operands, at least one of them a tensor."""
+    """`apply` for a row of two operands without attributes."""
     Tensor, Parameter = _Types.Tensor, _Types.Parameter
     kind = a.__class__
     if kind is Tensor or kind is Parameter:
@@ -270,7 +272,7 @@ def apply_two(row, a, b):
         y = b = as_operand(b, row.name)
         on_b = False
         of_b = SCALAR if y.__class__ is float else meta_of(y)
-    if of_a is of_b is SCALAR:
+    if of_a is of_b is SCALAR and row.scalar is not None:
         value = scalar_value(row, (x, y))
     else:
         value = row.value(x, y)
@@ -282,15 +284,15 @@ def apply_two(row, a, b):
 
 
 def apply_one(row, a):
-    """`apply` for an element-wise row of one operand, a tensor."""
+    """`apply` for a row of one operand, a tensor, without attributes."""
     x = a._v
-    if x.__class__ is float:
+    if x.__class__ is float and row.scalar is not None:
         value = scalar_value(row, (x,))
         of_a = SCALAR
     else:
-        of_a = a._m
+        of_a = SCALAR if x.__class__ is float else a._m
         value = row.value(x)
-        if value.ndim == 0:
+        if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if (a._t is None and not a._r) or not thread_state().enabled:
         return plain(value)
