@@ -84,6 +84,10 @@ class Eager:
     def sum(self, axis=None, keepdims=False):
         return Eager(np.sum(self.a, axis=axis, keepdims=keepdims))
 
+    def reduce(self, how, axis=None, keepdims=False):
+        function = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}[how]
+        return Eager(function(self.a, axis=axis, keepdims=keepdims))
+
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         a = np.flip(self.a, axis) if reverse else self.a
         whole = (np.cumsum if how == "add" else np.cumprod)(a, axis=axis)

@@ -176,7 +176,8 @@ class Instruction:
                 arrays.append(np.zeros(shape))
             else:
                 char = metas[s].char if metas is not None else "d"
-                arrays.append(np.array(np.broadcast_to(unbroadcast(c.a, shape), shape), np.dtype(char), order="C"))
+                parts = [np.broadcast_to(unbroadcast(p.a, shape), shape) for p in (c if isinstance(c, tuple) else (c,))]
+                arrays.append(np.array(sum(parts[1:], parts[0]), np.dtype(char), order="C"))
         return arrays
 
 

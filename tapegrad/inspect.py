@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .errors import ClearedTapeError
+from .errors import ClearedTapeError, SeedShapeError
 from .graph import Instruction
 from .record import settle
-from .tape.layout import CONTINUES
+from .tape.layout import CONTINUES, SCALAR_LEAF
 
 
 def instructions(store):
@@ -29,9 +29,24 @@ def _entries(store):
 
 
 def _shape(store, instruction, leaves):
+    """Shape of the result of an instruction, or of a leaf that is still alive."""
     if instruction.is_leaf:
         return np.shape(leaves[instruction.slot]._v) if instruction.slot in leaves else ()
     return instruction.signature.out.shape if instruction.signature is not None else ()
+
+
+def _leaf_value(store, instruction, unchanged):
+    """What a leaf held when it was recorded; None if it is an array that is gone or was changed since."""
+    if instruction.op == SCALAR_LEAF:
+        return instruction.value
+    leaf = unchanged.get(instruction.slot)
+    return None if leaf is None else leaf._v
+
+
+def _unchanged_leaves(store):
+    """Slot -> leaf, for leaves that are alive and have not been changed in place since."""
+    found = ((slot, reference(), key) for slot, reference, key in store.leaf_list)
+    return {slot: leaf for slot, leaf, key in found if leaf is not None and leaf._k is key}
 
 
 def _summary(value):
@@ -57,12 +72,12 @@ def values(store):
     """
     from .record import normalise
 
-    leaves = store.leaf_at()
+    leaves = _unchanged_leaves(store)
     found = {}
     for instruction in _entries(store):
         slot = instruction.slot
         if instruction.is_leaf:
-            found[slot] = leaves[slot]._v if slot in leaves else None
+            found[slot] = _leaf_value(store, instruction, leaves)
         elif instruction.row is None:
             found[slot] = None
         elif instruction.signature is None or instruction.signature.out.shape == ():
@@ -79,15 +94,23 @@ def values(store):
 
 
 def _operands(instruction):
-    if instruction.row is None:
+    """The operands in order (``%slot``, a number, ``const`` for an array), then the attributes."""
+    row, signature = instruction.row, instruction.signature
+    if row is None:
         return ""
-    named = [f"%{s}" if s else _constant(instruction) for s in instruction.operands]
+    count = row.arity if signature is None else len(signature.metas)
+    slots = dict(zip(row.slots(count), instruction.operands))
+    named = []
+    for k in range(count):
+        if slots.get(k):
+            named.append(f"%{slots[k]}")
+        elif signature is not None:
+            named.append("const")
+        else:
+            # Only `where` has an operand without a derivative: its condition.
+            named.append(f"{instruction.constant:.6g}" if k in slots else str(bool(instruction.constant)))
     attrs = [f"{k}={v}" for k, v in instruction.attributes().items()]
     return ", ".join(named + attrs)
-
-
-def _constant(instruction):
-    return f"{instruction.constant:.6g}" if instruction.signature is None else "const"
 
 
 def _table(head, rows):
@@ -133,25 +156,21 @@ def trace(store, y=None, seed=1.0, tangents=None):
     entries = _entries(store)
     if not entries:
         return "an empty tape"
-    last = entries[-1].slot if y is None else _slot_on(store, y, "y")
-    known = values(store)
-    adjoints = {last: np.asarray(seed, float) + np.zeros(np.shape(known[last]))}
-    for instruction in reversed(entries):
-        g = adjoints.get(instruction.slot)
-        if g is None or instruction.row is None:
-            continue
-        if instruction.cleared:
-            raise ClearedTapeError(f"instruction %{instruction.slot} was cleared by a backward pass; trace before it")
-        for operand, c in zip(instruction.operands, instruction.pull(g)):
-            if operand and c is not None:
-                adjoints[operand] = adjoints.get(operand, 0.0) + c
-    forward = _tangents(store, entries, known, tangents) if tangents is not None else None
     leaves = store.leaf_at()
+    last = entries[-1].slot if y is None else _slot_on(store, y, "y")
+    if last is None:
+        raise ValueError("y is a leaf that this tape has not met")
+    known = values(store)
+    adjoints = _adjoints(store, entries, leaves, last, seed)
+    forward = _tangents(store, entries, leaves, tangents) if tangents is not None else None
     names = _leaf_names(leaves)
     rows = []
     for instruction in entries:
         slot = instruction.slot
-        what = names.get(slot, "leaf") if instruction.is_leaf else f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
+        if instruction.is_leaf:
+            what = names.get(slot, "leaf")
+        else:
+            what = f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
         row = [f"%{slot}", what, _summary(known[slot])]
         if forward is not None:
             row.append(_summary(forward[slot]))
@@ -161,22 +180,48 @@ def trace(store, y=None, seed=1.0, tangents=None):
     return _table(head, rows)
 
 
+def _refuse_cleared(instruction):
+    if instruction.cleared or instruction.row is None:
+        raise ClearedTapeError(
+            f"instruction %{instruction.slot} was cleared by a backward pass; look at the tape before it, or pass "
+            "retain_graph=True there"
+        )
+
+
+def _adjoints(store, entries, leaves, last, seed):
+    """Slot -> adjoint, for the slots that the output in slot `last` depends on."""
+    shape = {i.slot: _shape(store, i, leaves) for i in entries}[last]
+    found = {last: np.zeros(shape) + np.asarray(seed, float)}
+    if found[last].shape != shape:
+        raise SeedShapeError(f"a seed of shape {np.shape(seed)} for an output of shape {tuple(shape)}")
+    for instruction in reversed(entries):
+        g = found.get(instruction.slot)
+        if g is None or instruction.is_leaf:
+            continue
+        _refuse_cleared(instruction)
+        for operand, c in zip(instruction.operands, instruction.pull(g)):
+            if operand and c is not None:
+                found[operand] = found.get(operand, 0.0) + c
+    return found
+
+
 def _leaf_names(leaves):
     from .tape.places import name_of
 
     return {slot: f"leaf {name_of(leaf) or ''}".rstrip() for slot, leaf in leaves.items()}
 
 
-def _tangents(store, entries, known, given):
-    leaves = store.leaf_at()
+def _tangents(store, entries, leaves, given):
+    """Slot -> tangent, from the tangents `given` for some leaves."""
     by_leaf = {id(t): v for t, v in given.items()}
     found = {}
     for instruction in entries:
         slot = instruction.slot
-        shape = np.shape(known[slot])
+        shape = _shape(store, instruction, leaves)
         if instruction.is_leaf:
             found[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
             continue
+        _refuse_cleared(instruction)
         # The tangent of each element is the product of its gradient with the tangents of the operands.
         total = np.zeros(int(np.prod(shape, dtype=int)))
         for j in range(total.size):
@@ -226,22 +271,32 @@ class Path(Sequence):
 def paths(store, y, x, limit=10_000):
     """See `Tape.paths`."""
     top, bottom = _slot_on(store, y, "y"), _slot_on(store, x, "x")
-    if bottom is None:
+    if top is None or bottom is None:
         return []
-    entries = {i.slot: i for i in _entries(store)}
     leaves = store.leaf_at()
-    names = {s: i.row.name for s, i in entries.items() if i.row}
-    names |= _leaf_names(leaves)
-    edges = {}
+    entries = {i.slot: i for i in _entries(store) if bottom <= i.slot <= top}
+    names = {s: i.row.name for s, i in entries.items() if i.row} | _leaf_names(leaves)
+    # Only slots that depend on x can lie on a path; without this, dead ends could take for ever.
+    between = {bottom}
     for slot, instruction in entries.items():
-        if instruction.row is None or slot > top:
-            continue
-        if _shape(store, instruction, leaves) != ():
-            raise ValueError(f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) is an array")
-        contributions = instruction.pull(np.asarray(1.0))
-        edges[slot] = [(s, float(c)) for s, c in zip(instruction.operands, contributions) if s and c is not None]
+        if not between.isdisjoint(instruction.operands):
+            between.add(slot)
+    edges = {}
+
+    def edges_of(slot):
+        if slot not in edges:
+            instruction = entries[slot]
+            _refuse_cleared(instruction)
+            if any(_shape(store, entries[s], leaves) != () for s in (slot, *instruction.operands) if s in between):
+                raise ValueError(
+                    f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays"
+                )
+            partials = zip(instruction.operands, instruction.pull(np.asarray(1.0)))
+            edges[slot] = [(s, float(c)) for s, c in partials if s in between and c is not None]
+        return edges[slot]
+
     found = []
-    stack = [((top,), ())]
+    stack = [((top,), ())] if top in between else []
     while stack:
         slots, partials = stack.pop()
         if slots[-1] == bottom:
@@ -249,9 +304,7 @@ def paths(store, y, x, limit=10_000):
             if len(found) > limit:
                 raise ValueError(f"more than {limit} paths; list the paths of a smaller expression")
             continue
-        for s, c in reversed(edges.get(slots[-1], [])):
-            if s >= bottom:
-                stack.append(((*slots, s), (*partials, c)))
+        stack += [((*slots, s), (*partials, c)) for s, c in reversed(edges_of(slots[-1]))]
     return found
 
 
@@ -266,5 +319,7 @@ def leaves_of(y):
 
     marks = native.new_marks(store)
     marks[y._i] = 1
-    native.mark(store, marks, y._i)
+    _, _, cleared = native.mark(store, marks, y._i)
+    if cleared >= 0:
+        _refuse_cleared(Instruction(store, cleared))
     return [leaf for slot, leaf in store.leaf_at().items() if marks[slot]]

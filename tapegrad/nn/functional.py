@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus
 from ..functions import tanh as tanh
 from ..record import apply
+from ..tensor import Tensor
 
 __all__ = [
-    "binary_cross_entropy_with_logits", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
+    "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
     "softplus", "tanh",
 ]  # fmt: skip
 
@@ -42,6 +45,50 @@ def binary_cross_entropy_with_logits(input, target, reduction="mean"):
             f"Target size {tuple(target.shape)} must be the same as input size {tuple(input.shape)}"
         )
     return apply("binary_cross_entropy_with_logits", (input, target), (("reduction", reduction),))
+
+
+def cross_entropy(input, target, reduction="mean"):
+    """Cross-entropy between scores and classes: minus the log-softmax at the class.
+
+    Parameters
+    ----------
+    input : Tensor
+        Scores, of shape ``(..., classes)``.
+    target : int array-like
+        Classes ``0 .. classes - 1``, of the shape of `input` without its last axis.
+    reduction : {"mean", "sum", "none"}
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the shape of `target` with ``"none"``.
+
+    Raises
+    ------
+    IndexError
+        If a class is out of range.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.nn.functional.cross_entropy(tg.tensor([[0.0, 0.0]]), [1])
+    tensor(0.6931)
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+    input = lift(input)
+    target = np.asarray(target._v if isinstance(target, Tensor) else target)
+    if target.dtype.kind not in "iu" or target.shape != tuple(input.shape[:-1]):
+        raise ValueError(
+            f"target must hold integer classes and have shape {tuple(input.shape[:-1])}, "
+            f"got {target.dtype} of shape {target.shape}"
+        )
+    classes = input.shape[-1]
+    if target.size and not (target.min() >= 0 and target.max() < classes):
+        raise IndexError(f"target holds a class outside 0 .. {classes - 1}")
+    index = np.arange(0, target.size * classes, classes) + target.reshape(-1)
+    index.flags.writeable = False
+    return apply("cross_entropy", (input, index), (("reduction", reduction),))
 
 
 def mse_loss(input, target, reduction="mean"):

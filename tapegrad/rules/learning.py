@@ -49,3 +49,29 @@ structural(
     "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, node="BinaryCrossEntropyWithLogits",
     doc="-y log s(x) - (1 - y) log(1 - s(x)) with s the sigmoid, reduced by mean, sum or none",
 )
+
+
+def _cross_entropy_value(x, index, reduction="mean"):
+    logs = _log_softmax_value(x)
+    losses = -logs.reshape(-1)[index]
+    if reduction == "none":
+        return losses.reshape(x.shape[:-1])
+    total = np.add.reduce(losses)
+    return total / losses.size if reduction == "mean" else total
+
+
+def _cross_entropy_vjp(g, x, index, z, reduction="mean"):
+    if reduction == "mean":
+        g = g * (1.0 / index.size)
+    lines = x.reshape((index.size, x.shape[-1]))
+    e = L.exp(lines - lines.reduce("max", -1, keepdims=True))
+    share = g if reduction != "none" else g.reshape((index.size, 1))
+    probability = e * (share / e.sum(axis=-1, keepdims=True))
+    taken = (-g).broadcast_to(index.shape) if reduction != "none" else -g.reshape(index.shape)
+    return ((probability.reshape(x.shape), taken.scatter(index, x.shape)),)
+
+
+structural(
+    "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, node="NllLoss", constants=(1,),
+    doc="minus the log of the softmax of scores at the classes given, reduced by mean, sum or none",
+)

@@ -116,7 +116,8 @@ class Row:
         -------
         list
             One entry per differentiable operand; None where not wanted or zero.
-            An entry may still have the broadcast shape of the result.
+            An entry may still have the broadcast shape of the result, and may be
+            a tuple of parts to be added.
         """
         slots = self.slots(len(operands))
         if not self.elementwise:

@@ -153,8 +153,8 @@ class Planner:
         a, b = (self._matrix(s, char) for s in (a, b))
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-        out = self.temporary((*batch, m, n), char, zero=True)
-        if out.shape and 0 not in out.shape and k:
+        out = self.temporary((*batch, m, n), char, zero=k == 0)
+        if 0 not in out.shape and k:
             loop, data = inner_loop(np.matmul, f"{char}{char}->{char}")
             atoms = [a.atom, b.atom, out]
             dims, strides = _coalesce(
@@ -239,7 +239,12 @@ class Planner:
         """Add the contributions (None: none) to the adjoints of the operands."""
         fused = {}
         whole = []
-        for k, (value, meta) in enumerate(zip(contributions, metas)):
+        listed = [
+            (k, value, metas[k])
+            for k, found in enumerate(contributions)
+            for value in (found if isinstance(found, tuple) else (found,))
+        ]
+        for k, value, meta in listed:
             if value is None or meta.size == 0:
                 continue
             if isinstance(value, (int, float)):
