@@ -8,10 +8,14 @@ the same rows through `tapegrad.numpy_dispatch`.
 
 from __future__ import annotations
 
+from math import inf
+from operator import index as as_index
+
 import numpy as np
 
 from .record import apply, apply_one, as_operand, plain
 from .rules import BY_NAME
+from .tape.meta import c_strides
 from .tensor import Tensor
 
 #: Names in this namespace -> element-wise row, where they differ from the row's own.
@@ -90,35 +94,40 @@ def where(condition, x, y):
 
 
 def clip(x, min=None, max=None):
-    """`x` limited to ``[min, max]``; either bound may be None."""
+    """`x` limited to ``[min, max]``; either bound may be None.  The derivative is 1 at the bounds themselves."""
     if min is None and max is None:
         return lift(x)
-    if min is None:
-        return apply("minimum", (x, max))
-    if max is None:
-        return apply("maximum", (x, min))
-    x = lift(x)
-    if all(not isinstance(b, Tensor) or b.ndim == 0 for b in (x, min, max)) and type(x._v) is float:
-        return apply("minimum", (apply("maximum", (x, min)), max))
+    min = -inf if min is None else min
+    max = inf if max is None else max
     return apply("clip", (x, min, max))
 
 
 # ---- reductions ------------------------------------------------------------------
 
 
+def _axis_index(axis, ndim):
+    axis = as_index(axis)
+    if not -ndim <= axis < ndim:
+        raise np.exceptions.AxisError(axis, ndim)
+    return axis % ndim
+
+
+def _axis_tuple(axes, ndim):
+    axes = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    found = tuple(_axis_index(a, ndim) for a in axes)
+    if len(set(found)) != len(found):
+        raise ValueError(f"an axis is repeated in {axes}")
+    return found
+
+
 def _axis(x, axis, dim):
     axis = dim if axis is None else axis
     if axis is None:
         return None
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    found = []
-    for a in axes:
-        if not -x.ndim <= a < x.ndim:
-            raise np.exceptions.AxisError(a, x.ndim)
-        found.append(int(a) % x.ndim)
-    if len(set(found)) != len(found):
-        raise ValueError(f"duplicate value in axis {axis}")
-    return tuple(sorted(found))
+    if x.ndim == 0 and axis in (0, -1):
+        # NumPy and PyTorch take these for a scalar too.
+        return ()
+    return tuple(sorted(_axis_tuple(axis, x.ndim)))
 
 
 def _reduction(name, doc):
@@ -175,8 +184,10 @@ std = _moment("std", "Standard deviation (derivative 0 where it is 0)")
 def cumsum(x, axis=None, *, dim=None):
     """Cumulative sum along `axis` (of the flattened array by default)."""
     x = lift(x)
-    axis = _axis(x, axis, dim)
-    return apply("cumsum", (x,), (("axis", None if axis is None else axis[0]),))
+    axis = dim if axis is None else axis
+    if axis is None or x.ndim == 0:
+        x, axis = reshape(x, (-1,)), 0
+    return apply("cumsum", (x,), (("axis", _axis_index(axis, x.ndim)),))
 
 
 def _along(name, doc):
@@ -187,7 +198,7 @@ def _along(name, doc):
         if x.ndim == 0:
             x = reshape(x, (1,))
             return reshape(function(x), ())
-        return apply(row, (x,), (("axis", _axis(x, axis if dim is None else dim, None)[0]),))
+        return apply(row, (x,), (("axis", _axis_index(axis if dim is None else dim, x.ndim)),))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -214,7 +225,7 @@ def dot(a, b):
     if b.ndim <= 2:
         return apply("matmul", (a, b))
     # Sum over the last axis of a and the second-to-last of b.
-    moved = reshape(swapaxes(moveaxis(b, -2, 0), 0, 0), (b.shape[-2], -1))
+    moved = reshape(moveaxis(b, -2, 0), (b.shape[-2], -1))
     return reshape(matmul(a, moved), (*a.shape[:-1], *b.shape[:-2], b.shape[-1]))
 
 
@@ -223,9 +234,9 @@ def outer(a, b):
     return apply("multiply", (reshape(a, (-1, 1)), reshape(b, (1, -1))))
 
 
-def trace(x):
-    """Sum of the diagonal of a matrix."""
-    return sum(diagonal(x), axis=-1)
+def trace(x, offset=0, axis1=0, axis2=1):
+    """Sum of a diagonal of a matrix, or of each matrix of a stack."""
+    return sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 
 # ---- shapes -----------------------------------------------------------------------
@@ -236,10 +247,7 @@ def reshape(x, *shape):
     x = lift(x)
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
         shape = tuple(shape[0])
-    value = np.reshape(x._v, shape)
-    if value.shape == x.shape:
-        shape = x.shape
-    return _reshaped("reshape", x, value)
+    return _reshaped("reshape", x, np.reshape(x._v, shape))
 
 
 def _reshaped(row, x, value):
@@ -293,7 +301,7 @@ permute = transpose
 def _permute(row, x, axes):
     if x.ndim == 0:
         return x
-    axes = tuple(int(a) % x.ndim for a in axes)
+    axes = _axis_tuple(axes, x.ndim)
     return apply(row, (x,), (("axes", axes),), value=np.transpose(x._v, axes))
 
 
@@ -305,10 +313,11 @@ def t(x):
     return _permute("t", x, tuple(range(x.ndim))[::-1])
 
 
-def swapaxes(x, i, j):
+def swapaxes(x, axis1, axis2):
     """Two axes exchanged."""
     x = lift(x)
     axes = list(range(x.ndim))
+    i, j = _axis_index(axis1, x.ndim), _axis_index(axis2, x.ndim)
     axes[i], axes[j] = axes[j], axes[i]
     return _permute("transpose", x, axes)
 
@@ -316,8 +325,13 @@ def swapaxes(x, i, j):
 def moveaxis(x, source, destination):
     """Axes moved to other positions, as ``np.moveaxis``."""
     x = lift(x)
-    positions = np.moveaxis(np.empty(tuple(range(1, x.ndim + 1))), source, destination).shape
-    return _permute("transpose", x, [p - 1 for p in positions])
+    source, destination = _axis_tuple(source, x.ndim), _axis_tuple(destination, x.ndim)
+    if len(source) != len(destination):
+        raise ValueError("moveaxis() needs as many destinations as sources")
+    axes = [k for k in range(x.ndim) if k not in source]
+    for to, axis in sorted(zip(destination, source)):
+        axes.insert(to, axis)
+    return _permute("transpose", x, axes)
 
 
 def flip(x, axis=None, *, dims=None):
@@ -354,14 +368,15 @@ def _view(row, x, value, strides, offset):
     return apply(row, (x,), attrs, value=_scalar(value), integer=offset)
 
 
-def diagonal(x, offset=0):
-    """Diagonal `offset` of a matrix as a vector."""
+def diagonal(x, offset=0, axis1=0, axis2=1):
+    """Diagonal `offset` of a matrix as a vector; of a stack of matrices along the last axis."""
     x = lift(x)
-    if x.ndim != 2:
-        raise ValueError(f"diagonal() expects a matrix, got shape {tuple(x.shape)}")
-    value = np.diagonal(x._v, offset)
-    start = offset if offset >= 0 else -offset * x.shape[1]
-    return _view("diagonal", x, value, (x.shape[1] + 1,), start)
+    value = np.diagonal(np.asarray(x._v), offset, axis1, axis2)
+    steps = c_strides(x.shape, 1)
+    row, column = _axis_index(axis1, x.ndim), _axis_index(axis2, x.ndim)
+    start = offset * steps[column] if offset >= 0 else -offset * steps[row]
+    strides = [s for k, s in enumerate(steps) if k not in (row, column)]
+    return _view("diagonal", x, value, (*strides, steps[row] + steps[column]), start if value.size else 0)
 
 
 def diag(x, k=0):
@@ -369,6 +384,8 @@ def diag(x, k=0):
     x = lift(x)
     if x.ndim == 2:
         return diagonal(x, k)
+    if x.ndim != 1:
+        raise ValueError(f"diag() expects a vector or a matrix, got shape {tuple(x.shape)}")
     n = x.shape[0] + builtin_abs(k)
     return apply("diag", (x,), (("k", int(k)), ("shape", (n, n))))
 
@@ -382,18 +399,31 @@ def concatenate(tensors, axis=0, *, dim=None):
     axis = dim if dim is not None else axis
     if axis is None:
         tensors, axis = [reshape(x, (-1,)) for x in tensors], 0
-    return apply("concatenate", tensors, (("axis", int(axis) % builtin_max(1, tensors[0].ndim)),))
+    if len(tensors) > JOIN:
+        return concatenate([concatenate(part, axis) for part in _batches(tensors)], axis)
+    ndim = tensors[0].ndim if tensors else 1
+    return apply("concatenate", tensors, (("axis", _axis_index(axis, ndim) if ndim else 0),))
 
 
-builtin_max = __builtins__["max"] if isinstance(__builtins__, dict) else __builtins__.max
 cat = concatenate
+
+#: Arrays joined by one instruction.  More are joined in batches, so that the programs
+#: of the sweep stay small and lists of different lengths share them.
+JOIN = 32
+
+
+def _batches(tensors):
+    return [tensors[k : k + JOIN] for k in range(0, len(tensors), JOIN)]
 
 
 def stack(tensors, axis=0, *, dim=None):
     """Arrays of one shape joined along a new axis."""
     tensors = [lift(x) for x in tensors]
     axis = dim if dim is not None else axis
-    return apply("stack", tensors, (("axis", int(axis) % (tensors[0].ndim + 1)),))
+    if len(tensors) > JOIN:
+        return concatenate([stack(part, axis) for part in _batches(tensors)], axis)
+    ndim = tensors[0].ndim if tensors else 0
+    return apply("stack", tensors, (("axis", _axis_index(axis, ndim + 1)),))
 
 
 def split(x, indices_or_sections, axis=0):
@@ -408,8 +438,9 @@ def array_split(x, indices_or_sections, axis=0):
 
 def _split(function, x, sections, axis):
     x = lift(x)
+    axis = _axis_index(axis, x.ndim)
     pieces = function(np.arange(x.shape[axis]), sections)
-    lead = (slice(None),) * (axis % x.ndim)
+    lead = (slice(None),) * axis
     found, start = [], 0
     for piece in pieces:
         found.append(x[(*lead, slice(start, start + len(piece)))])
@@ -442,7 +473,7 @@ def roll(x, shift, axis=None):
 
 def take(x, indices, axis=None):
     """Elements at integer positions, as ``np.take``."""
-    indices = np.asarray(indices)
+    indices = np.asarray(indices._v if isinstance(indices, Tensor) else indices)
     return _moved("gather", x, lambda p: np.take(p, indices, axis))
 
 
@@ -451,18 +482,18 @@ def take(x, indices, axis=None):
 
 def clone(x):
     """A copy that is recorded: the gradient passes through."""
-    return apply("add", (x, 0.0))
+    return apply("clone", (x,))
 
 
 def astype(x, dtype):
     """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
-    dtype = np.dtype(dtype)
+    x, dtype = lift(x), np.dtype(dtype)
     if dtype.kind != "f":
         if isinstance(x, Tensor) and x.requires_grad:
-            from .errors import DtypeError
-
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
         return plain(np.asarray(x._v).astype(dtype))
+    if dtype.char not in "df":
+        raise DtypeError(f"tensors that require a gradient are float64 or float32, not {dtype}")
     return apply("astype", (x,), (("dtype", dtype.char),))
 
 

@@ -22,7 +22,7 @@ VALUES = {
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
     np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
 }  # fmt: skip
-_DIRECT = {np.power: F.power, np.positive: F.lift, np.floor_divide: lambda a, b: F.lift(a) // b}
+_DIRECT = {np.power: F.power, np.positive: F.clone}
 
 
 def _value(thing):
@@ -194,7 +194,9 @@ def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **_
 
 
 def _norm(x, ord=None, axis=None, keepdims=False):
-    if ord not in (None, 2, "fro") or (ord == 2 and axis is None and x.ndim != 1):
+    # The 2-norm of a matrix is its largest singular value.
+    vector = x.ndim == 1 if axis is None else np.ndim(axis) == 0 or len(axis) == 1
+    if not (ord is None or ord == 2 and vector or ord == "fro" and not vector):
         raise refuse(np.linalg.norm, f" with ord={ord!r}")
     return F.norm(x, axis=axis, keepdims=keepdims)
 
@@ -226,9 +228,20 @@ def _concatenate(arrays, axis=0, out=None, **kwargs):
 
 def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     _only_defaults(np.trace, dtype=dtype, out=out)
-    if a.ndim != 2 or (axis1, axis2) != (0, 1):
-        raise refuse(np.trace, " beyond matrices")
-    return F.sum(F.diagonal(a, offset))
+    return F.trace(a, offset, axis1, axis2)
+
+
+def _product(numpy_function, function):
+    def call(a, b, out=None):
+        _only_defaults(numpy_function, out=out)
+        return function(a, b)
+
+    return call
+
+
+def _cumsum(a, axis=None, dtype=None, out=None):
+    _only_defaults(np.cumsum, dtype=dtype, out=out)
+    return F.cumsum(a, axis)
 
 
 def _take(a, indices, axis=None, out=None, mode="raise"):
@@ -248,21 +261,23 @@ def _copyto(dst, src, casting="same_kind", where=True):
 FUNCTIONS = {
     np.sum: _reduction(F.sum), np.prod: _reduction(F.prod), np.mean: _reduction(F.mean), np.max: _extremum(F.max),
     np.min: _extremum(F.min), np.amax: _extremum(F.max), np.amin: _extremum(F.min), np.var: _moment(F.var),
-    np.std: _moment(F.std), np.clip: _clip, np.where: _where, np.dot: lambda a, b, out=None: F.dot(a, b),
-    np.outer: lambda a, b, out=None: F.outer(a, b), np.inner: None, np.reshape: _reshape, np.ravel: _ravel,
-    np.transpose: _transpose, np.swapaxes: F.swapaxes, np.moveaxis: F.moveaxis,
-    np.squeeze: lambda a, axis=None: F.squeeze(a, axis), np.expand_dims: F.expand_dims,
+    np.std: _moment(F.std), np.clip: _clip, np.where: _where, np.dot: _product(np.dot, F.dot),
+    np.outer: _product(np.outer, F.outer), np.reshape: _reshape, np.ravel: _ravel,
+    np.transpose: _transpose, np.swapaxes: lambda a, axis1, axis2: F.swapaxes(a, axis1, axis2),
+    np.moveaxis: lambda a, source, destination: F.moveaxis(a, source, destination),
+    np.squeeze: lambda a, axis=None: F.squeeze(a, axis), np.expand_dims: lambda a, axis: F.expand_dims(a, axis),
     np.broadcast_to: lambda array, shape, subok=False: F.broadcast_to(array, shape), np.concatenate: _concatenate,
-    np.stack: _stack, np.split: F.split, np.array_split: F.array_split, np.repeat: F.repeat,
-    np.tile: lambda A, reps: F.tile(A, reps), np.flip: lambda m, axis=None: F.flip(m, axis), np.roll: F.roll,
-    np.diag: lambda v, k=0: F.diag(v, k), np.diagonal: lambda a, offset=0, axis1=0, axis2=1: F.diagonal(a, offset),
+    np.stack: _stack, np.split: lambda ary, indices_or_sections, axis=0: F.split(ary, indices_or_sections, axis),
+    np.array_split: lambda ary, indices_or_sections, axis=0: F.array_split(ary, indices_or_sections, axis),
+    np.repeat: lambda a, repeats, axis=None: F.repeat(a, _values(repeats), axis),
+    np.tile: lambda A, reps: F.tile(A, reps), np.flip: lambda m, axis=None: F.flip(m, axis), np.roll: lambda a, shift, axis=None: F.roll(a, shift, axis),
+    np.diag: lambda v, k=0: F.diag(v, k), np.diagonal: lambda a, offset=0, axis1=0, axis2=1: F.diagonal(a, offset, axis1, axis2),
     np.trace: _trace, np.take: _take, np.linalg.norm: _norm, np.copyto: _copyto,
-    np.cumsum: lambda a, axis=None, dtype=None, out=None: F.cumsum(a, axis),
+    np.cumsum: _cumsum,
     np.zeros_like: _like(np.zeros), np.ones_like: _like(np.ones), np.empty_like: _like(np.empty),
     np.full_like: _full_like, np.copy: lambda a, order="K", subok=False: F.clone(a),
     np.shape: _shape_of, np.ndim: lambda a: len(_shape_of(a)), np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
 }  # fmt: skip
-del FUNCTIONS[np.inner]
 
 for _function in (
     np.argmax, np.argmin, np.argsort, np.nonzero, np.flatnonzero, np.count_nonzero, np.any, np.all, np.allclose,

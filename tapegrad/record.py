@@ -173,8 +173,9 @@ def stamp(array):
     if data.size <= 4096:
         return data.tobytes()
     words = data[: data.size // 8 * 8].view(np.uint64)
-    lanes = words[: words.size // 127 * 127].reshape(-1, 127).sum(axis=0, dtype=np.uint64)
-    return lanes.tobytes() + words[words.size // 127 * 127 :].tobytes() + data[data.size // 8 * 8 :].tobytes()
+    lanes = np.add.reduce(words[: words.size // 127 * 127].reshape(-1, 127), 0)
+    lanes ^= words[-127:]
+    return lanes.tobytes() + data[data.size // 8 * 8 :].tobytes()
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -251,8 +252,12 @@ def scalar_value(row, values):
     return normalise(row.value(*[np.float64(v) for v in values]))
 
 
-def apply_two(row, a, b):
-    """`apply` for a row of two operands without attributes."""
+def apply_two(row, a, b, depth=3):
+    """`apply` for a row of two operands without attributes.
+
+    `depth` is how many calls the user's code is away from `_write`: asking for
+    each frame in between costs more than writing the instruction.
+    """
     Tensor, Parameter = _Types.Tensor, _Types.Parameter
     kind = a.__class__
     if kind is Tensor or kind is Parameter:
@@ -280,7 +285,7 @@ def apply_two(row, a, b):
             value = normalise(value)
     if not (on_a or on_b) or not thread_state().enabled:
         return plain(value)
-    return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0)
+    return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
 
 def apply_one(row, a):
@@ -302,7 +307,7 @@ def apply_one(row, a):
 _ON = (True,)
 
 
-def _write(row, operands, values, metas, flags, attrs, value, integer):
+def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     """Write the instruction of an operation already computed; returns its tensor.
 
     Parameters
@@ -344,7 +349,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer):
         or (store.nbytes > store.byte_limit and not store.explicit)
     ):
         store, places = _placed([operands[k] if on else None for k, on in zip(slots, flags)])
-    frame = _frame(2)
+    frame = _frame(depth)
     while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     if frame.f_code is not store.code:

@@ -120,7 +120,7 @@ _KNOWN = {float, int, np.ndarray, np.float64}
 def _binary(row, a, b):
     if not (_accepts(a) and _accepts(b)):
         return NotImplemented
-    return apply_two(row, a, b)
+    return apply_two(row, a, b, 4)
 
 
 def _compare(function):

@@ -28,6 +28,7 @@ from llvmlite import ir
 from ..rules import lang as L
 from .emit import F32, F64, I1, I64, I8, MEMORY, PTR, Emitter, needs_symbols
 from .llvm import machine_code
+from .vector_math import available, vectorise_calls
 
 #: accumulation -> its identity
 IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -72,7 +73,7 @@ def loop_kernel(spec):
     if address is None:
         for expr in spec.exprs:
             needs_symbols(expr)
-        (address,) = machine_code(f"loop {key}", lambda: str(_module(spec)), ["kernel"])
+        (address,) = machine_code(f"loop {key} {sorted(available())}", lambda: vectorise_calls(str(_module(spec))), ["kernel"])
         _ADDRESSES[key] = address
     return address
 

@@ -71,18 +71,19 @@ def _remainder(x, y):
     return select(L.eq(rest, 0.0), L.copysign(0.0, y), rest)
 
 
-def _fmod_quotient(x, y):
-    return L.trunc(x / y)
+def _quotient(x, y, z):
+    # The integer by which y was multiplied; floor(x / y) may differ from it by rounding.
+    return L.rint((x - z) / y)
 
 
 elementwise(
     "remainder", np.remainder, _remainder,
-    (lambda x, y, z: 1.0, lambda x, y, z: -L.floor(x / y)),
+    (lambda x, y, z: 1.0, lambda x, y, z: -_quotient(x, y, z)),
     scalar=lambda x, y: x % y, node="Remainder", numpy=(np.remainder,),
     doc="x % y with the sign of y; derivative of the smooth pieces",
 )
 elementwise(
-    "fmod", np.fmod, L.fmod, (lambda x, y, z: 1.0, lambda x, y, z: -_fmod_quotient(x, y)),
+    "fmod", np.fmod, L.fmod, (lambda x, y, z: 1.0, lambda x, y, z: -_quotient(x, y, z)),
     scalar=math.fmod, node="Fmod", numpy=(np.fmod,), doc="x % y with the sign of x",
 )
 elementwise(
@@ -178,9 +179,16 @@ elementwise(
     "arctan", np.arctan, L.arctan, (lambda x, z: 1.0 / (1.0 + x * x),),
     scalar=math.atan, node="Atan", numpy=(np.arctan,), doc="inverse tangent",
 )
+
+
+def _over_square(a, x, y):
+    radius = L.hypot(x, y)
+    return a / radius / radius
+
+
 elementwise(
     "arctan2", np.arctan2, L.arctan2,
-    (lambda y, x, z: x / (x * x + y * y), lambda y, x, z: -(y / (x * x + y * y))),
+    (lambda y, x, z: _over_square(x, x, y), lambda y, x, z: -_over_square(y, x, y)),
     scalar=math.atan2, node="Atan2", numpy=(np.arctan2,), doc="angle of the point (x, y), called as arctan2(y, x)",
 )
 elementwise(
@@ -298,4 +306,11 @@ elementwise(
 )
 elementwise(
     "rint", np.rint, L.rint, (_zero,), node="Round", numpy=(np.rint,), doc="nearest integer; derivative 0",
+)
+elementwise(
+    "floor_divide", np.floor_divide, lambda x, y: L.rint((x - _remainder(x, y)) / y), (_zero, _zero),
+    scalar=lambda x, y: x // y, node="FloorDivide", numpy=(np.floor_divide,), doc="x // y; derivative 0",
+)
+elementwise(
+    "clone", np.positive, lambda x: x, (lambda x, z: 1.0,), scalar=lambda x: x, node="Clone", doc="a copy of x",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import lang as L
+from .reductions import inverse
 from .table import structural
 
 
@@ -24,12 +25,12 @@ def _log_softmax_value(x, axis=-1):
 
 structural(
     "softmax", 1, _softmax_value,
-    lambda g, x, z, axis=-1: (z * (g - (g * z).sum(axis=axis, keepdims=True)),),
+    lambda g, x, z, axis=-1: (L.times(g - L.times(g, z).sum(axis=axis, keepdims=True), z),),
     node="Softmax", doc="exponentials normalised to sum 1 along an axis",
 )
 structural(
     "log_softmax", 1, _log_softmax_value,
-    lambda g, x, z, axis=-1: (g - L.exp(z) * g.sum(axis=axis, keepdims=True),),
+    lambda g, x, z, axis=-1: (g - L.times(g.sum(axis=axis, keepdims=True), L.exp(z)),),
     node="LogSoftmax", doc="logarithm of softmax, accurate where softmax underflows",
 )
 
@@ -41,8 +42,8 @@ def _bce_value(x, y, reduction="mean"):
 
 def _bce_vjp(g, x, y, z, reduction="mean"):
     if reduction == "mean":
-        g = g * (1.0 / int(np.prod(np.broadcast_shapes(x.shape, y.shape))))
-    return g * (L.sigmoid(x) - y), -(g * x)
+        g = g * inverse(int(np.prod(np.broadcast_shapes(x.shape, y.shape))))
+    return L.times(g, L.sigmoid(x) - y), L.times(g, -x)
 
 
 structural(

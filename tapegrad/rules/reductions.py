@@ -7,6 +7,8 @@ other factors, by scans, not by division).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from . import lang as L
@@ -37,6 +39,11 @@ def count_of(x, axis):
     return count
 
 
+def inverse(count):
+    """``1 / count``; NaN for nothing to divide by, as NumPy's moments of too few elements."""
+    return 1.0 / count if count > 0 else math.nan
+
+
 def _sum_vjp(g, x, z, axis=None, keepdims=False):
     return (spread(g, x, axis, keepdims).broadcast_to(x.shape),)
 
@@ -56,7 +63,7 @@ def _mean_value(x, axis=None, keepdims=False):
 
 
 def _mean_vjp(g, x, z, axis=None, keepdims=False):
-    return (spread(g * (1.0 / count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),)
+    return (spread(g * inverse(count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),)
 
 
 structural(
@@ -100,12 +107,12 @@ structural(
 
 
 def _centred(x, axis):
-    return x - x.sum(axis=axis, keepdims=True) * (1.0 / count_of(x, axis))
+    return x - x.sum(axis=axis, keepdims=True) * inverse(count_of(x, axis))
 
 
 def _var_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
-    scale = 2.0 / (count_of(x, axis) - ddof)
-    return (spread(g, x, axis, keepdims) * _centred(x, axis) * scale,)
+    scale = 2.0 * inverse(count_of(x, axis) - ddof)
+    return (L.times(spread(g, x, axis, keepdims), _centred(x, axis) * scale),)
 
 
 structural(
@@ -115,9 +122,9 @@ structural(
 
 
 def _std_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
-    scale = 1.0 / (count_of(x, axis) - ddof)
-    slope = L.select(L.eq(z, 0.0), 0.0, g / z)
-    return (spread(slope, x, axis, keepdims) * _centred(x, axis) * scale,)
+    scale = inverse(count_of(x, axis) - ddof)
+    slope = L.select(L.eq(z, 0.0) | L.eq(g, 0.0), 0.0, g / z)
+    return (L.times(spread(slope, x, axis, keepdims), _centred(x, axis) * scale),)
 
 
 structural(
@@ -134,8 +141,8 @@ def _norm_value(x, axis=None, keepdims=False):
 
 
 def _norm_vjp(g, x, z, axis=None, keepdims=False):
-    slope = L.select(L.eq(z, 0.0), 0.0, g / z)
-    return (spread(slope, x, axis, keepdims) * x,)
+    z = spread(z, x, axis, keepdims)
+    return (L.times(spread(g, x, axis, keepdims), L.select(L.eq(z, 0.0), 0.0, x / z)),)
 
 
 structural(

@@ -30,6 +30,9 @@ def _view_value(x, shape=(), strides=(), offset=0):
 
 
 def _view_vjp(g, x, z, shape=(), strides=(), offset=0):
+    if not x.shape:
+        # Every element of the view is the only element there is.
+        return (g.sum(),)
     return (g.place(x.shape, strides, offset),)
 
 
@@ -78,6 +81,8 @@ structural(
 
 
 def _gather_vjp(g, x, index, z, shape=()):
+    if not x.shape:
+        return (g.sum(),)
     return (g.scatter(index, x.shape),)
 
 

@@ -62,9 +62,9 @@ def caller_frame(depth=1):
     return sys._getframe(depth)
 
 
-def caller_place():
-    """The `Place` of the user's line that is running now."""
-    frame = caller_frame(2)
+def caller_place(depth=2):
+    """The `Place` of the user's line that is running now, at least `depth` calls away."""
+    frame = caller_frame(depth)
     return Place(frame.f_code, frame.f_lasti)
 
 
