@@ -13,6 +13,7 @@ from operator import index as as_index
 
 import numpy as np
 
+from .errors import DtypeError
 from .record import apply, apply_one, as_operand, plain
 from .rules import BY_NAME
 from .tape.meta import c_strides

@@ -53,8 +53,10 @@ structural(
 
 
 def _cross_entropy_value(x, index, reduction="mean"):
-    logs = _log_softmax_value(x)
-    losses = -logs.reshape(-1)[index]
+    # Classes first, so that the reductions run along memory.
+    columns = np.ascontiguousarray(x.reshape(-1, x.shape[-1]).T)
+    top = np.maximum.reduce(columns, 0)
+    losses = np.log(np.add.reduce(np.exp(columns - top), 0)) - (x.reshape(-1)[index] - top)
     if reduction == "none":
         return losses.reshape(x.shape[:-1])
     total = np.add.reduce(losses)

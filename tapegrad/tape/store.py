@@ -267,11 +267,12 @@ class Store:
         return parts
 
     def _forget(self):
-        self.buffer, self.view, self.address, self.capacity, self.limit = bytearray(RECORD.size), None, 0, 0, 0
-        self.tokens, self.objects, self.leaf_list, self.constants = [None], [], [], []
-        self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
-        self.leaves, self.hooks, self.node_hooks, self.pre_hooks, self.retained = {}, {}, {}, {}, {}
-        self.code_runs, self.code = [], None
+        """Drop the contents; nothing is written to this store again."""
+        self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
+        self.tokens = self.objects = self.leaf_list = self.constants = self.code_runs = ()
+        self.ops = self.lefts = self.rights = self.offsets = ()
+        self.leaves = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
+        self.code = None
 
 
 RECORD_DTYPE = np.dtype(

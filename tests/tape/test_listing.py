@@ -44,7 +44,7 @@ slot  primitive  operands       shape   value     recorded at
 %3    multiply   %1, %2         scalar  1.5       {FILE}:{at}
 %4    sin        %3             scalar  0.997495  {FILE}:{at + 1}
 %5    subtract   %4, 2          scalar  -1.00251  {FILE}:{at + 1}
-%6    where      False, %3, %2  scalar  1.5       {FILE}:{at + 2}"""
+%6    where      False, %3, %2  scalar  3         {FILE}:{at + 2}"""
 
 
 def test_listing_of_arrays_and_of_many_operands():
@@ -59,18 +59,18 @@ def test_listing_of_arrays_and_of_many_operands():
         np.sum(q * np.arange(18.0), axis=0) / p
         w[np.array([0, 0, 2])]
     assert str(tape) == f"""\
-slot  primitive    operands                            shape   value            recorded at
+slot  primitive    operands                            shape   value             recorded at
 %1    leaf                                             3       [ 0.5 -1.   2. ]
 %2    leaf                                             scalar  3
 %3    multiply     %1, %2                              3       [ 1.5 -3.   6. ]  {FILE}:{at}
-%4    add          %3, const                           3       -                {FILE}:{at + 1}
-%5    select       %1, shape=(), strides=(), offset=1  scalar  -1               {FILE}:{at + 2}
-%6    multiply     %5, 2                               scalar  -2               {FILE}:{at + 2}
-%8    concatenate  %3, %4, %1, %3, %4, %1, axis=0      18      -                {FILE}:{at + 3}
-%9    multiply     %8, const                           18      -                {FILE}:{at + 4}
-%10   sum          %9, axis=(0,), keepdims=False       scalar  304.5            {FILE}:{at + 4}
-%11   divide       %10, %6                             scalar  -152.25          {FILE}:{at + 4}
-%12   gather       %1, const, shape=(3,)               3       [0.5 0.5 2. ]    {FILE}:{at + 5}"""
+%4    add          %3, const                           3       -                 {FILE}:{at + 1}
+%5    select       %1, shape=(), strides=(), offset=1  scalar  -1                {FILE}:{at + 2}
+%6    multiply     %5, 2                               scalar  -2                {FILE}:{at + 2}
+%8    concatenate  %3, %4, %1, %3, %4, %1, axis=0      18      -                 {FILE}:{at + 3}
+%9    multiply     %8, const                           18      -                 {FILE}:{at + 4}
+%10   sum          %9, axis=(0,), keepdims=False       scalar  236.5             {FILE}:{at + 4}
+%11   divide       %10, %6                             scalar  -118.25           {FILE}:{at + 4}
+%12   gather       %1, const, shape=(3,)               3       [0.5 0.5 2. ]     {FILE}:{at + 5}"""
 
 
 def test_large_arrays_are_summarised_and_empty_ones_named():
