@@ -187,8 +187,7 @@ def grad(
 
 
 def accumulate(leaf, value):
-    """Add `value` (float or ndarray, given away) to ``leaf.grad``."""
-    value = normalise(value)
+    """Add `value` (as tensors hold it, given away) to ``leaf.grad``."""
     with _ACCUMULATE:
         extras = leaf._extras()
         if extras.grad is None:

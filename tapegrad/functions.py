@@ -18,6 +18,7 @@ from .record import apply, apply_one, as_operand, plain
 from .rules import BY_NAME
 from .tape.meta import c_strides
 from .tensor import Tensor
+from .views import note_view
 
 #: Names in this namespace -> element-wise row, where they differ from the row's own.
 _ALIASES = {
@@ -252,7 +253,7 @@ def reshape(x, *shape):
 
 
 def _reshaped(row, x, value):
-    return apply(row, (x,), (("shape", value.shape),), value=_scalar(value))
+    return note_view(x, apply(row, (x,), (("shape", value.shape),), value=_scalar(value)))
 
 
 def _scalar(value):
@@ -303,7 +304,7 @@ def _permute(row, x, axes):
     if x.ndim == 0:
         return x
     axes = _axis_tuple(axes, x.ndim)
-    return apply(row, (x,), (("axes", axes),), value=np.transpose(x._v, axes))
+    return note_view(x, apply(row, (x,), (("axes", axes),), value=np.transpose(x._v, axes)))
 
 
 def t(x):
@@ -340,7 +341,7 @@ def flip(x, axis=None, *, dims=None):
     x = lift(x)
     axes = _axis(x, axis, dims)
     axes = tuple(range(x.ndim)) if axes is None else axes
-    return apply("flip", (x,), (("axes", axes),), value=np.flip(x._v, axes)) if x.ndim else x
+    return note_view(x, apply("flip", (x,), (("axes", axes),), value=np.flip(x._v, axes))) if x.ndim else x
 
 
 def broadcast_to(x, shape):

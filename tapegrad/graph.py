@@ -62,7 +62,7 @@ class AccumulateGrad:
     def __call__(self, grad):
         from .autograd import accumulate
 
-        accumulate(self.variable, np.asarray(grad._v) + 0.0)
+        accumulate(self.variable, normalise(np.asarray(grad._v) + 0.0))
 
     def __eq__(self, other):
         return type(other) is AccumulateGrad and other.variable is self.variable

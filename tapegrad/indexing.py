@@ -7,6 +7,7 @@ flat positions, found by applying the same key to an array of positions.
 
 Assignment is an instruction too: ``y[i] = v`` makes a new slot whose array is
 the old one, changed in place, if nothing else reads the old one; else a copy.
+Views of `y` see the change, as in NumPy (`tapegrad.views`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from types import EllipsisType
 
 import numpy as np
 
-from .errors import GradientError, ModifiedInPlaceError
+from .errors import DtypeError, GradientError
+from .functions import reshape
+from .inplace import assign_elements
 from .record import apply, as_operand, plain, tracked
+from .tape.meta import c_strides
 from .tape.store import thread_state
 from .tensor import Tensor
+from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 
 
 def _clean(key):
@@ -48,20 +53,15 @@ def _is_basic(key):
     )
 
 
-def _affine(shape, key):
-    """Strides (in elements of a C-ordered array) and offset of the view ``a[key]``."""
+def _affine(shape, key, steps, offset=0):
+    """Strides and offset of ``a[key]``, for an array with strides `steps` whose first element is at `offset`."""
     keys = list(key) if isinstance(key, tuple) else [key]
     used = sum(k is not None and not isinstance(k, EllipsisType) for k in keys)
     if Ellipsis in [k for k in keys if isinstance(k, EllipsisType)]:
         at = next(j for j, k in enumerate(keys) if isinstance(k, EllipsisType))
         keys[at : at + 1] = [slice(None)] * (len(shape) - used)
     keys += [slice(None)] * (len(shape) - sum(k is not None for k in keys))
-    steps, step = [], 1
-    for extent in reversed(shape):
-        steps.append(step)
-        step *= extent
-    steps.reverse()
-    strides, offset, axis = [], 0, 0
+    strides, axis = [], 0
     for k in keys:
         if k is None:
             strides.append(0)
@@ -107,14 +107,14 @@ def getitem(x, key):
     if _is_basic(key):
         found = value[key]
         if not tracked(x):
-            return _note_view(x, plain(found if isinstance(found, np.ndarray) and found.ndim else _boxed(found)))
-        strides, offset = _affine(value.shape, key)
+            return note_view(x, plain(found if isinstance(found, np.ndarray) and found.ndim else _boxed(found)))
+        strides, offset = _affine(value.shape, key, c_strides(value.shape, 1))
         if isinstance(found, np.ndarray):
             shape, row = found.shape, "getitem"
         else:
             shape, row, found = (), "select", _boxed(found)
         view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=found, integer=offset)
-        return _note_view(x, view) if shape else view
+        return note_view(x, view) if shape else view
     if not tracked(x):
         return plain(_boxed(value[key]))
     index = _positions(value.shape, key)
@@ -127,78 +127,98 @@ def _boxed(found):
     return np.asarray(found)
 
 
-def _note_view(x, view):
-    """Remember that `view` looks at the memory of `x`, so that a write to either is noticed."""
-    if view._v is not x._v and isinstance(view._v, np.ndarray) and view._v.base is not None:
-        extras = x._extras()
-        alive = [r for r in extras.views or () if r() is not None]
-        extras.views = [*alive, weakref.ref(view)]
-        view._extras().made = weakref.ref(x)
-    return view
-
-
-def _check_views(x):
-    extras = x._extras(False)
-    if extras is None:
-        return
-    if extras.views and any(r() is not None for r in extras.views):
-        raise ModifiedInPlaceError(
-            f"a tensor of shape {tuple(x.shape)} is assigned to while a view of it (a slice x[i:j]) is alive; the view "
-            "would keep the old values. Let go of the view (del) or take a copy of it with .clone() first"
-        )
-    if extras.made is not None and extras.made() is not None:
-        raise ModifiedInPlaceError(
-            f"assignment into a view of shape {tuple(x.shape)} would not reach the tensor it was sliced from; "
-            "assign to that tensor directly: base[i, j] = value"
-        )
-
-
 def setitem(x, key, value):
     """``x[key] = value`` recorded."""
     key = _clean(key)
     value = value if isinstance(value, Tensor) else as_operand(value, "assignment")
-    _check_views(x)
-    enabled = thread_state().enabled
-    if not (enabled and (tracked(x) or tracked(value))):
-        from .inplace import assign_elements
-
+    root, window = root_of(x)
+    if not (thread_state().enabled and (tracked(root) or tracked(value))):
         assign_elements(x, key, value._v if isinstance(value, Tensor) else value)
         return
-    if x._t is None and x._r:
+    if root._t is None and root._r:
         raise GradientError(
-            "a leaf tensor that requires a gradient is assigned to in place; assign under tg.no_grad(), "
-            "or to a copy: y = x.clone(); y[...] = value"
+            "a leaf tensor that requires a gradient (or a view of one) is assigned to in place; assign under "
+            "tg.no_grad(), or to a copy: y = x.clone(); y[...] = value"
         )
-    old = x._v
-    if type(old) is float:
+    array = x._v
+    if type(array) is float:
         raise TypeError("a 0-d tensor has no elements to assign to; bind the name to a new value instead")
-    given = value._v if isinstance(value, Tensor) else value
-    basic = _is_basic(key)
-    # Who else sees the array: this frame's name, the tensor, and getrefcount itself.
+    if array.dtype.kind != "f":
+        raise DtypeError(
+            f"a value that requires a gradient is assigned into a tensor of dtype {array.dtype}, which would round it "
+            "and cut its derivative; make that tensor with tg.zeros or .astype(float)"
+        )
+    steps, start = steps_of(x, window)
+    if _is_basic(key):
+        part = array[key]
+        shape = part.shape if isinstance(part, np.ndarray) else ()
+        del part
+        value = _fitting(value, shape)
+        strides, offset = _affine(array.shape, key, steps, start)
+        if isinstance(value, Tensor) and _is_view(value, root, shape, strides, offset):
+            # ``x[i:j] += 1`` has written through the view already.
+            return
+        del array
+        _write(root, value, shape, strides, offset)
+    else:
+        index = np.arange(root.size)
+        index = np.array(look(index, array.shape, steps, start)[key], np.int64, order="C")
+        index.flags.writeable = False
+        _check_distinct(index, x)
+        value = _fitting(value, index.shape)
+        del array
+        _write(root, value, index.shape, index=index)
+
+
+def _write(root, value, shape, strides=None, offset=0, index=None):
+    """Record the assignment of `value` to a window of `root`, or to positions; its views follow."""
+    views = views_of(root)
+    if index is None and views and shape and 0 not in shape:
+        low, high = span(shape, strides, offset)
+        views = [v for v in views if span(*v[1:])[0] <= high and low <= span(*v[1:])[1]]
+    for view, *_ in views:
+        if view is not value:
+            view._v = None
+    old = root._v
+    # Who else sees the array: the tensor, this name, and getrefcount itself.
     if sys.getrefcount(old) > 3 or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
         old = np.array(old, order="C")
-    if basic:
-        strides, offset = _affine(old.shape, key)
-        window = old[key]
-        shape = window.shape if isinstance(window, np.ndarray) else ()
-        _check_fits(given, shape)
-        del window
-        old[key] = given
+    given = value._v if isinstance(value, Tensor) else value
+    if index is None:
+        if shape:
+            look(old, shape, strides, offset)[...] = given
+        else:
+            old.reshape(-1)[offset] = given
         attrs = (("shape", shape), ("strides", strides))
-        result = apply("setitem", (x, value), attrs, value=old, integer=offset)
+        root._become(apply("setitem", (root, value), attrs, value=old, integer=offset))
     else:
-        index = _positions(old.shape, key)
-        _check_fits(given, index.shape)
-        _check_distinct(index, x)
-        old[key] = given
-        result = apply("put", (x, value, index.reshape(-1)), (("shape", index.shape),), value=old)
-    x._become(result)
+        old.reshape(-1)[index] = given
+        root._become(apply("put", (root, value, index.reshape(-1)), (("shape", shape),), value=old))
+    for view, shape, strides, offset in views:
+        attrs = (("shape", shape), ("strides", strides))
+        view._become(apply("getitem", (root,), attrs, value=look(old, shape, strides, offset), integer=offset))
 
 
-def _check_fits(given, shape):
-    own = np.shape(given)
-    if np.broadcast_shapes(own, shape) != tuple(shape):
+def _is_view(value, root, shape, strides, offset):
+    extras = value._extras(False)
+    if extras is None or extras.made is not root or value.shape != shape:
+        return False
+    found = window_of(root, value)
+    return found is not None and found[1] == offset and all(
+        n == 1 or s == t for n, s, t in zip(shape, strides, found[0])
+    )
+
+
+def _fitting(value, shape):
+    """`value` checked against the part it is assigned to; extra leading axes of extent 1 are dropped."""
+    own = value.shape if isinstance(value, Tensor) else np.shape(value)
+    extra = len(own) - len(shape)
+    if extra > 0 and own[:extra] == (1,) * extra:
+        own = own[extra:]
+        value = reshape(value, own) if isinstance(value, Tensor) else np.reshape(value, own)
+    if own != shape and np.broadcast_shapes(own, shape) != tuple(shape):
         raise ValueError(f"could not broadcast input of shape {own} into the indexed part of shape {tuple(shape)}")
+    return value
 
 
 def _check_distinct(index, x):
@@ -209,8 +229,6 @@ def _check_distinct(index, x):
                 f"assignment to a tensor of shape {tuple(x.shape)} names an element twice; which value stays is not "
                 "defined, so it has no derivative. Use distinct indices"
             )
-
-
 
 
 Tensor.__getitem__ = getitem

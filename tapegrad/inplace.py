@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .errors import GradientError
+from .errors import DtypeError, GradientError
+from .functions import astype
 from .record import apply, as_operand, normalise, tracked
 from .rules import BY_NAME
 from .tape.meta import meta_of
 from .tape.places import caller_place
 from .tape.store import thread_state
 from .tensor import Tensor
+from .views import root_of, views_of
 
 
 def _changed(x):
@@ -39,15 +41,23 @@ def update(x, name, other):
         return NotImplemented
     row = BY_NAME[name]
     if thread_state().enabled and (tracked(x) or tracked(other)):
-        if x._t is None and x._r:
+        root = root_of(x)[0]
+        if root._t is None and root._r:
             raise GradientError(
-                "a leaf tensor that requires a gradient is being used in an in-place operation; update weights under "
+                "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; update weights under "
                 "tg.no_grad(), or write x = x + ... to go on with a new tensor"
             )
         result = apply(row, (x, other))
         if result.shape != x.shape:
             raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")
-        x._become(result)
+        if result.dtype != x.dtype:
+            if x.dtype.kind != "f":
+                raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
+            result = astype(result, x.dtype)
+        if type(x._v) is not float and (root is not x or views_of(x)):
+            x[...] = result
+        else:
+            x._become(result)
         return x
     _refuse_interior(x)
     other = other._v if isinstance(other, Tensor) else as_operand(other, name)

@@ -163,19 +163,28 @@ def tracked(t):
     return isinstance(t, _Types.Tensor) and (t._t is not None or t._r)
 
 
+#: Lanes of `stamp`.
+_LANES = 509
+
+
 def stamp(array):
     """A digest of the contents of an array: changes when they do.
 
-    Small arrays are their own digest; large ones are summed in 127 interleaved
-    lanes, so that moving rows or elements about is noticed too.
+    Small arrays are their own digest; large ones are summed in interleaved
+    lanes, a prime number of them, so that moving rows or elements about is
+    noticed too.
     """
-    data = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
-    if data.size <= 4096:
-        return data.tobytes()
-    words = data[: data.size // 8 * 8].view(np.uint64)
-    lanes = np.add.reduce(words[: words.size // 127 * 127].reshape(-1, 127), 0)
-    lanes ^= words[-127:]
-    return lanes.tobytes() + data[data.size // 8 * 8 :].tobytes()
+    if array.nbytes <= 8 * _LANES:
+        return array.tobytes()
+    flat = array.reshape(-1)
+    if flat.itemsize == 8:
+        words, rest = flat.view(np.uint64), b""
+    else:
+        data = flat.view(np.uint8)
+        words, rest = data[: data.size // 8 * 8].view(np.uint64), data[data.size // 8 * 8 :].tobytes()
+    lanes = np.add.reduce(words[: words.size // _LANES * _LANES].reshape(-1, _LANES), 0)
+    lanes ^= words[-_LANES:]
+    return lanes.tobytes() + rest
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
