@@ -232,7 +232,7 @@ def retain_grad(tensor):
 
 def retains_grad(tensor):
     """See `Tensor.retains_grad`."""
-    return tensor._t is not None and tensor._t.forward is None and tensor._i in tensor._t.retained
+    return tensor._t is not None and tensor._i in settle(tensor).retained
 
 
 _tensor._autograd = sys.modules[__name__]

@@ -18,6 +18,7 @@ from . import walk
 from .plan import Signature
 
 FLOAT_TYPE = id(float)
+TUPLE_TYPE = id(tuple)
 #: Offset of the array of items in a list object.
 _LIST_ITEMS = 24
 _word = ctypes.c_ssize_t.from_address
@@ -85,11 +86,17 @@ def live_ops(store):
     return {slot: store.read(slot)[0] & ~CLEARED for slot in slots}
 
 
-def mark(store, marks, high):
-    """Mark ancestors at or below `high`; returns (count, lowest, first cleared or -1)."""
-    facts = np.empty(3, np.int64)
-    walk.mark(store.flush(), data_address(marks), table_address(), high, data_address(facts))
-    return facts.tolist()
+def mark(store, marks, high, refuse=0):
+    """Mark ancestors at or below `high`.
+
+    Returns (count, lowest, cleared); with `refuse` it stops at a cleared
+    instruction and returns its slot, else `cleared` is -1.
+    """
+    address = store.flush()
+    found = walk.mark(address, data_address(marks), table_address(), high, refuse)
+    if found < 0:
+        return 0, high, -1 - found
+    return found >> 32, found & 0xFFFFFFFF, -1
 
 
 def ancestors(store, roots):
@@ -97,17 +104,15 @@ def ancestors(store, roots):
     marks = new_marks(store)
     for slot in roots:
         marks[slot] = 1
-    return marks, *mark(store, marks, max(roots))
+    return marks, *mark(store, marks, max(roots), 1)
 
 
 def pack(store, base, count):
     """Pack the staged instructions of `store` into records (`Store.flush`)."""
-    lists = np.array(
-        [items_address(x) for x in (store.ops, store.lefts, store.rights, store.offsets, store.tokens)]
-        + [FLOAT_TYPE, id(tuple)],
-        np.int64,
+    walk.pack(
+        store.address, base, count, items_address(store.ops), items_address(store.lefts),
+        items_address(store.rights), items_address(store.offsets), items_address(store.tokens), FLOAT_TYPE, TUPLE_TYPE,
     )
-    walk.pack(store.address, base, count, data_address(lists))
 
 
 #: Scratch memory of sweeps that have ended; a sweep in a hook of another takes its own.

@@ -243,16 +243,14 @@ def _data_of(thing, float_type):
     return thing + 16 if load_int(thing + 8) == float_type else load_int(thing + 16)
 
 
-@compiled("void(int64, int64, int64, int64)")
-def pack(records, base, count, lists):
+@compiled("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def pack(records, base, count, ops, lefts, rights, offsets, tokens, float_type, tuple_type):
     """Pack staged instructions into records: reads Python ints, floats and tuples by their public C layouts.
 
-    `lists` holds the item arrays of opcodes, left and right operands, offsets
-    and tokens, then the addresses of the types float and tuple.
+    The lists are given by the addresses of their item arrays, then come the
+    addresses of the types float and tuple.
     """
-    ops, lefts, rights = load_int(lists), load_int(lists + 8), load_int(lists + 16)
-    offsets, tokens = load_int(lists + 24), load_int(lists + 32) + 8 * base
-    float_type, tuple_type = load_int(lists + 40), load_int(lists + 48)
+    tokens += 8 * base
     record = records + SIZE * base
     for k in range(count):
         op = load_int32(load_int(ops + 8 * k) + 24)
@@ -339,18 +337,17 @@ def reverse(records, adjoint, marks, high, low, switch, table, objects, float_ty
 
 
 @compiled("int64(int64, int64, int64, int64, int64)")
-def mark(records, marks, table, high, facts):
+def mark(records, marks, table, high, refuse):
     """Mark the ancestors of the marked roots at or below `high`.
 
-    `facts` receives: number of marked instructions that are not leaves, the
-    lowest of them, and the first cleared instruction met (-1: none).  Returns
-    the lowest instruction looked at.
+    Returns ``count << 32 | lowest``: how many instructions are marked, and the
+    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
     """
     pending = 0
     for i in range(high, 0, -1):
         if load_byte(marks + i) == 1:
             pending += 1
-    count, lowest, cleared = 0, high, -1
+    count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:
         kind = load_byte(marks + i)
@@ -364,8 +361,8 @@ def mark(records, marks, table, high, facts):
         pending -= 1
         op = load_int32(records + SIZE * i)
         if op >= CLEARED:
-            if cleared < 0:
-                cleared = i
+            if refuse:
+                return -1 - i
             i -= 1
             continue
         operands = 2
@@ -383,10 +380,7 @@ def mark(records, marks, table, high, facts):
                     store_byte(marks + slot, 1)
                     pending += 1
         i -= 1
-    store_int(facts, count)
-    store_int(facts + 8, lowest)
-    store_int(facts + 16, cleared)
-    return i
+    return (count << 32) | lowest
 
 
 @compiled("void(int64, int64, int64, int64, int64)")

@@ -110,6 +110,8 @@ class Store:
 
     def __len__(self):
         """Number of instructions."""
+        if self.view is None:
+            return 0
         return len(self.tokens) - 1 - len(self.leaf_list) - self.others
 
     # -- recording ----------------------------------------------------------

@@ -1,0 +1,272 @@
+"""A loop that records and never calls backward() runs in bounded memory, and nothing alive is lost."""
+
+import weakref
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.tape.store import Store, thread_state
+
+
+def leaf(value):
+    return tg.tensor(value, requires_grad=True)
+
+
+@pytest.fixture(autouse=True)
+def fresh_store():
+    """Each test begins on a store of its own."""
+    state = thread_state()
+    state.store = state.anonymous = Store(state)
+
+
+def length():
+    return len(thread_state().store)
+
+
+def records():
+    return len(thread_state().store.tokens)
+
+
+def drop_losses(x, count):
+    """Compute and drop; returns how long the tape ever was."""
+    longest = 0
+    for _ in range(count):
+        x * x + x
+        longest = max(longest, records())
+    return longest
+
+
+def test_dropped_scalar_losses_are_forgotten():
+    x = leaf(2.0)
+    assert drop_losses(x, 100_000) < 10_000
+
+
+def test_dropped_array_losses_are_forgotten_by_their_bytes():
+    x = leaf(np.ones(1000))
+    longest = most = 0
+    for _ in range(5_000):
+        np.sum(np.exp(x) * x)
+        longest = max(longest, length())
+        most = max(most, thread_state().store.memory()["saved"])
+    assert longest < 10_000
+    assert most < 10e6
+
+
+def test_small_array_losses_are_forgotten():
+    x = leaf(np.ones(3))
+    longest = 0
+    for _ in range(5_000):
+        np.sum(np.exp(x) * x)
+        longest = max(longest, records())
+    assert longest < 10_000
+
+
+def test_an_early_loss_kept_alive_is_right_in_the_end():
+    x, v = leaf(2.0), leaf([1.0, 2.0])
+    early = (np.exp(v) * x).sum() * x
+    assert drop_losses(x, 100_000) < 10_000
+    for _ in range(5_000):
+        np.sum(np.sin(v) * v)
+    assert length() < 10_000
+    early.backward()
+    assert np.allclose(x.grad.item(), 4.0 * np.exp([1.0, 2.0]).sum(), rtol=1e-14)
+    assert np.allclose(v.grad.numpy(), 4.0 * np.exp([1.0, 2.0]), rtol=1e-14)
+
+
+def test_losses_kept_in_between_are_right():
+    x = leaf(3.0)
+    kept = {}
+    for k in range(30_000):
+        y = x * float(k) + x * x
+        if k % 1000 == 7:
+            kept[k] = y
+    del y
+    for k, y in kept.items():
+        x.grad = None
+        y.backward()
+        assert x.grad.item() == k + 6.0
+
+
+def moved(*tensors):
+    """Let the store forget so much that everything alive on it moves."""
+    stores = {t._t for t in tensors}
+    x = leaf(1.0)
+    drop_losses(x, 10_000)
+    for store in stores:
+        assert store.forward is not None, "nothing has moved"
+
+
+def test_values_and_gradients_after_a_move():
+    x, v = leaf(2.0), leaf(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    a = x * x
+    b = np.exp(v) @ v
+    c = tg.concatenate([v, b, v, np.sin(v), v, b], axis=1) * a
+    moved(a, b, c)
+    assert a.item() == 4.0
+    assert b.tolist() == (np.exp(v.detach().numpy()) @ v.detach().numpy()).tolist()
+    loss = c.sum() * a  # goes on from what moved
+    g = tg.autograd.grad(loss, [x, v, a, b], retain_graph=True)
+
+    x2, v2 = leaf(2.0), leaf(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    a2 = x2 * x2
+    b2 = np.exp(v2) @ v2
+    c2 = tg.concatenate([v2, b2, v2, np.sin(v2), v2, b2], axis=1) * a2
+    for mine, theirs in zip(g, tg.autograd.grad(c2.sum() * a2, [x2, v2, a2, b2])):
+        assert mine.tolist() == theirs.tolist()
+
+
+def test_hooks_retained_gradients_and_nodes_after_a_move():
+    x = leaf(3.0)
+    a = x * x
+    b = a * 2.0
+    seen = []
+    a.register_hook(lambda g: seen.append(("a", g.item())))
+    a.retain_grad()
+    node = b.grad_fn
+    node.register_hook(lambda i, o: seen.append(("node", o[0].item())))
+    node.register_prehook(lambda o: seen.append(("before", o[0].item())))
+    moved(a, b)
+    assert a.grad_fn.name() == "MulBackward0" and node == b.grad_fn
+    assert b.grad_fn.next_functions[0][0] == a.grad_fn
+    b.retain_grad()
+    b.register_hook(lambda g: g * 10.0)
+    b.backward()
+    assert ("a", 20.0) in seen and ("node", 10.0) in seen and ("before", 10.0) in seen
+    assert (a.grad.item(), b.grad.item(), x.grad.item()) == (20.0, 10.0, 120.0)
+
+
+def test_retains_grad_is_remembered_after_a_move():
+    x = leaf(3.0)
+    a = x * x
+    a.retain_grad()
+    moved(a)
+    assert a.retains_grad
+
+
+def test_clearing_and_errors_after_a_move():
+    x = leaf(3.0)
+    trunk = x * x
+    first, second = trunk * 2.0, trunk * 3.0
+    alone = x * 7.0
+    moved(trunk, first, second, alone)
+    first.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        second.backward()
+    x.grad = None
+    alone.backward()
+    assert x.grad.item() == 7.0
+
+
+def test_places_survive_a_move():
+    x = leaf(3.0)
+    a = x * x
+    before = a.grad_fn.metadata["place"]
+    moved(a)
+    assert a.grad_fn.metadata["place"] == before
+
+
+def test_a_constant_changed_in_place_is_noticed_after_a_move():
+    weight, table = leaf([1.0, 2.0]), np.array([3.0, 4.0])
+    loss = (weight * table).sum()
+    moved(loss)
+    table[0] = 9.0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation: 'table'"):
+        loss.backward()
+
+
+def test_partial_results_on_the_stack_alone_survive():
+    """While the right operand is computed, the left one is held by the interpreter's stack only."""
+    x, v = leaf(2.0), leaf([1.0, 2.0])
+
+    def long_way(t):
+        drop_losses(x, 5_000)
+        return t
+
+    y = x * x * 3.0 + long_way(x * 5.0) * (x + long_way(x))
+    y.backward()
+    assert x.grad.item() == 12.0 + 40.0
+    z = (np.exp(v) * v).sum() * long_way(v * v).sum()
+    z.backward()
+    w = np.array([1.0, 2.0])
+    want = np.exp(w) * (1 + w) * 5.0 + (np.exp(w) * w).sum() * 2 * w
+    assert np.allclose(v.grad.numpy(), want, rtol=1e-14)
+
+
+def test_an_accumulating_sum_moves_with_its_loop():
+    x = leaf(1.5)
+    total = leaf(0.0) * 1.0
+    for _ in range(20_000):
+        x * x * x  # rubbish
+        total = total + x
+    total.backward()
+    assert x.grad.item() == 20_000.0
+
+
+@pytest.mark.parametrize("rubbish", [False, True])
+def test_ten_thousand_live_tensors_stay_differentiable(rubbish):
+    x = leaf(2.0)
+    alive = []
+    for k in range(10_000):
+        alive.append(x * float(k))
+        if rubbish:
+            x * x * x * x * x
+    total = leaf(0.0) * 1.0
+    for y in alive:
+        total = total + y
+    g = tg.autograd.grad(total, [x, alive[0], alive[-1]], retain_graph=True)
+    assert [t.item() for t in g] == [sum(range(10_000)), 1.0, 1.0]
+    for k in (0, 1, 4_999, 9_999):
+        assert tg.autograd.grad(alive[k], x, retain_graph=True)[0].item() == k
+
+
+def test_ten_thousand_live_arrays_stay_differentiable():
+    v = leaf([1.0, 2.0])
+    alive = []
+    for k in range(10_000):
+        alive.append(v * float(k))
+        np.exp(v) * v
+    for k in (0, 1, 4_999, 9_999):
+        (g,) = tg.autograd.grad(alive[k].sum(), v)
+        assert g.tolist() == [float(k)] * 2
+
+
+def test_many_operands_survive_moves():
+    x = leaf([1.0, 2.0])
+    kept = [tg.stack([x * float(k + j) for j in range(11)]) for k in range(50)]
+    moved(kept[0], kept[-1])
+    for k, y in enumerate(kept):
+        (g,) = tg.autograd.grad(y.sum(), x)
+        assert g.tolist() == [11.0 * k + 55.0] * 2
+
+
+def test_saved_arrays_of_dropped_losses_are_let_go():
+    x = leaf(np.ones(1000))
+    saved = np.full(1000, 2.0)
+    gone = weakref.ref(saved)
+    x * saved
+    del saved
+    for _ in range(5_000):
+        np.sum(x * x)
+    assert gone() is None
+
+
+def test_leaves_are_not_kept_alive_by_the_tape():
+    gone = []
+    for k in range(10_000):
+        x = leaf(float(k))
+        x * x
+        if k == 0:
+            gone.append(weakref.ref(x))
+    assert gone[0]() is None
+    assert records() < 10_000
+
+
+def test_an_explicit_tape_on_top_leaves_the_anonymous_one_bounded():
+    x = leaf(2.0)
+    y = x * x
+    with tg.Tape():
+        x * 3.0
+    assert drop_losses(x, 20_000) < 10_000
+    y.backward()
+    assert x.grad.item() == 4.0
