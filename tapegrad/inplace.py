@@ -22,9 +22,12 @@ from .views import root_of, views_of
 
 
 def _changed(x):
-    """Note that the memory of constant or leaf `x` has changed here."""
-    x._k = object()
-    x._extras().changed = caller_place(4)
+    """Note that the memory of constant or leaf `x`, and of what it is a view of, has changed here."""
+    place = caller_place(4)
+    root = root_of(x)[0]
+    for t in (x,) if root is x else (x, root):
+        t._k = object()
+        t._extras().changed = place
 
 
 def _refuse_interior(x):
@@ -44,8 +47,8 @@ def update(x, name, other):
         root = root_of(x)[0]
         if root._t is None and root._r:
             raise GradientError(
-                "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; update weights under "
-                "tg.no_grad(), or write x = x + ... to go on with a new tensor"
+                "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
+                "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
             )
         result = apply(row, (x, other))
         if result.shape != x.shape:

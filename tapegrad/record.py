@@ -413,7 +413,7 @@ def _placed(operands):
     if len(store.tokens) + len(operands) >= store.limit:
         store.make_room()
     elif store.nbytes > store.byte_limit and not store.explicit:
-        store.reclaim()
+        store.let_go()
     store = choose_store(live)
     return store, [0 if t is None else slot_of(store, t) for t in operands]
 

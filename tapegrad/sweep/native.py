@@ -119,6 +119,20 @@ def pack(store, base, count):
 _SCRATCH = []
 
 
+def dead_values(store, marks):
+    """Saved values of unmarked instructions.
+
+    Returns the bytes of what the marked ones have saved, and the ranges of
+    `store.objects` to let go.
+    """
+    found = np.empty(2 * len(store.tokens) + 2, np.int64)
+    count = walk.dead_values(
+        store.flush(), data_address(marks), table_address(), len(store.tokens), items_address(store.objects), id(None),
+        data_address(found),
+    )
+    return int(found[0]), found[1 : 1 + 2 * count].reshape(-1, 2).tolist()
+
+
 class Sweep:
     """One reverse sweep in progress over one store: adjoints, marks, scratch.
 

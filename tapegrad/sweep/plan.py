@@ -18,6 +18,7 @@ import numpy as np
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
+from ..tape.store import OBJECT_BYTES
 from . import program as P
 from .symbolic import ITEMSIZE, Atom, Placed, Scattered, Sym, _contiguous
 
@@ -402,7 +403,7 @@ class Signature:
     BY_KEY: dict[tuple, "Signature"] = {}
     LOCK = threading.RLock()
     WORDS = 8
-    #: Per signature: program address, saved values, operands, scalar result, large, result bytes.
+    #: Per signature: program address, saved values, operands, scalar result, large, result bytes, saved bytes.
     TABLE = np.zeros((64, WORDS), np.int64)
     _PENDING: list["Signature"] = []
 
@@ -452,7 +453,7 @@ class Signature:
                     cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
                 cls.TABLE[known.number] = [
                     known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,
-                    known.large, known.out.nbytes, 0, 0,
+                    known.large, known.out.nbytes, known.saved_bytes + OBJECT_BYTES, 0,
                 ]
                 cls._PENDING.append(known)
                 cls.BY_KEY[key] = known

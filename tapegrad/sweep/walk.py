@@ -412,6 +412,35 @@ def alive(records, items, count, marks):
     return found
 
 
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
+def dead_values(records, marks, table, count, objects, nothing, found):
+    """List the saved values of unmarked instructions that are not let go yet.
+
+    `found` receives the bytes saved by marked instructions, then pairs of
+    positions (start, stop) in `objects`; returns the number of pairs.
+    `nothing` is the address of None.
+    """
+    kept, dead = 0, 0
+    for i in range(1, count):
+        op = load_int32(records + SIZE * i)
+        if op < FIRST_ARRAY or op >= ARRAY_LEAF:
+            continue
+        row = table + 8 * WORDS * (op - FIRST_ARRAY)
+        saved = load_int(row + 8)
+        if saved == 0:
+            continue
+        if load_byte(marks + i) != 0:
+            kept += load_int(row + 48)
+            continue
+        start = load_int(records + SIZE * i + CONSTANT)
+        if load_int(objects + 8 * start) != nothing:
+            store_int(found + 8 + 16 * dead, start)
+            store_int(found + 16 + 16 * dead, start + saved)
+            dead += 1
+    store_int(found, kept)
+    return dead
+
+
 @compiled("int64(int64)")
 def duplicate(packed):
     """A malloc'ed copy: `packed` is the address of ``(source, nbytes)``; returns its address."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
-from .store import OBJECT_BYTES, Store
+from .store import FIRST_BYTES, OBJECT_BYTES, Store
 
 
 def reachable(store):
@@ -21,6 +21,20 @@ def reachable(store):
     marks = native.live_marks(store)
     native.mark(store, marks, len(store.tokens) - 1)
     return marks
+
+
+def let_go(store):
+    """Drop the values saved by unreachable instructions, whose records stay where they are."""
+    from ..sweep import native
+
+    marks = reachable(store)
+    objects = store.objects
+    kept, dead = native.dead_values(store, marks)
+    for start, stop in dead:
+        objects[start:stop] = [None] * (stop - start)
+    store.constants = [c for c in store.constants if marks[c[0]]]
+    store.nbytes = kept
+    store.byte_limit = max(FIRST_BYTES, 2 * kept)
 
 
 def reclaim(store):
@@ -41,7 +55,6 @@ def reclaim(store):
             j -= 1
     kept = np.flatnonzero(keep)
     if len(kept) * 2 > count:
-        store.byte_limit = max(store.byte_limit, 2 * store.nbytes)
         return store
 
     new = Store(store.thread, store.explicit)

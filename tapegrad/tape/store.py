@@ -3,6 +3,8 @@
 A `Store` is one generation of a tape.  It knows no rule and no NumPy function.
 
 records     32-byte records in one growing buffer (`tape.layout`); slot = index.
+nbytes      of the saved values; above `byte_limit` those that no live tensor
+            can reach are let go.
 staging     the newest instructions, not packed into records yet, in four lists
             (an append costs a tenth of a packed write): opcode, left and right
             operand (an int is a slot, a float a constant; left may also be the
@@ -129,6 +131,12 @@ class Store:
                 store._room(store.capacity * 2)
         store._stage(len(store.tokens))
         return store
+
+    def let_go(self):
+        """Drop saved values that no tensor can reach."""
+        from .reclaim import let_go
+
+        let_go(self)
 
     def reclaim(self):
         """Forget what no tensor can reach; returns the store to go on with."""

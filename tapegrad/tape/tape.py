@@ -29,7 +29,7 @@ class Tape:
 
     def __enter__(self):
         state = thread_state()
-        if self.store.thread is not state:
+        if self.store.thread is not state or self.store.retired is not None:
             if len(self):
                 raise RuntimeError("a tape that holds instructions cannot be entered by another thread")
             self.store = Store(state, explicit=True)

@@ -43,7 +43,7 @@ def calls(function):
 
 def scalar_rows(x, y, count):
     """`count` scalar instructions: every element-wise row in turn, and the sum of it all."""
-    rows = [r for r in ROWS if r.elementwise and r.arity <= 2]
+    rows = [r for r in ROWS if r.elementwise and r.arity <= 2 and not r.constants]
     total = x
     for k in range(count // 2):
         row = rows[k % len(rows)]
@@ -64,7 +64,7 @@ def repeat(step):
 
 
 def elementwise_rows(v, m, count):
-    rows = [r for r in ROWS if r.elementwise and r.arity <= 2]
+    rows = [r for r in ROWS if r.elementwise and r.arity <= 2 and not r.constants]
     total = v * 1.0
     for k in range(count // 2):
         row = rows[k % len(rows)]

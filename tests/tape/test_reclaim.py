@@ -53,13 +53,49 @@ def test_dropped_array_losses_are_forgotten_by_their_bytes():
     assert most < 10e6
 
 
-def test_small_array_losses_are_forgotten():
-    x = leaf(np.ones(3))
+LOSSES = {
+    "sum": lambda x, v: np.sum(np.exp(v) * v),
+    "a scalar that a later rule reads": lambda x, v: (v * (x * 3.0)).sum(),
+    "norm": lambda x, v: np.linalg.norm(v),
+    "max": lambda x, v: np.max(v),
+    "prod": lambda x, v: np.prod(v),
+    "std": lambda x, v: np.std(v),
+    "logsumexp": lambda x, v: tg.logsumexp(v),
+    "elements": lambda x, v: v[0] * v[1] + v[2],
+    "maximum": lambda x, v: np.maximum(x, 0.0) + np.minimum(x * x, 100.0) + abs(x),
+    "where": lambda x, v: np.where(x > 0, x * 2.0, x),
+    "clip": lambda x, v: np.clip(x * 2.0, 0.0, 100.0),
+    "assignment": lambda x, v: assigned(x, v),
+    "stack": lambda x, v: tg.stack([x * 2.0, x * 3.0, x, x * x]).sum(),
+}
+
+
+def assigned(x, v):
+    out = tg.zeros(3) + v
+    out[1] = x * 2.0
+    return out.sum()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_dropped_losses_of_every_kind_are_forgotten(name):
+    x, v = leaf(2.0), leaf([1.0, 2.0, 3.0])
     longest = 0
-    for _ in range(5_000):
-        np.sum(np.exp(x) * x)
+    for _ in range(15_000):
+        LOSSES[name](x, v)
         longest = max(longest, records())
     assert longest < 10_000
+
+
+@pytest.mark.parametrize("note", [
+    lambda t: t.item(), lambda t: t.detach(), lambda t: t.tolist(), lambda t: t.data, lambda t: t.detach().numpy(),
+    lambda t: float(t.detach()), lambda t: f"{t:.3f}",
+])  # fmt: skip
+def test_a_history_of_values_does_not_keep_the_tape(note):
+    x = leaf(2.0)
+    history = []
+    for _ in range(20_000):
+        history.append(note(x * x + x))
+    assert records() < 10_000
 
 
 def test_an_early_loss_kept_alive_is_right_in_the_end():
