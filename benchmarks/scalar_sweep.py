@@ -46,7 +46,9 @@ def scalar_sweep(quick: bool) -> Iterator[Row]:
     y = tg.tensor(0.6, requires_grad=True)
 
     few = 5
-    result = mixed(x, y, few)
+    with tg.Tape() as tape:
+        result = mixed(x, y, few)
+    assert len(tape) == instructions(few), (len(tape), instructions(few))
     result.backward()
     h = 1e-6
     by_difference = [
@@ -59,13 +61,15 @@ def scalar_sweep(quick: bool) -> Iterator[Row]:
         rtol=1e-6,
     )
 
-    result = mixed(x, y, turns)
+    with tg.Tape() as tape:
+        result = mixed(x, y, turns)
+    count = instructions(turns)
+    assert len(tape) == count, (len(tape), count)
 
     def sweep() -> None:
         result.backward(retain_graph=True)
 
     time = measure({"sweep": sweep}, budget=1.0 if quick else 6.0, at_least=10)["sweep"]
-    count = instructions(turns)
     yield Row(
         f"sweep over {count:,} scalar instructions, each",
         "at most 5 ns per scalar instruction of mixed opcodes",

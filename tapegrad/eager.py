@@ -92,8 +92,10 @@ class Eager:
         a = np.flip(self.a, axis) if reverse else self.a
         whole = (np.cumsum if how == "add" else np.cumprod)(a, axis=axis)
         if exclusive:
-            first = np.full_like(np.take(whole, [0], axis), 0.0 if how == "add" else 1.0)
-            whole = np.concatenate([first, np.delete(whole, -1, axis)], axis=axis)
+            lead = (slice(None),) * (axis % a.ndim)
+            shifted = np.full_like(whole, 0.0 if how == "add" else 1.0)
+            shifted[(*lead, slice(1, None))] = whole[(*lead, slice(None, -1))]
+            whole = shifted
         return Eager(np.flip(whole, axis) if reverse else whole)
 
     def _window(self, array, shape, strides, offset):

@@ -367,6 +367,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas):
         if row.calls_scipy:
             store.special = True
+        if value is values[0] or value is values[-1]:
+            # A token is nobody else's: the same number as a new object (1.0 * x is x to the bit).
+            value = 1.0 * value
         token = value
         opcode = row.opcode
         if row.constants:
@@ -384,7 +387,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             store.write_operands(places)
         if signature.saves:
             integer = _keep(store, signature, slots, flags, operands, values, value)
-        token = value if scalar else object()
+        # Not the value itself: the store may keep that for a rule.
+        token = 1.0 * value if scalar else object()
         opcode = signature.opcode
         left, right = (places[0], places[1] if len(places) > 1 else 0, float(integer)), 0
     slot = len(store.tokens)
@@ -397,9 +401,10 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     t._v = value
     t._t = store
     t._i = slot
-    if not scalar:
-        t._m = signature.out
+    if token is not value:
         t._k = token
+        if not scalar:
+            t._m = signature.out
     return t
 
 

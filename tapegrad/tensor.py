@@ -269,11 +269,12 @@ class Tensor:
         ValueError
             If the tensor does not have exactly one element.
         """
-        return self._v if type(self._v) is float else self._only().item()
+        # A new object: the value itself is the token by which the tape knows that this tensor is alive.
+        return 1.0 * self._v if type(self._v) is float else self._only().item()
 
     def tolist(self):
         """The values as nested lists of Python numbers; leaves the tape."""
-        return self._v if type(self._v) is float else self._v.tolist()
+        return 1.0 * self._v if type(self._v) is float else self._v.tolist()
 
     def numpy(self):
         """The values as an ndarray that shares memory; read-only if a gradient is required."""
@@ -285,7 +286,7 @@ class Tensor:
 
     def detach(self):
         """The same value as a constant: no gradient flows through it."""
-        return plain(self._v)
+        return plain(1.0 * self._v if type(self._v) is float else self._v)
 
     @property
     def _numba_type_(self):
@@ -399,7 +400,7 @@ class Tensor:
     @property
     def data(self):
         """The value as a tensor outside the tape that shares memory."""
-        return plain(self._v)
+        return self.detach()
 
     @data.setter
     def data(self, value):
@@ -438,7 +439,9 @@ class Tensor:
         """Point to the value and instruction of `other` from now on."""
         self._v, self._t, self._i = other._v, other._t, other._i
         if type(other._v) is not float:
-            self._m, self._k = other._m, other._k
+            self._m = other._m
+        # A scalar made by the fast path shares its value itself as token.
+        self._k = getattr(other, "_k", None)
 
     @property
     def grad_fn(self):

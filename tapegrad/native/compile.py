@@ -8,7 +8,11 @@ one log line, never a failure.
 
 from __future__ import annotations
 
+import hashlib
+import pickle
+
 import numba
+from numba.core import serialize
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
 from ..config import cache_dir, package_hash, warn_no_cache
@@ -38,9 +42,29 @@ class _Locator(_CacheLocator):
 class _Impl(CompileResultCacheImpl):
     _locator_classes = [_Locator]
 
+    def reduce(self, cres):
+        data = serialize.dumps(super().reduce(cres))
+        return hashlib.sha256(data).digest(), data
+
+    def rebuild(self, target_context, payload):
+        check, data = payload
+        if hashlib.sha256(data).digest() != check:
+            raise ValueError("a damaged file")
+        return super().rebuild(target_context, pickle.loads(data))
+
 
 class _Cache(FunctionCache):
     _impl_class = _Impl
+
+    def load_overload(self, sig, target_context):
+        try:
+            return super().load_overload(sig, target_context)
+        except OSError:
+            raise
+        except Exception:
+            # A file was cut or overwritten: forget the index, so that both are written again.
+            self.flush()
+            return None
 
 
 def compiled(signature):
@@ -68,3 +92,9 @@ def compiled(signature):
         return dispatcher
 
     return decorate
+
+
+def native_address(dispatcher):
+    """Address of the machine code of a function made by `compiled` (Numba's calling convention)."""
+    (result,) = dispatcher.overloads.values()
+    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)

@@ -82,6 +82,27 @@ def call4_int(typingctx, address, a, b, c, d):
     return _caller(4, True)
 
 
+@intrinsic
+def call_compiled6(typingctx, address, a, b, c, d, e, f):
+    """A void function of six int64 that Numba compiled, by its native address.
+
+    Numba's calling convention: a place for the result, a place for an
+    exception, then the arguments; the status it returns is 0, for nothing in
+    our compiled functions raises.
+    """
+
+    def codegen(context, builder, signature, args):
+        pointer = _BYTE.as_pointer()
+        ftype = ir.FunctionType(ir.IntType(32), [pointer, pointer] + [_I64] * 6)
+        with builder.goto_entry_block():
+            result, exception = builder.alloca(_I64), builder.alloca(_I64)
+        places = [builder.bitcast(p, pointer) for p in (result, exception)]
+        builder.call(builder.inttoptr(args[0], ftype.as_pointer()), places + list(args[1:]))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 7), codegen
+
+
 def _external(name, result, nargs):
     def codegen(context, builder, signature, args):
         ftype = ir.FunctionType(_I64 if result else ir.VoidType(), [_I64] * nargs)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from . import lang as L
 from .table import elementwise
 
@@ -30,7 +32,8 @@ def polygamma_value(n, x):
     """``scipy.special.polygamma`` for a positive order `n` that may be an array."""
     import scipy.special
 
-    return scipy.special.polygamma(n, x)
+    found = scipy.special.polygamma(n, x)
+    return found.astype(np.float32) if getattr(x, "dtype", None) == np.float32 else found
 
 
 elementwise(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,6 +23,21 @@ TUPLE_TYPE = id(tuple)
 #: Offset of the array of items in a list object.
 _LIST_ITEMS = 24
 _word = ctypes.c_ssize_t.from_address
+
+
+@lru_cache(maxsize=None)
+def steps():
+    """The compiled steps of array instructions, imported when a tape first has some."""
+    from . import steps
+
+    return steps
+
+
+@lru_cache(maxsize=None)
+def _run_address():
+    from ..native.compile import native_address
+
+    return native_address(steps().run)
 
 
 def items_address(objects):
@@ -126,7 +142,7 @@ def dead_values(store, marks):
     `store.objects` to let go.
     """
     found = np.empty(2 * len(store.tokens) + 2, np.int64)
-    count = walk.dead_values(
+    count = steps().dead_values(
         store.flush(), data_address(marks), table_address(), len(store.tokens), items_address(store.objects), id(None),
         data_address(found),
     )
@@ -155,13 +171,14 @@ class Sweep:
         self._addresses = (store.flush(), data_address(self.adjoint), data_address(marks))
         self._scratch_address = data_address(self.scratch)
         self.switch = reverse_switch(store.special)
+        self.array_run = _run_address() if Signature.ALL else 0
         Signature.compile_pending()
 
     def run(self, high, low, stop_at_large):
         """Sweep from `high` to `low`; returns the next slot to visit."""
         records, adjoint, marks = self._addresses
         return walk.reverse(
-            records, adjoint, marks, high, low, self.switch, table_address(), items_address(self.store.objects),
+            records, adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
             FLOAT_TYPE, self._scratch_address, stop_at_large,
         )
 
@@ -174,7 +191,7 @@ class Sweep:
             value = value + self.peek(slot, value.shape, value.dtype)
             self.drop(slot)
         packed = np.array([data_address(value), value.nbytes], np.int64)
-        self.words[slot] = walk.duplicate(data_address(packed))
+        self.words[slot] = steps().duplicate(data_address(packed))
 
     def replace(self, slot, value):
         """Set the adjoint of `slot`."""
@@ -188,7 +205,7 @@ class Sweep:
         """Free the adjoint buffer of an array slot, if it has one."""
         if self.words[slot]:
             waste = np.empty(0, np.uint8)
-            walk.take(data_address(waste), self.words[slot], 0)
+            steps().take(data_address(waste), self.words[slot], 0)
             self.words[slot] = 0
 
     def peek(self, slot, shape, dtype):
@@ -203,14 +220,14 @@ class Sweep:
         if not self.words[slot]:
             return np.zeros(shape, dtype)
         result = np.empty(shape, dtype)
-        walk.take(data_address(result), self.words[slot], result.nbytes)
+        steps().take(data_address(result), self.words[slot], result.nbytes)
         self.words[slot] = 0
         return result
 
     def free_all(self):
         """Free the adjoints of a sweep that was broken off."""
         records, adjoint, marks = self._addresses
-        walk.free_all(records, adjoint, marks, table_address(), self.high)
+        steps().free_all(records, adjoint, marks, table_address(), self.high)
 
     def close(self):
         """Give the scratch memory back."""

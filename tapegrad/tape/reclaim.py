@@ -41,6 +41,8 @@ def reclaim(store):
     """Drop unreachable instructions; returns the store to continue with."""
     from ..sweep.plan import Signature
 
+    # First the values of dead instructions: a scalar among them may be another one's token.
+    let_go(store)
     count = len(store.tokens)
     marks = reachable(store)
     records = store.records()

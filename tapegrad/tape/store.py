@@ -108,7 +108,7 @@ class Store:
 
     def _stage(self, length):
         """Set the number of slots up to which instructions are staged."""
-        self.limit = min(self.capacity, length + STAGED)
+        self.limit = min(self.capacity - MARGIN, length + STAGED)
 
     def __len__(self):
         """Number of instructions."""
@@ -124,7 +124,7 @@ class Store:
         """
         self.flush()
         store = self
-        if len(self.tokens) + MARGIN >= self.capacity:
+        if len(self.tokens) + 2 * MARGIN >= self.capacity:
             if not self.explicit:
                 store = self.reclaim()
             if len(store.tokens) * 2 >= store.capacity:
@@ -196,7 +196,7 @@ class Store:
     def _prepare(self, slot):
         """Make the record of `slot` writable."""
         self.flush()
-        if slot + MARGIN >= self.capacity:
+        if slot >= self.capacity - 1:
             self._room(self.capacity * 2)
         self._stage(slot)
 

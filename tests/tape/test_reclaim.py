@@ -65,6 +65,7 @@ LOSSES = {
     "maximum": lambda x, v: np.maximum(x, 0.0) + np.minimum(x * x, 100.0) + abs(x),
     "where": lambda x, v: np.where(x > 0, x * 2.0, x),
     "clip": lambda x, v: np.clip(x * 2.0, 0.0, 100.0),
+    "clone": lambda x, v: (x * 2.0).clone(),
     "assignment": lambda x, v: assigned(x, v),
     "stack": lambda x, v: tg.stack([x * 2.0, x * 3.0, x, x * x]).sum(),
 }

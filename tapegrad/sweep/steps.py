@@ -1,0 +1,259 @@
+"""The steps of array instructions, compiled by Numba when a tape first has some.
+
+`run` interprets the program of one instruction (`sweep.program`); `sweep.walk`
+calls it by address.  The rest looks after the buffers of array adjoints.
+"""
+
+from __future__ import annotations
+
+from ..native.compile import compiled
+from ..native.memory import (
+    allocate,
+    allocate_zeros,
+    call2,
+    call4,
+    copy_bytes,
+    load_byte,
+    load_double,
+    load_float,
+    load_int,
+    load_int32,
+    release,
+    store_byte,
+    store_double,
+    store_float,
+    store_int,
+)
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
+from . import program as P
+from .access import SIZE, WORDS, helper, operand_slot
+
+
+@helper
+def _add_into(target, source, nbytes, char):
+    if char == 0:
+        for j in range(0, nbytes, 8):
+            store_double(target + j, load_double(target + j) + load_double(source + j))
+    else:
+        for j in range(0, nbytes, 4):
+            store_float(target + j, load_float(target + j) + load_float(source + j))
+
+
+@helper
+def _gufunc(regs, p, scratch):
+    """Call a NumPy inner loop over the batch dimensions."""
+    loop, data, nargs = load_int(p), load_int(p + 8), load_int(p + 16)
+    args = p + 24
+    ndims = load_int(args + 16 * nargs)
+    dims = args + 16 * nargs + 8
+    nsteps = load_int(dims + 8 * ndims)
+    steps = dims + 8 * ndims + 8
+    batch = steps + 8 * nsteps
+    nbatch = load_int(batch)
+    batch += 8
+    counts = scratch + 8 * nargs
+    for k in range(nargs):
+        store_int(scratch + 8 * k, load_int(regs + 8 * load_int(args + 16 * k)) + load_int(args + 16 * k + 8))
+    for d in range(nbatch):
+        store_int(counts + 8 * d, 0)
+    while True:
+        call4(loop, scratch, dims, steps, data)
+        d = nbatch - 1
+        while d >= 0:
+            row = batch + 8 * d * (nargs + 1)
+            n = load_int(row)
+            count = load_int(counts + 8 * d) + 1
+            for k in range(nargs):
+                store_int(scratch + 8 * k, load_int(scratch + 8 * k) + load_int(row + 8 + 8 * k))
+            store_int(counts + 8 * d, count)
+            if count < n:
+                break
+            store_int(counts + 8 * d, 0)
+            for k in range(nargs):
+                store_int(scratch + 8 * k, load_int(scratch + 8 * k) - n * load_int(row + 8 + 8 * k))
+            d -= 1
+        if d < 0:
+            return
+
+
+@helper
+def _scan_line(source, target, char, how, exclusive, n, s, t):
+    total = float(how)  # the identity: 0 for sums, 1 for products
+    for _ in range(n):
+        x = load_double(source) if char == 0 else float(load_float(source))
+        after = total * x if how == 1 else total + x
+        y = total if exclusive else after
+        if char == 0:
+            store_double(target, y)
+        else:
+            store_float(target, y)
+        total = after
+        source += s
+        target += t
+
+
+@helper
+def _scan(regs, p, scratch):
+    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+    target = load_int(regs + 8 * load_int(p + 16))
+    char, how, exclusive, n = load_int(p + 24), load_int(p + 32), load_int(p + 40), load_int(p + 48)
+    s, t, nouter = load_int(p + 56), load_int(p + 64), load_int(p + 72)
+    outer = p + 80
+    lines = 1
+    for d in range(nouter):
+        lines *= load_int(outer + 24 * d)
+    for line in range(lines):
+        a, b, rest = source, target, line
+        for d in range(nouter - 1, -1, -1):
+            extent = load_int(outer + 24 * d)
+            q = rest % extent
+            rest //= extent
+            a += q * load_int(outer + 24 * d + 8)
+            b += q * load_int(outer + 24 * d + 16)
+        _scan_line(a, b, char, how, exclusive, n, s, t)
+
+
+@helper
+def _indexed(code, source, index, target, count, char):
+    size = 8 if char == 0 else 4
+    for j in range(count):
+        at = size * load_int(index + 8 * j)
+        if code == P.SCATTER:
+            if char == 0:
+                store_double(target + at, load_double(target + at) + load_double(source + 8 * j))
+            else:
+                store_float(target + at, load_float(target + at) + load_float(source + 4 * j))
+        elif code == P.GATHER:
+            copy_bytes(target + size * j, source + at, size)
+        elif char == 0:
+            store_double(target + at, 0.0)
+        else:
+            store_float(target + at, 0.0)
+
+
+@compiled("void(int64, int64, int64, int64, int64, int64)")
+def run(program, regs, records, adjoint, i, scratch):
+    """Run the program of array instruction `i`; register 0 holds its adjoint."""
+    top = P.FIRST_TEMPORARY
+    p = program
+    while True:
+        code = load_int(p)
+        q = p + 16
+        if code == P.CALL:
+            call2(load_int(q), regs, q + 8)
+        elif code == P.ALLOC:
+            reg, nbytes = load_int(q), load_int(q + 8)
+            store_int(regs + 8 * reg, allocate_zeros(nbytes, 1) if load_int(q + 16) else allocate(nbytes))
+            while top <= reg:
+                store_byte(scratch + top, 1 if top == reg else 0)
+                top += 1
+        elif code == P.MOVE or code == P.ADD:
+            slot = operand_slot(records, i, load_int(q))
+            reg, nbytes, char = load_int(q + 8), load_int(q + 16), load_int(q + 24)
+            source, target = load_int(regs + 8 * reg), load_int(adjoint + 8 * slot)
+            if target != 0:
+                _add_into(target, source, nbytes, char)
+            elif code == P.MOVE:
+                store_int(adjoint + 8 * slot, source)
+                store_int(regs + 8 * reg, 0)
+            else:
+                target = allocate(nbytes)
+                copy_bytes(target, source, nbytes)
+                store_int(adjoint + 8 * slot, target)
+        elif code == P.TARGET:
+            where = adjoint + 8 * operand_slot(records, i, load_int(q))
+            if load_int(where) == 0:
+                store_int(where, allocate_zeros(load_int(q + 16), 1))
+            store_int(regs + 8 * load_int(q + 8), load_int(where))
+        elif code == P.SCALAR:
+            where = adjoint + 8 * operand_slot(records, i, load_int(q))
+            store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
+        elif code == P.FILL:
+            target, count = load_int(regs + 8 * load_int(q)), load_int(q + 8)
+            value = load_double(q + 16)
+            for j in range(count):
+                if load_int(q + 24) == 0:
+                    store_double(target + 8 * j, value)
+                else:
+                    store_float(target + 4 * j, value)
+        elif code == P.SHIFT:
+            reg = load_int(q)
+            dynamic = load_int(records + SIZE * i + CONSTANT)
+            store_int(regs + 8 * reg, load_int(regs + 8 * load_int(q + 8)) + dynamic * load_int(q + 16))
+            while top <= reg:
+                store_byte(scratch + top, 0)
+                top += 1
+        elif code == P.GUFUNC:
+            _gufunc(regs, q, scratch + 512)
+        elif code == P.SCAN:
+            _scan(regs, q, scratch + 512)
+        elif code == P.SCATTER or code == P.GATHER:
+            _indexed(code, load_int(regs + 8 * load_int(q)), load_int(regs + 8 * load_int(q + 8)),
+                     load_int(regs + 8 * load_int(q + 16)), load_int(q + 24), load_int(q + 32))
+        elif code == P.ZERO_AT:
+            _indexed(code, 0, load_int(regs + 8 * load_int(q + 8)), load_int(regs + 8 * load_int(q)),
+                     load_int(q + 16), load_int(q + 24))
+        else:
+            break
+        p = q + 8 * load_int(p + 8)
+    for reg in range(P.FIRST_TEMPORARY, top):
+        if load_byte(scratch + reg) != 0:
+            release(load_int(regs + 8 * reg))
+
+
+@compiled("void(int64, int64, int64, int64, int64)")
+def free_all(records, adjoint, marks, table, high):
+    """Free the array adjoints at or below `high`."""
+    for i in range(high, 0, -1):
+        op = load_int32(records + SIZE * i)
+        if load_byte(marks + i) == 0 or op < FIRST_ARRAY or op > ARRAY_LEAF:
+            continue
+        scalar = op < ARRAY_LEAF and load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 24) != 0
+        if not scalar and load_int(adjoint + 8 * i) != 0:
+            release(load_int(adjoint + 8 * i))
+            store_int(adjoint + 8 * i, 0)
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
+def dead_values(records, marks, table, count, objects, nothing, found):
+    """List the saved values of unmarked instructions that are not let go yet.
+
+    `found` receives the bytes saved by marked instructions, then pairs of
+    positions (start, stop) in `objects`; returns the number of pairs.
+    `nothing` is the address of None.
+    """
+    kept, dead = 0, 0
+    for i in range(1, count):
+        op = load_int32(records + SIZE * i)
+        if op < FIRST_ARRAY or op >= ARRAY_LEAF:
+            continue
+        row = table + 8 * WORDS * (op - FIRST_ARRAY)
+        saved = load_int(row + 8)
+        if saved == 0:
+            continue
+        if load_byte(marks + i) != 0:
+            kept += load_int(row + 48)
+            continue
+        start = load_int(records + SIZE * i + CONSTANT)
+        if load_int(objects + 8 * start) != nothing:
+            store_int(found + 8 + 16 * dead, start)
+            store_int(found + 16 + 16 * dead, start + saved)
+            dead += 1
+    store_int(found, kept)
+    return dead
+
+
+@compiled("int64(int64)")
+def duplicate(packed):
+    """A malloc'ed copy: `packed` is the address of ``(source, nbytes)``; returns its address."""
+    source, nbytes = load_int(packed), load_int(packed + 8)
+    target = allocate(max(nbytes, 1))
+    copy_bytes(target, source, nbytes)
+    return target
+
+
+@compiled("void(int64, int64, int64)")
+def take(target, address, nbytes):
+    """Copy `nbytes` from a malloc'ed buffer to `target` and free it."""
+    copy_bytes(target, address, nbytes)
+    release(address)

@@ -1,0 +1,464 @@
+"""Every row of the rules table, on scalars and on arrays, against NumPy and differences."""
+
+import numpy as np
+import pytest
+import scipy.special as special
+
+import tapegrad as tg
+from tapegrad.record import apply
+from tapegrad.rules import BY_NAME, ROWS
+from tests.rules.checker import check, generator, gradient, leaf, plain, wrap
+
+ANY = (-2.0, 2.0)
+POSITIVE = (0.2, 3.0)
+UNIT = (-0.9, 0.9)
+
+#: Element-wise row -> domain of each operand.
+DOMAINS = {
+    **dict.fromkeys(
+        "negative absolute sign square power2 cbrt exp exp2 expm1 sin cos arctan sinh cosh tanh arcsinh erf sigmoid "
+        "softplus relu floor ceil trunc rint clone".split(),
+        (ANY,),
+    ),
+    **dict.fromkeys("sqrt log log2 log10 log1p reciprocal lgamma digamma".split(), (POSITIVE,)),
+    **dict.fromkeys("arcsin arccos arctanh".split(), (UNIT,)),
+    **dict.fromkeys("add subtract multiply maximum minimum logaddexp arctan2 hypot copysign".split(), (ANY, ANY)),
+    **dict.fromkeys("divide remainder fmod floor_divide".split(), (ANY, POSITIVE)),
+    "tan": ((-1.2, 1.2),),
+    "arccosh": ((1.2, 3.0),),
+    "power": (POSITIVE, ANY),
+    "where": (None, ANY, ANY),
+    "clip": (ANY, (-1.0, -0.5), (0.5, 1.0)),
+    "polygamma": (None, POSITIVE),
+}
+ELEMENTWISE = [row.name for row in ROWS if row.elementwise]
+VALUES = {
+    "power2": np.square,
+    "lgamma": special.gammaln,
+    "digamma": special.psi,
+    "polygamma": special.polygamma,
+    "erf": special.erf,
+    "sigmoid": special.expit,
+    "softplus": lambda x: np.logaddexp(0, x),
+    "relu": lambda x: np.maximum(x, 0),
+    "clip": np.clip,
+    "where": np.where,
+}
+
+
+def value_of(row):
+    return VALUES.get(row.name) or (row.numpy[0] if row.numpy else row.value)
+
+
+def drawn(rng, domain, shape, name=None, position=None):
+    """Values of the domain, away from the kinks at integers."""
+    if domain is None:
+        if name == "polygamma":
+            return np.full(shape, 2.0)
+        return rng.integers(0, 2, shape).astype(bool)
+    values = np.asarray(rng.uniform(*domain, shape))
+    near = np.abs(values - np.rint(values)) < 0.05
+    return np.where(near, values + np.copysign(0.1, values - np.rint(values)), values)
+
+
+def runner(row, constants):
+    """The row as a function of its differentiable operands; the constants are given."""
+
+    def with_constants(operands, function):
+        operands = list(operands)
+        return function(*[constants[k] if k in constants else operands.pop(0) for k in range(row.arity)])
+
+    return (
+        lambda *xs: with_constants(xs, lambda *all_: apply(row, all_)),
+        lambda *xs: with_constants(xs, value_of(row)),
+    )
+
+
+# ---- the table itself ------------------------------------------------------------
+
+
+def test_rows_are_complete():
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert len({row.opcode for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        assert row.doc and row.node and row.node_name.endswith("Backward0")
+        assert BY_NAME[row.name] is row
+        assert row.elementwise == bool(row.expr) and row.elementwise != bool(row.vjp)
+        assert row.name in str(row) and row.doc in str(row)
+
+
+def test_every_elementwise_row_has_a_domain():
+    assert sorted(ELEMENTWISE) == sorted(DOMAINS)
+
+
+# ---- element-wise rows --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in ELEMENTWISE if name != "polygamma"])
+def test_elementwise_scalars(name):
+    row, rng = BY_NAME[name], generator(1)
+    for _ in range(4):
+        drawn_values = [drawn(rng, d, (), name) for d in DOMAINS[name]]
+        constants = {
+            k: bool(drawn_values[k]) if name == "where" else float(drawn_values[k]) for k in row.constants
+        }
+        if name == "where":
+            constants = {0: np.asarray(constants[0])}
+        operands = [float(v) for k, v in enumerate(drawn_values) if k not in constants]
+        function, reference = runner(row, constants)
+        check(function, *operands, reference=reference, node=True, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("char", "df")
+def test_elementwise_arrays(name, char):
+    row, rng = BY_NAME[name], generator(2)
+    shapes = [() if name != "polygamma" else (1,), (5,), (2, 3), (2, 1, 3), (0,), (2, 0)] if char == "d" else [(5,)]
+    for shape in shapes:
+        values = [drawn(rng, d, shape, name) for d in DOMAINS[name]]
+        constants = {k: values[k] for k in row.constants}
+        if name == "polygamma":
+            constants = {0: 2.0}
+        operands = [np.asarray(v, char) for k, v in enumerate(values) if k not in constants]
+        function, reference = runner(row, constants)
+        check(function, *operands, reference=reference, node=True)
+
+
+BINARY = [name for name in ELEMENTWISE if len(DOMAINS[name]) == 2 and None not in DOMAINS[name]]
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary_broadcasting(name):
+    row, rng = BY_NAME[name], generator(3)
+    first, second = DOMAINS[name]
+    function, reference = runner(row, {})
+    for a, b in [((3, 1), (1, 4)), ((), (4,)), ((2, 3), ()), ((3,), (2, 3)), ((2, 1, 3), (4, 1))]:
+        left, right = drawn(rng, first, a), drawn(rng, second, b)
+        left, right = (float(v) if v.ndim == 0 else v for v in (left, right))
+        check(function, left, right, reference=reference, node=True)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary_constants_on_either_side(name):
+    row, rng = BY_NAME[name], generator(4)
+    first, second = DOMAINS[name]
+    x, y = drawn(rng, first, (2, 3)), drawn(rng, second, (2, 3))
+    numpy_function = value_of(row)
+    ones = np.ones((2, 3), int)
+    for c in (drawn(rng, second, (3,)), 0.75, 2, np.float64(0.75), ones * 2, ones.astype(bool)):
+        check(lambda t: apply(row, (t, c)), x, reference=lambda t: numpy_function(t, c))
+        check(lambda t: apply(row, (t, c)), float(x[0, 0]), reference=lambda t: numpy_function(t, c))
+    for c in (drawn(rng, first, (3,)), 0.75, 2, np.float64(0.75), ones * 2, ones.astype(bool)):
+        check(lambda t: apply(row, (c, t)), y, reference=lambda t: numpy_function(c, t))
+        check(lambda t: apply(row, (c, t)), float(y[0, 0]), reference=lambda t: numpy_function(c, t))
+
+
+BASE = generator(5).uniform(0.3, 0.8, (4, 6))
+LAYOUTS = {
+    "transposed": BASE.T,
+    "strided": BASE[::2, ::3],
+    "reversed": BASE[::-1, ::-2],
+    "fortran": np.asfortranarray(BASE),
+    "broadcast": np.broadcast_to(BASE[0], (3, 6)).copy()[:, ::2],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_operands(layout):
+    x = LAYOUTS[layout]
+    check(np.exp, x)
+    check(lambda t: t * t, x)
+    check(lambda t: np.tanh(t) @ t.T, x)
+    check(lambda t: (t.reshape((-1,)) ** 3), x, reference=lambda a: a.reshape(-1) ** 3)
+    check(lambda t: np.sum(t * t, axis=0), x)
+    check(lambda t: np.max(t, axis=1), x)
+    check(lambda t: np.cumsum(t, axis=1) * t, x)
+    check(lambda t: t[1:, ::-1] * 2.0, x)
+    check(lambda t: tg.softmax(t, axis=0) if isinstance(t, tg.Tensor) else special.softmax(t, axis=0), x)
+    check(lambda t: np.concatenate([t, t * t], axis=1), x)
+    check(lambda t: np.roll(t, 2, axis=1)[:, [0, 1, 1]], x)
+    y = np.ascontiguousarray(x)
+    same = [gradient(lambda t: np.sin(t) * t, a) for a in (x, y)]
+    np.testing.assert_allclose(*same, rtol=1e-14)
+
+
+# ---- structural rows ----------------------------------------------------------------
+
+RNG = generator(6)
+V = RNG.uniform(0.5, 2.0, 5)
+M = RNG.uniform(0.5, 2.0, (3, 4))
+C = RNG.uniform(0.5, 2.0, (2, 3, 4))
+S = RNG.uniform(0.5, 2.0, (4, 4))
+AXES = {
+    (5,): [None, 0, -1, (0,), ()],
+    (3, 4): [None, 0, 1, -1, -2, (0, 1), (1, 0), (-1, 0), (1,)],
+    (2, 3, 4): [None, 0, 1, 2, -3, (0, 2), (2, 0), (1, 2), (0, 1, 2), (-1, -3)],
+}
+
+
+def reduction_cases(function, reference=None):
+    found = []
+    for x in (V, M, C):
+        for axis in AXES[x.shape]:
+            for keepdims in (False, True):
+                found.append(
+                    (
+                        lambda t, a=axis, k=keepdims: function(t, axis=a, keepdims=k),
+                        (x,),
+                        lambda t, a=axis, k=keepdims: (reference or function)(t, axis=a, keepdims=k),
+                    )
+                )
+    return found
+
+
+def moment_cases(name):
+    f = getattr(np, name)
+    found = reduction_cases(f)
+    for ddof in (0, 1, 2):
+        for axis in (None, 0, -1, (0, 1)):
+            found.append((lambda t, a=axis, d=ddof: f(t, axis=a, ddof=d), (M,)))
+    return found
+
+
+def norm_reference(x, axis=None, keepdims=False):
+    return np.sqrt(np.sum(np.square(x), axis=axis, keepdims=keepdims))
+
+
+MATMUL_SHAPES = [
+    ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3,)), ((3,), (5, 3, 4)),
+    ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((5, 2, 3), (5, 3, 4)), ((5, 1, 2, 3), (4, 3, 2)),
+    ((1, 2, 3), (5, 3, 4)), ((2, 1, 2, 3), (1, 3, 3, 2)), ((2, 0), (0, 3)), ((0, 3), (3, 2)), ((1, 1), (1, 1)),
+]  # fmt: skip
+
+
+def array(shape, seed=0):
+    return generator(seed).uniform(-1.0, 1.0, shape)
+
+
+def assigned(x, v, key):
+    """``x.copy()`` with ``[key] = v``, for arrays and tensors."""
+    if isinstance(x, tg.Tensor) or isinstance(v, tg.Tensor):
+        y = tg.as_tensor(x) * 1.0
+    else:
+        y = np.array(x)
+    y[key] = v
+    return y
+
+
+BASIC_KEYS = {
+    "int": (2,), "negative": (-1,), "pair": (1, -2), "slice": slice(1, 3), "step": slice(None, None, 2),
+    "reversed": slice(None, None, -1), "backwards": (slice(3, 0, -2), slice(None, None, -1)), "ellipsis": (..., 1),
+    "none": (None, slice(None), 0, None), "all": Ellipsis, "empty": slice(2, 2), "nothing": (),
+    "mixed": (1, ..., slice(0, 3, 2)), "beyond": slice(-100, 100), "numpy int": (np.int64(1),),
+}  # fmt: skip
+ADVANCED_KEYS = {
+    "list": [0, 2], "array": np.array([2, 0]), "negative array": np.array([-1, 0]), "matrix": np.array([[0, 1], [2, 3]]),
+    "two arrays": (np.array([0, 1, 3]), np.array([1, 0, 3])), "arrays broadcast": (np.array([[0], [2]]), np.array([1, 3])),
+    "mask": np.array([True, False, True, True]), "full mask": np.eye(4, dtype=bool), "no mask": np.zeros((4, 4), bool),
+    "slice and array": (slice(1, 3), np.array([0, 2])), "array and slice": (np.array([0, 2]), slice(None, None, -2)),
+    "int and array": (1, np.array([0, 2])), "array and none": (np.array([0, 1]), None), "mask and int": (np.array([True, False, True, True]), 1),
+    "empty array": np.array([], int), "ellipsis and array": (..., np.array([3, 1])), "uint8": np.array([1, 2], np.uint8),
+}  # fmt: skip
+REPEATED_KEYS = {
+    "repeated": np.array([0, 2, 0, 0]), "repeated pairs": (np.array([0, 0, 1]), np.array([1, 1, 1])),
+    "repeated columns": (slice(None), [1, 1, 3]),
+}  # fmt: skip
+
+
+def index_cases(keys):
+    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Tensor) else t[k] * 1.5, (S,)) for k in keys.values()]
+
+
+def assignment_cases(keys):
+    found = []
+    for key in keys.values():
+        part = S[key]
+        v = array(np.shape(part), 7)
+        found.append((lambda x, v, k=key: assigned(x, v, k), (S, v)))
+        found.append((lambda x, v, k=key: assigned(x, v, k), (S, 0.5)))
+        found.append((lambda x, k=key, v=v: assigned(x, v, k), (S,)))
+        found.append((lambda v, k=key: assigned(S, v, k), (v,)))
+        if part.ndim and part.shape[-1] > 1:
+            found.append((lambda x, v, k=key: assigned(x, v, k), (S, array(part.shape[-1:], 8))))
+            if getattr(key, "dtype", None) == bool:
+                continue
+            found.append((lambda x, v, k=key: assigned(x, v, k), (S, array((1, *part.shape[:-1], 1), 9))))
+    return found
+
+
+def bce(x, y, reduction="mean"):
+    loss = np.logaddexp(0, x) - x * y
+    return {"mean": np.mean, "sum": np.sum, "none": lambda a: a}[reduction](loss)
+
+
+def log_softmax(x, axis=-1):
+    return special.log_softmax(x, axis=axis)
+
+
+CLASSES = np.array([0, 3, 1])
+
+
+def cross_entropy(x, reduction):
+    found = -log_softmax(x)[np.arange(3), CLASSES]
+    return {"mean": np.mean, "sum": np.sum, "none": lambda a: a}[reduction](found)
+
+
+#: Structural row -> cases (function, operands[, reference]).
+CASES = {
+    "sum": [*reduction_cases(np.sum), (np.sum, (2.0,)), (np.sum, (np.zeros((0, 2)),)), (lambda x: np.sum(x, 0), (np.zeros((0, 2)),)),
+            (lambda x: np.sum(x, -1), (1.5,)), (lambda x: sum(x), (V,)), (lambda x: np.add.reduce(x, axis=1), (M,))],
+    "mean": [*reduction_cases(np.mean), (np.mean, (2.0,))],
+    "max": [*reduction_cases(np.max), (np.max, (2.0,)), (lambda x: np.maximum.reduce(x), (M,))],
+    "min": [*reduction_cases(np.min), (np.min, (2.0,)), (lambda x: np.minimum.reduce(x, axis=1), (M,))],
+    "prod": [*reduction_cases(np.prod), (np.prod, (2.0,)), (np.prod, (np.zeros(0),)), (lambda x: np.prod(x, axis=1), (np.zeros((2, 0)),)),
+             (np.prod, (np.array([0.0, 2.0, 3.0]),)), (np.prod, (np.array([0.0, 2.0, 0.0]),)), (np.prod, (np.zeros(3),)),
+             (lambda x: np.prod(x, axis=1), (np.array([[0.0, 2.0], [3.0, -1.0], [0.0, 0.0]]),))],
+    "var": [*moment_cases("var"), (np.var, (2.0,))],
+    "std": moment_cases("std"),
+    "norm": [*reduction_cases(tg.norm, norm_reference), (np.linalg.norm, (V,)), (lambda x: np.linalg.norm(x, axis=1), (M,)),
+             (lambda x: np.linalg.norm(x, "fro"), (M,)), (tg.norm, (-2.0,), abs),
+             (lambda x: np.linalg.norm(x, 2, axis=0, keepdims=True), (M,))],
+    "logsumexp": [*reduction_cases(tg.logsumexp, special.logsumexp), (tg.logsumexp, (2.0,), special.logsumexp)],
+    "cumsum": [*((lambda x, a=a: np.cumsum(x, axis=a), (x,)) for x in (V, M, C) for a in (None, *range(-x.ndim, x.ndim))),
+               (np.cumsum, (2.0,)), (np.cumsum, (np.zeros((0, 3)),)), (lambda x: np.add.accumulate(x), (M,))],
+    "matmul": [(np.matmul, (array(a, 1), array(b, 2))) for a, b in MATMUL_SHAPES]
+    + [(lambda b: M @ b, (array((4, 2)),)), (lambda a: a @ M, (array((2, 3)),)), (np.dot, (V, V)), (np.dot, (M, array((4, 2)))),
+       (np.dot, (2.0, M)), (np.dot, (M, 3.0)), (np.dot, (C, array((5, 4, 2)))), (np.dot, (V, array((2, 5, 3)))), (np.dot, (C, array(4))),
+       (lambda a, b: a.T @ b.T, (M, array((2, 3)))), (lambda a, b: a[::-1, ::2] @ b[::-1], (M, array((2, 5)))),
+       (lambda a: a @ a.T, (M,)), (lambda a: a @ np.ones((4, 2), int), (M,)), (np.outer, (V, M)), (np.outer, (V, V)),
+       (lambda a: np.broadcast_to(a, (3, 2, 5)) @ V, (V,))],
+    "getitem": index_cases(BASIC_KEYS) + [(lambda x: x[None] * 1.0, (2.0,), lambda x: np.asarray(x)[None]), (lambda x: x[...] * 2.0, (2.0,), lambda x: 2 * x),
+                                          (lambda x: list(x), (M,)), (lambda x: [r[0] for r in x], (C,))],
+    "select": [(lambda x: x[1], (V,)), (lambda x: x[-1] * x[0], (V,)), (lambda x: x[1, 2] * x[0, -1], (M,)), (lambda x: list(x), (V,)),
+               (lambda x: x[(1,)], (V,))],
+    "broadcast_to": [(lambda x, s=s: np.broadcast_to(x, s), (np.ones(o),)) for o, s in
+                     [((3,), (2, 3)), ((3, 1), (3, 4)), ((1,), (5,)), ((2, 1, 3), (2, 4, 3)), ((1, 1), (2, 3, 4)), ((3,), (3,)), ((1,), (0,))]]
+    + [(lambda x: np.broadcast_to(x, (2, 3)), (2.0,)), (lambda x: np.broadcast_to(x.T, (2, 4, 3)), (M,)), (lambda x: tg.expand(x, 3, -1), (V,), lambda x: np.broadcast_to(x, (3, 5)))],
+    "diagonal": [(lambda x, k=k: np.diagonal(x, k), (x,)) for x in (S, M, M.T) for k in (0, 1, -1, 2, -2, 9)]
+    + [(lambda x: np.diagonal(x, 1, 2, 0), (C,)), (lambda x: np.diagonal(x, -1, -1, 0), (C,)), (lambda x: np.trace(x), (M,)),
+       (lambda x: np.trace(x, 1), (M,)), (lambda x: np.trace(x, 0, 1, 2), (C,)), (lambda x: x.trace(), (S,)), (lambda x: np.diag(x, -1), (S,))],
+    "as_strided": [(lambda x: apply("as_strided", (x,), (("shape", (3, 2)), ("strides", (1, 1)))), (V,),
+                    lambda x: np.stack([x[0:3], x[1:4]], 1))],
+    "reshape": [(lambda x: x.reshape(2, 6), (M,)), (lambda x: x.reshape((4, -1)), (M,)), (lambda x: x.T.reshape(-1), (M,)), (np.ravel, (C,)),
+                (lambda x: np.reshape(x, (6, 4)), (C,)), (lambda x: tg.reshape(x, (1, 1)), (2.0,), lambda x: np.reshape(x, (1, 1))),
+                (lambda x: x[:1].reshape(()), (V,)), (lambda x: x.reshape(0, 5), (np.zeros((5, 0)),)), (lambda x: tg.flatten(x), (M,), np.ravel)],
+    "squeeze": [(np.squeeze, (C[:1],)), (lambda x: np.squeeze(x, axis=1), (M[:, None],)), (lambda x: np.squeeze(x, axis=(0, -1)), (M[None, ..., None],)),
+                (np.squeeze, (np.ones((1, 1)),))],
+    "expand_dims": [(lambda x, a=a: np.expand_dims(x, a), (M,)) for a in (0, 1, -1, (0, 3), (-1, 0))] + [(lambda x: np.expand_dims(x, 0), (2.0,))],
+    "transpose": [(np.transpose, (M,)), (np.transpose, (C,)), (lambda x: np.transpose(x, (2, 0, 1)), (C,)), (lambda x: np.transpose(x, (-1, 0, -2)), (C,)),
+                  (lambda x: np.swapaxes(x, 0, -1), (C,)), (lambda x: np.moveaxis(x, 0, -1), (C,)), (lambda x: np.moveaxis(x, [0, 1], [-1, 0]), (C,)),
+                  (np.transpose, (V,)), (lambda x: x.T, (M,)), (lambda x: x.mT, (C,)), (lambda x: x.T.T * x, (M,)), (np.transpose, (2.0,))],
+    "t": [(lambda x: tg.t(x) * 1.0, (M,), np.transpose), (lambda x: tg.t(x) * 1.0, (V,), lambda x: x)],
+    "flip": [(np.flip, (M,)), (lambda x: np.flip(x, 0), (C,)), (lambda x: np.flip(x, (0, -1)), (C,)), (np.flip, (V,))],
+    "gather": index_cases(ADVANCED_KEYS) + index_cases(REPEATED_KEYS) + [
+        (lambda x: np.take(x, [1, 1, 0]), (M,)), (lambda x: np.take(x, [[1, -1], [0, 0]], axis=1), (M,)), (lambda x: np.take(x, 1, axis=0), (C,)),
+        (lambda x: tg.take(x, [0, 0]), (2.0,), lambda x: np.take(x, [0, 0])), (lambda x: x[np.array(1)], (V,)), (lambda x: x[[True, False] * 2 + [True]], (V,))],
+    "roll": [(lambda x: np.roll(x, 2), (M,)), (lambda x: np.roll(x, -1, axis=1), (C,)), (lambda x: np.roll(x, (1, 2), axis=(0, 1)), (C,))],
+    "repeat": [(lambda x: np.repeat(x, 3), (M,)), (lambda x: np.repeat(x, [1, 0, 2], axis=0), (M,)), (lambda x: np.repeat(x, 2, axis=-1), (C,)),
+               (lambda x: np.repeat(x, 2), (2.0,))],
+    "tile": [(lambda x: np.tile(x, 3), (V,)), (lambda x: np.tile(x, (2, 1, 3)), (M,)), (lambda x: np.tile(x, 2), (1.5,))],
+    "concatenate": [(lambda x, y: np.concatenate([x, y]), (V, array(3))), (lambda x, y: np.concatenate([x, y, x], axis=-1), (M, array((3, 2)))),
+                    (lambda x: np.concatenate([x, np.ones((3, 4), int), x * x], axis=0), (M,)), (lambda x, y: np.concatenate((x, y), axis=None), (M, V)),
+                    (lambda x: np.concatenate([x]), (V,)), (lambda x: np.concatenate([x[:0], x, x[3:]]), (V,)),
+                    (lambda x: np.concatenate([x * k for k in range(1, 70)]), (V,)), (lambda x: np.concatenate([x, x], axis=1), (C,))],
+    "stack": [(lambda x, y: np.stack([x, y]), (V, array(5))), (lambda x, y: np.stack([x, y, x], axis=-1), (M, array((3, 4)))), (lambda x, y: np.stack([x, y]), (1.0, 2.0)),
+              (lambda x: np.stack([x, np.zeros(5)], axis=1), (V,)), (lambda x: np.stack([x * k for k in range(1, 300)]), (1.5,)),
+              (lambda x: np.stack([x * k for k in range(1, 80)], axis=1), (V,))],
+    "diag": [(lambda x, k=k: np.diag(x, k), (V,)) for k in (0, 1, -2)],
+    "setitem": assignment_cases(BASIC_KEYS),
+    "put": assignment_cases(ADVANCED_KEYS),
+    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Tensor) else x) * 2.0, (np.array([0.5, 0.25]),))],
+    "softmax": [(lambda x, a=a: tg.softmax(x, axis=a), (x,), lambda x, a=a: special.softmax(x, axis=a)) for x in (V, M, C) for a in (-1, 0)]
+    + [(lambda x: tg.softmax(x) * x, (1.5,), lambda x: x)],
+    "log_softmax": [(lambda x, a=a: tg.log_softmax(x, axis=a), (x,), lambda x, a=a: log_softmax(x, a)) for x in (V, M, C) for a in (-1, 0, -x.ndim)],
+    "binary_cross_entropy_with_logits": [
+        (lambda x, y, r=r: tg.nn.functional.binary_cross_entropy_with_logits(x, y, r), (x, generator(9).random(np.shape(x))), lambda x, y, r=r: bce(x, y, r))
+        for x in (V - 1.0, M - 1.0) for r in ("mean", "sum", "none")] + [
+        (lambda x, y: tg.nn.functional.binary_cross_entropy_with_logits(x, y), (0.3, 0.75), bce)],
+    "cross_entropy": [(lambda x, r=r: tg.nn.functional.cross_entropy(x, CLASSES, r), (M,), lambda x, r=r: cross_entropy(x, r)) for r in ("mean", "sum", "none")],
+}  # fmt: skip
+
+
+def test_every_structural_row_has_a_case():
+    assert sorted(CASES) == sorted(row.name for row in ROWS if not row.elementwise)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_structural_row(name, monkeypatch):
+    met = set()
+    import tapegrad.record as record
+
+    write = record._write
+    monkeypatch.setattr(record, "_write", lambda row, *rest: met.add(row.name) or write(row, *rest))
+    for number, (function, operands, *reference) in enumerate(CASES[name]):
+        try:
+            check(function, *operands, reference=reference[0] if reference else None)
+        except Exception as error:
+            error.add_note(f"case {number} of {name}") if hasattr(error, "add_note") else None
+            raise
+    assert name in met, f"no case of {name} records that row"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_structural_row_float32(name):
+    function, operands, *reference = CASES[name][0]
+    if name == "astype":
+        assert gradient(lambda x: x.astype("d") * 2.0, np.ones(3, "f")).dtype == np.float32
+        return
+    check(function, *[np.asarray(o, "f") for o in operands], reference=reference[0] if reference else None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nodes_agree_with_backward(name):
+    compared = 0
+    for function, operands, *_ in CASES[name][:60]:
+        leaves = [wrap(o) for o in operands]
+        result = function(*leaves)
+        if isinstance(result, list) or not result.size or result.is_leaf:
+            continue
+        nodes = [pair[0] for pair in result.grad_fn.next_functions if pair[0] is not None]
+        if len(nodes) != len(leaves) or any(getattr(n, "variable", None) is not t for n, t in zip(nodes, leaves)):
+            continue
+        seed = generator(10).standard_normal(result.shape)
+        found = result.grad_fn(seed)
+        found = [g for g in (found if isinstance(found, tuple) else (found,)) if g is not None]
+        result.backward(seed)
+        for g, t in zip(found, leaves):
+            np.testing.assert_allclose(plain(g), plain(t.grad), rtol=1e-12, atol=1e-13)
+        compared += 1
+    assert compared or name in ("astype", "setitem", "put", "as_strided", "t")
+
+
+def test_nodes_of_assignments_agree_with_backward():
+    for key in (slice(1, 3), (1, slice(None, None, -2)), np.array([0, 2]), np.eye(4, dtype=bool)):
+        x, v = leaf(S), leaf(array(S[key].shape))
+        y = x * 1.0
+        y[key] = v
+        seed = generator(11).standard_normal(S.shape)
+        to_base, to_value = y.grad_fn(seed)
+        y.backward(seed)
+        np.testing.assert_array_equal(plain(to_base), plain(x.grad))
+        np.testing.assert_array_equal(plain(to_value), plain(v.grad))
+
+
+def test_splitting():
+    for cut in (2, 3, [1, 4], [0, 2, 9]):
+        check(lambda x, c=cut: np.array_split(x, c), V)
+        check(lambda x, c=cut: np.array_split(x, c, axis=-1), M)
+    check(lambda x: np.split(x, 2, axis=1), M)
+    check(lambda x: np.split(x, [1], axis=-2), M)
+    check(lambda x: tg.split(x, [2, 3])[1] if isinstance(x, tg.Tensor) else np.split(x, [2, 3])[1], V)
+
+
+def test_axes_out_of_range_are_refused():
+    x = leaf(M)
+    for f in (
+        lambda: np.sum(x, axis=2), lambda: np.concatenate([x, x], axis=2), lambda: np.stack([x, x], axis=3), lambda: np.swapaxes(x, 0, 2),
+        lambda: np.transpose(x, (0, 2)), lambda: np.moveaxis(x, 0, 2), lambda: tg.softmax(x, axis=2), lambda: np.cumsum(x, axis=-3),
+        lambda: np.split(x, 2, axis=2), lambda: np.flip(x, 2), lambda: np.expand_dims(x, 4), lambda: np.diagonal(x, 0, 0, 2),
+    ):  # fmt: skip
+        with pytest.raises(np.exceptions.AxisError):
+            f()
+    for f in (lambda: np.sum(x, axis=(0, 0)), lambda: np.transpose(x, (0, 0)), lambda: np.sum(x, axis=(0, -2))):
+        with pytest.raises(ValueError):
+            f()

@@ -1,0 +1,54 @@
+"""Importing the package is light: nothing is compiled, and what compiles is not even imported."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def fresh(program, **environment):
+    import os
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def modules_after(program):
+    return set(json.loads(fresh(f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))")))
+
+
+def test_neither_numba_nor_llvmlite_nor_scipy_is_imported():
+    heavy = {"numba", "llvmlite", "scipy", "torch", "matplotlib", "pytest"}
+    assert not heavy & {name.partition(".")[0] for name in modules_after("import tapegrad")}
+
+
+def test_recording_and_printing_do_not_import_numba():
+    program = "import tapegrad as tg; x = tg.tensor([1.0], requires_grad=True); str((x * x + 1.0).sum())"
+    assert not {"numba", "scipy"} & modules_after(program)
+
+
+def test_nothing_is_compiled_or_written_by_the_import(tmp_path):
+    fresh("import tapegrad", TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"))
+    assert not (tmp_path / "cache").exists()
+    counts = fresh(
+        "import tapegrad\nfrom tapegrad.native import compile, llvm\nprint(compile.COUNTS, llvm.COUNTS)",
+        TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"),
+    )
+    assert counts.split() == "{'compiled': 0, 'loaded': 0} {'compiled': 0, 'loaded': 0}".split()
+
+
+def test_the_import_prints_and_warns_nothing():
+    program = "import warnings; warnings.simplefilter('error'); import tapegrad"
+    assert fresh(program) == ""
+
+
+def test_names_of_the_package():
+    import tapegrad as tg
+
+    assert tg.__version__.count(".") == 2
+    for name in "tensor Tensor Parameter Tape no_grad autograd errors nn info zeros randn manual_seed".split():
+        assert hasattr(tg, name)

@@ -1,0 +1,34 @@
+"""The README's program prints what the README shows, and its table names what is there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_program_prints_what_is_shown():
+    program, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", TEXT, re.DOTALL).groups()
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == shown
+
+
+def test_everything_in_the_table_of_rooms_exists():
+    names = re.findall(r"^\| `([^`]+)` \|", TEXT, re.MULTILINE)
+    assert len(names) >= 8
+    for name in names:
+        assert (ROOT / name).exists(), name
+
+
+def test_every_folder_of_the_package_is_in_the_table():
+    for path in (ROOT / "tapegrad").iterdir():
+        if path.is_dir() and any(path.glob("*.py")):
+            assert f"`tapegrad/{path.name}/`" in TEXT
+
+
+def test_the_commands_that_are_named_exist():
+    for module in set(re.findall(r"python -m (\w+)", TEXT)):
+        assert module in ("pytest", "tapegrad", "benchmarks")
