@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import sys
-import weakref
 from functools import lru_cache
 from types import EllipsisType
 

@@ -52,12 +52,16 @@ def _gufunc(regs, p, scratch):
     nbatch = load_int(batch)
     batch += 8
     counts = scratch + 8 * nargs
+    # A loop may advance the pointers it is given: it gets a copy.
+    passed = counts + 512
     for k in range(nargs):
         store_int(scratch + 8 * k, load_int(regs + 8 * load_int(args + 16 * k)) + load_int(args + 16 * k + 8))
     for d in range(nbatch):
         store_int(counts + 8 * d, 0)
     while True:
-        call4(loop, scratch, dims, steps, data)
+        for k in range(nargs):
+            store_int(passed + 8 * k, load_int(scratch + 8 * k))
+        call4(loop, passed, dims, steps, data)
         d = nbatch - 1
         while d >= 0:
             row = batch + 8 * d * (nargs + 1)
