@@ -18,7 +18,7 @@ import numpy as np
 
 from .errors import ClearedTapeError, GradientError, ModifiedInPlaceError, SeedShapeError
 from .graph import Instruction
-from .record import normalise, plain, settle, stamp
+from .record import normalise, plain, settle
 from .rules import lang as L
 from .sweep.plan import LARGE, Signature
 from .tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY
@@ -166,10 +166,11 @@ class _Pass:
             leaf = reference()
             if leaf is not None and leaf._k is not key and marks[slot]:
                 self._check_changed_leaf(slot, leaf)
-        for slot, owner, key, mark, array in self.store.constants:
-            if slot <= self.high and marks[slot]:
-                if (key is not None and owner._k is not key) or stamp(array) != mark:
-                    raise self._modified(owner, slot)
+        watched = self.store.watched
+        if watched.slots:
+            changed = load_native().first_changed(watched, marks, self.high)
+            if changed >= 0:
+                raise self._modified(watched.owners[changed], watched.slots[changed])
 
     def _check_changed_leaf(self, slot, leaf):
         """A leaf changed after use: an error if a rule reads its old value."""
@@ -222,6 +223,7 @@ class _Pass:
         store, marks = self.store, self.marks
         sweep = load_native().Sweep(store, marks, self.high)
         place = caller_place()
+        store.pinned += 1
         try:
             for slot, seed in self.roots:
                 sweep.add(slot, seed)
@@ -243,13 +245,12 @@ class _Pass:
         except BaseException:
             # Nothing has been added to any .grad; what a clearing sweep let go is gone.
             sweep.free_all()
-            if not retain:
-                self._clear(place)
             raise
         finally:
+            store.pinned -= 1
             sweep.close()
-        if not retain:
-            self._clear(place)
+            if not retain:
+                self._clear(place)
 
     def _go(self, sweep, high, low, retain):
         """Sweep a stretch, letting go of large saved values as it passes them."""
@@ -344,11 +345,11 @@ class _Pass:
     # -- after -----------------------------------------------------------------------
     def _clear(self, place):
         store = self.store
-        if len(store) <= self.count or not self._others_alive(store):
+        if not store.pinned and (len(store) <= self.count or not self._others_alive(store)):
             retire(store, place)
             return
         ops = store.records()["op"]
-        visited = self.marks[: len(ops)] == 1
+        visited = self._padded(len(ops)) == 1
         for slot in np.flatnonzero(visited & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
             signature = Signature.ALL[ops[slot] - FIRST_ARRAY]
             if signature.saves:
@@ -358,14 +359,21 @@ class _Pass:
         ops[visited] |= CLEARED
         for slot in np.flatnonzero(visited).tolist():
             store.names[slot] = place
-        store.constants = [c for c in store.constants if not (c[0] < len(ops) and visited[c[0]])]
+        store.watched = store.watched.keep(~visited)
 
     def _others_alive(self, store):
         """Whether a live tensor depends on an instruction that was not visited."""
         native = load_native()
         live = native.live_marks(store)
         native.mark(store, live, len(store.tokens) - 1)
-        return bool(((live == 1) & (self.marks[: len(live)] != 1)).any())
+        return bool(((live == 1) & (self._padded(len(live)) != 1)).any())
+
+    def _padded(self, length):
+        """The marks for `length` slots: a hook may have recorded more."""
+        marks = np.zeros(length, np.uint8)
+        own = self.marks[:length]
+        marks[: len(own)] = own
+        return marks
 
 
 def _copy(value):

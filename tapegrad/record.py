@@ -20,6 +20,7 @@ from .tape.layout import CLEARED
 from .tape.meta import SCALAR, meta_of
 from .tape.places import PACKAGE
 from .tape.store import OBJECT_BYTES, thread_state
+from .tape.watch import stamp
 
 _new = object.__new__
 _frame = sys._getframe
@@ -161,30 +162,6 @@ def slot_of(store, t):
 def tracked(t):
     """Whether `t` is a tensor that requires a gradient."""
     return isinstance(t, _Types.Tensor) and (t._t is not None or t._r)
-
-
-#: Lanes of `stamp`.
-_LANES = 509
-
-
-def stamp(array):
-    """A digest of the contents of an array: changes when they do.
-
-    Small arrays are their own digest; large ones are summed in interleaved
-    lanes, a prime number of them, so that moving rows or elements about is
-    noticed too.
-    """
-    if array.nbytes <= 8 * _LANES:
-        return array.tobytes()
-    flat = array.reshape(-1)
-    if flat.itemsize == 8:
-        words, rest = flat.view(np.uint64), b""
-    else:
-        data = flat.view(np.uint8)
-        words, rest = data[: data.size // 8 * 8].view(np.uint64), data[data.size // 8 * 8 :].tobytes()
-    lanes = np.add.reduce(words[: words.size // _LANES * _LANES].reshape(-1, _LANES), 0)
-    lanes ^= words[-_LANES:]
-    return lanes.tobytes() + rest
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -355,7 +332,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     if (
         len(places) < len(flags)
         or len(store.tokens) + len(operands) >= store.limit
-        or (store.nbytes > store.byte_limit and not store.explicit)
+        or (store.nbytes > store.byte_limit and not store.explicit and not store.pinned)
     ):
         store, places = _placed([operands[k] if on else None for k, on in zip(slots, flags)])
     frame = _frame(depth)
@@ -376,8 +353,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             # Only `where` has a third, constant operand: it is the inline constant.
             left, right = (places[0], places[1], float(values[0])), 0
         else:
-            left = places[0] if flags[0] else values[0]
-            right = 0 if len(places) == 1 else places[1] if flags[1] else values[1]
+            left = places[0] if flags[0] else float(values[0])
+            right = 0 if len(places) == 1 else places[1] if flags[1] else float(values[1])
     else:
         key = (row, attrs, tuple(metas), tuple(flags))
         signature = Signature.BY_KEY.get(key)
@@ -417,7 +394,7 @@ def _placed(operands):
     store = choose_store(live)
     if len(store.tokens) + len(operands) >= store.limit:
         store.make_room()
-    elif store.nbytes > store.byte_limit and not store.explicit:
+    elif store.nbytes > store.byte_limit and not store.explicit and not store.pinned:
         store.let_go()
     store = choose_store(live)
     return store, [0 if t is None else slot_of(store, t) for t in operands]
@@ -437,9 +414,7 @@ def _keep(store, signature, slots, flags, operands, values, value):
                 # Nobody can change it: an index map of our own.
                 objects.append(saved)
                 continue
-            owner = operands[k]
-            key = owner._k if owner.__class__ is not np.ndarray else None
-            store.constants.append((len(store.tokens), owner, key, stamp(saved), saved))
+            store.watched.add(len(store.tokens), saved, stamp(saved), operands[k])
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position

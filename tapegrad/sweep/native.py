@@ -15,6 +15,7 @@ import numpy as np
 
 from ..native.scalars import reverse_switch
 from ..tape.layout import CLEARED
+from ..tape.watch import LANES, stamp
 from . import walk
 from .plan import Signature
 
@@ -57,6 +58,9 @@ def _try_layouts():
     assert [word.from_address(items + 8 * k).value for k in range(2)] == [id(number), id(array)], "list layout"
     for small in (0, 1, 300, (1 << 30) - 1):
         assert ctypes.c_uint32.from_address(id(small) + 24).value == small, "int layout"
+    text = b"tapegrad" * len(array)
+    assert word.from_address(id(text) + 16).value == len(text), "bytes layout"
+    assert ctypes.string_at(id(text) + 32, len(text)) == text, "bytes layout"
     pair = (number, array)
     assert [word.from_address(id(pair) + 24 + 8 * k).value for k in range(2)] == [id(number), id(array)], "tuple layout"
     assert ctypes.c_double.from_address(id(number) + 16).value == number, "float layout"
@@ -135,6 +139,23 @@ def pack(store, base, count):
 _SCRATCH = []
 
 
+def first_changed(watched, marks, high):
+    """Position of the first watched array of a marked slot whose contents have changed, or -1."""
+    at = 0
+    scratch = np.empty(LANES, np.int64)
+    while True:
+        at = steps().first_changed(
+            items_address(watched.slots), items_address(watched.arrays), items_address(watched.stamps),
+            items_address(watched.words), at, len(watched), data_address(marks), high, LANES, data_address(scratch),
+        )
+        if at < 0:
+            return -1
+        # Arrays that are not contiguous are left to NumPy.
+        if stamp(watched.arrays[at]) != watched.stamps[at]:
+            return at
+        at += 1
+
+
 def dead_values(store, marks):
     """Saved values of unmarked instructions.
 
@@ -168,7 +189,7 @@ class Sweep:
             self.scratch = _SCRATCH.pop()
         except IndexError:
             self.scratch = np.empty(8192, np.uint8)
-        self._addresses = (store.flush(), data_address(self.adjoint), data_address(marks))
+        self._addresses = (data_address(self.adjoint), data_address(marks))
         self._scratch_address = data_address(self.scratch)
         self.switch = reverse_switch(store.special)
         self.array_run = _run_address() if Signature.ALL else 0
@@ -176,9 +197,10 @@ class Sweep:
 
     def run(self, high, low, stop_at_large):
         """Sweep from `high` to `low`; returns the next slot to visit."""
-        records, adjoint, marks = self._addresses
+        adjoint, marks = self._addresses
+        # A hook may have recorded, and so moved the records.
         return walk.reverse(
-            records, adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
+            self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
             FLOAT_TYPE, self._scratch_address, stop_at_large,
         )
 
@@ -226,8 +248,8 @@ class Sweep:
 
     def free_all(self):
         """Free the adjoints of a sweep that was broken off."""
-        records, adjoint, marks = self._addresses
-        steps().free_all(records, adjoint, marks, table_address(), self.high)
+        adjoint, marks = self._addresses
+        steps().free_all(self.store.flush(), adjoint, marks, table_address(), self.high)
 
     def close(self):
         """Give the scratch memory back."""

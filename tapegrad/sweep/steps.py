@@ -261,3 +261,46 @@ def take(target, address, nbytes):
     """Copy `nbytes` from a malloc'ed buffer to `target` and free it."""
     copy_bytes(target, address, nbytes)
     release(address)
+
+
+@helper
+def _differ(a, b, length):
+    for j in range(length):
+        if load_byte(a + j) != load_byte(b + j):
+            return True
+    return False
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def first_changed(slots, arrays, stamps, words, at, count, marks, high, lanes, scratch):
+    """First watched array, from position `at`, that has changed or is left to NumPy; -1: none.
+
+    Does in compiled code what `tape.watch.stamp` does; the lists are given by
+    their item arrays, ndarrays and bytes are read by their public C layouts.
+    """
+    for k in range(at, count):
+        slot = load_int32(load_int(slots + 8 * k) + 24)
+        if slot > high or load_byte(marks + slot) == 0:
+            continue
+        data, digest = load_int(load_int(arrays + 8 * k) + 16), load_int(stamps + 8 * k)
+        length, digest = load_int(digest + 16), digest + 32
+        size = load_int32(load_int(words + 8 * k) + 24)
+        if size == 1:
+            return k
+        if size == 0:
+            if _differ(data, digest, length):
+                return k
+            continue
+        for lane in range(lanes):
+            store_int(scratch + 8 * lane, load_int(data + 8 * lane))
+        for row in range(1, size // lanes):
+            start = data + 8 * row * lanes
+            for lane in range(lanes):
+                store_int(scratch + 8 * lane, load_int(scratch + 8 * lane) + load_int(start + 8 * lane))
+        tail = data + 8 * (size - lanes)
+        for lane in range(lanes):
+            if load_int(scratch + 8 * lane) ^ load_int(tail + 8 * lane) != load_int(digest + 8 * lane):
+                return k
+        if _differ(data + 8 * size, digest + 8 * lanes, length - 8 * lanes):
+            return k
+    return -1

@@ -32,7 +32,7 @@ def let_go(store):
     kept, dead = native.dead_values(store, marks)
     for start, stop in dead:
         objects[start:stop] = [None] * (stop - start)
-    store.constants = [c for c in store.constants if marks[c[0]]]
+    store.watched = store.watched.keep(marks)
     store.nbytes = kept
     store.byte_limit = max(FIRST_BYTES, 2 * kept)
 
@@ -107,7 +107,7 @@ def _move(store, new, kept, keep, Signature):
         if keep[slot]:
             new.leaf_list.append((int(renumber[slot]), leaf, key))
             new.leaves[key] = int(renumber[slot])
-    new.constants = [(int(renumber[slot]), *rest) for slot, *rest in store.constants if keep[slot]]
+    new.watched = store.watched.keep(keep, renumber)
     for name in ("hooks", "node_hooks", "pre_hooks", "retained"):
         setattr(new, name, {int(renumber[i]): v for i, v in getattr(store, name).items() if keep[i]})
 

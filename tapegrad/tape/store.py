@@ -20,6 +20,8 @@ leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
 
+pinned      how many sweeps are running over the store (a hook may record, and
+            even start another): it does not move meanwhile.
 others      number of records that are neither leaves nor instructions
             (continuations, and stand-ins for tensors of retired stores).
 
@@ -40,6 +42,7 @@ import numpy as np
 
 from .layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY, CONTINUATION, CONTINUES, RECORD, SCALAR_LEAF
 from .places import Place
+from .watch import Watched
 
 #: Records a new store has room for; a full store first tries to reclaim.
 FIRST_CAPACITY = 4096
@@ -59,9 +62,9 @@ class Store:
     """One generation of a tape; see the module's text."""
 
     __slots__ = (
-        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "constants",
+        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
         "code", "code_runs", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
-        "explicit", "forward", "retired", "names", "special", "others", "__weakref__",
+        "explicit", "forward", "retired", "names", "special", "others", "pinned", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -82,7 +85,7 @@ class Store:
         self.objects = []
         self.leaves = {}
         self.leaf_list = []
-        self.constants = []
+        self.watched = Watched()
         self.code = None
         self.code_runs = []
         self.hooks = {}
@@ -94,6 +97,7 @@ class Store:
         self.byte_limit = FIRST_BYTES
         self.special = False
         self.others = 0
+        self.pinned = 0
         self.ident = self.thread.ident if self.thread.enabled else -1
 
     def _room(self, capacity):
@@ -125,7 +129,7 @@ class Store:
         self.flush()
         store = self
         if len(self.tokens) + 2 * MARGIN >= self.capacity:
-            if not self.explicit:
+            if not (self.explicit or self.pinned):
                 store = self.reclaim()
             if len(store.tokens) * 2 >= store.capacity:
                 store._room(store.capacity * 2)
@@ -279,7 +283,7 @@ class Store:
     def _forget(self):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
-        self.tokens = self.objects = self.leaf_list = self.constants = self.code_runs = ()
+        self.tokens = self.objects = self.leaf_list = self.watched = self.code_runs = ()
         self.ops = self.lefts = self.rights = self.offsets = ()
         self.leaves = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
         self.code = None

@@ -18,7 +18,7 @@ def test_an_independent_loss_survives_with_its_saved_values():
     x = leaf(np.ones(1000))
     with tg.Tape() as tape:
         first, second = np.exp(x).sum(), np.sin(np.exp(x * 2.0)).sum()
-        assert tape.memory()["saved"] == 3 * 8000  # exp keeps its result; so does the other, for sin too; sin its operand
+        assert tape.memory()["saved"] == 2 * 8000  # the results of exp; the second is also the operand of sin
         before = tape.memory()["saved"]
         first.backward()
         assert tape.memory()["saved"] == before - 8000
@@ -26,7 +26,7 @@ def test_an_independent_loss_survives_with_its_saved_values():
         x.grad = None
         second.backward()
         assert np.allclose(x.grad.numpy(), 2 * np.exp(2.0) * np.cos(np.exp(2.0)), rtol=1e-13)
-        assert len(tape) == 0
+        assert tape.memory()["saved"] == 0
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])

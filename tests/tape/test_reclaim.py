@@ -307,3 +307,64 @@ def test_an_explicit_tape_on_top_leaves_the_anonymous_one_bounded():
     assert drop_losses(x, 20_000) < 10_000
     y.backward()
     assert x.grad.item() == 4.0
+
+
+def random_program(seed, steps=3_000, alive=12):
+    """Values and gradients of a program that keeps a few results, drops others and now and then sweeps."""
+    rng = np.random.default_rng(seed)
+    x, v = leaf(0.7), leaf([0.3, -0.2, 0.5])
+    scalars, arrays, found = [x * 1.0], [v * 1.0], []
+    for step in range(steps):
+        kind = rng.integers(11)
+        s, t = (scalars[rng.integers(len(scalars))] for _ in range(2))
+        a, b = (arrays[rng.integers(len(arrays))] for _ in range(2))
+        if kind == 0:
+            scalars.append(np.tanh(s * t + 0.5))
+        elif kind == 1:
+            scalars.append(np.where(s > t, s, t * 0.5) - x * 0.1)
+        elif kind == 2:
+            scalars.append(np.tanh(a @ b))
+        elif kind == 3:
+            scalars.append(np.tanh(tg.logsumexp(a) + b[int(rng.integers(3))]))
+        elif kind == 4:
+            arrays.append(np.sin(a * s + b))
+        elif kind == 5:
+            arrays.append(np.tanh(tg.stack([a, b, v, a * s, b], axis=1).sum(axis=1)))
+        elif kind == 6:
+            arrays.append(tg.concatenate([a[:1], b[1:2], tg.stack([s])]))
+        elif kind == 7:
+            copy = a * 1.0
+            copy[int(rng.integers(3))] = s
+            arrays.append(copy)
+        elif kind == 8:
+            scalars.append(s.clone() * np.linalg.norm(a) * 0.1)
+        elif kind == 9 and step % 7 == 0:
+            loss = s * t + (a * b).sum()
+            retain = bool(rng.integers(2))
+            g = tg.autograd.grad(loss, [x, v], retain_graph=True, allow_unused=True)
+            found.append([loss.item(), *(None if d is None else d.tolist() for d in g)])
+            if not retain:
+                # What this clears must not be used again.
+                y = np.exp(x) * np.sum(v * v)
+                found.append([d.tolist() for d in tg.autograd.grad(y, [x, v])])
+        elif kind == 10:
+            for kept in (scalars, arrays):
+                while len(kept) > alive or len(kept) > 1 and rng.integers(3):
+                    del kept[rng.integers(len(kept))]
+        for kept, source in ((scalars, x), (arrays, v)):
+            if step % 500 == 499:  # begin anew: the oldest history goes
+                kept[:] = [source * 1.0, *(k.detach() * source for k in kept[:2])]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_programs_are_the_same_with_and_without_reclaiming(seed, monkeypatch):
+    from tapegrad.tape import store
+
+    with tg.Tape():
+        want = random_program(seed)
+    monkeypatch.setattr(store, "FIRST_CAPACITY", 256)
+    state = thread_state()
+    state.store = state.anonymous = Store(state)
+    assert random_program(seed) == want
+    assert len(want) > 20
