@@ -366,7 +366,8 @@ class _Pass:
         native = load_native()
         live = native.live_marks(store)
         native.mark(store, live, len(store.tokens) - 1)
-        return bool(((live == 1) & (self._padded(len(live)) != 1)).any())
+        ops = store.records()["op"]
+        return bool(((live[: len(ops)] == 1) & (self._padded(len(ops)) != 1) & (ops < CLEARED)).any())
 
     def _padded(self, length):
         """The marks for `length` slots: a hook may have recorded more."""

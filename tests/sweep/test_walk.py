@@ -14,6 +14,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.record import apply
 from tapegrad.rules import ROWS
+from tapegrad.tape.store import Store, thread_state
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the resident size is read from /proc")
 
@@ -130,19 +131,25 @@ ARRAYS = {
 }
 
 
-def counted(build, operands, small, large):
+def counted(build, operands, small, large, beside=False):
+    """Calls of a backward pass over few and over many instructions; with `beside`, on a tape that others use too."""
     found = []
     with np.errstate(all="ignore"):
         for count in (small, small, large):  # the first compiles
+            state = thread_state()
+            state.store = state.anonymous = Store(state)
+            other = operands[0] * 2.0 if beside else None
             loss = build(*operands, count)
             found.append(calls(loss.backward))
             loss = None
+            assert beside == (other is not None)
     return found[1:]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_python_calls_of_a_sweep_over_100_000_scalar_instructions():
-    few, many = counted(scalar_rows, (leaf(0.7), leaf(0.4)), 300, 100_000)
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
+def test_python_calls_of_a_sweep_over_100_000_scalar_instructions(beside):
+    few, many = counted(scalar_rows, (leaf(0.7), leaf(0.4)), 300, 100_000, beside)
     assert many <= few + 20
     assert many < 300
 
@@ -157,7 +164,8 @@ def test_python_calls_of_a_sweep_over_array_instructions(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_python_calls_of_a_sweep_over_100_000_array_instructions():
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
+def test_python_calls_of_a_sweep_over_100_000_array_instructions(beside):
     v, m = leaf([0.1, 0.2, 0.3, 0.4]), leaf(np.arange(16.0).reshape(4, 4) / 100)
 
     def build(v, m, count):
@@ -166,7 +174,7 @@ def test_python_calls_of_a_sweep_over_100_000_array_instructions():
             total = total + ((m @ v) * v[k % 4]).sum() + tg.concatenate([v, tg.erf(v)]).max()
         return total
 
-    few, many = counted(build, (v, m), 200, 100_000)
+    few, many = counted(build, (v, m), 200, 100_000, beside)
     assert many <= few + 20
 
 
