@@ -25,7 +25,8 @@ def _changed(x):
     """Note that the memory of constant or leaf `x`, and of what it is a view of, has changed here."""
     place = caller_place(4)
     root = root_of(x)[0]
-    for t in (x,) if root is x else (x, root):
+    source = root._x.source and root._x.source() if root._extras(False) is not None else None
+    for t in {id(t): t for t in (x, root, source) if t is not None}.values():
         t._k = object()
         t._extras().changed = place
 
@@ -34,7 +35,7 @@ def _refuse_interior(x):
     if x._t is not None:
         raise GradientError(
             f"a computed tensor of shape {tuple(x.shape)} ({x.grad_fn.name()}) is changed in place while recording is "
-            "off; its instruction would keep the old value. Change x.detach() instead, or do it with recording on"
+            "off; its instruction would keep the old value. Change a copy (x.detach().clone()), or do it with recording on"
         )
 
 

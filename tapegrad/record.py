@@ -76,6 +76,9 @@ def as_operand(thing, row_name="operation"):
     if isinstance(thing, (np.ndarray, np.generic)):
         array = np.asarray(thing)
         check_dtype(array, row_name)
+        if array.dtype.char == "e":
+            # Promotes like half precision with everything that carries a derivative.
+            array = array.astype(np.float32)
         return float(array) if array.ndim == 0 and array.dtype.char == "d" else array
     if isinstance(thing, (list, tuple)):
         return as_operand(_array_of(thing), row_name)
@@ -102,6 +105,8 @@ def check_dtype(array, what):
         )
     if array.dtype.kind == "O":
         raise DtypeError(f"{what}: an array of Python objects cannot be differentiated; give it a float dtype")
+    if array.dtype.char == "g":
+        raise DtypeError(f"{what}: extended precision ({array.dtype}) is not supported; convert with .astype(float)")
     if array.dtype.kind not in "fiub":
         raise DtypeError(f"{what}: dtype {array.dtype} is not numeric")
 
@@ -245,12 +250,14 @@ def apply_two(row, a, b, depth=3):
     each frame in between costs more than writing the instruction.
     """
     Tensor, Parameter = _Types.Tensor, _Types.Parameter
+    given = other = None
     kind = a.__class__
     if kind is Tensor or kind is Parameter:
         x = a._v
         on_a = a._t is not None or a._r
         of_a = SCALAR if x.__class__ is float else a._m
     else:
+        given = a
         x = a = as_operand(a, row.name)
         on_a = False
         of_a = SCALAR if x.__class__ is float else meta_of(x)
@@ -260,9 +267,18 @@ def apply_two(row, a, b, depth=3):
         on_b = b._t is not None or b._r
         of_b = SCALAR if y.__class__ is float else b._m
     else:
+        other = b
         y = b = as_operand(b, row.name)
         on_b = False
         of_b = SCALAR if y.__class__ is float else meta_of(y)
+    if of_a is SCALAR:
+        if of_b is not SCALAR and of_b.char != "d" and isinstance(given, (np.float64, np.ndarray)):
+            # A NumPy scalar promotes as float64; a Python float, and a tracked one, is weak.
+            x = a = np.asarray(x)
+            of_a = meta_of(x)
+    elif of_b is SCALAR and of_a.char != "d" and isinstance(other, (np.float64, np.ndarray)):
+        y = b = np.asarray(y)
+        of_b = meta_of(y)
     if of_a is of_b is SCALAR and row.scalar is not None:
         value = scalar_value(row, (x, y))
     else:
@@ -349,12 +365,15 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             value = 1.0 * value
         token = value
         opcode = row.opcode
-        if row.constants:
+        if len(values) == 3:
             # Only `where` has a third, constant operand: it is the inline constant.
             left, right = (places[0], places[1], float(values[0])), 0
         else:
-            left = places[0] if flags[0] else float(values[0])
-            right = 0 if len(places) == 1 else places[1] if flags[1] else float(values[1])
+            sides = [float(v) for v in values]
+            for k, place, on in zip(slots, places, flags):
+                if on:
+                    sides[k] = place
+            left, right = sides if len(sides) == 2 else (sides[0], 0)
     else:
         key = (row, attrs, tuple(metas), tuple(flags))
         signature = Signature.BY_KEY.get(key)

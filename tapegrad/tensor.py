@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import weakref
 from _thread import get_ident
 
 import numpy as np
@@ -38,14 +39,16 @@ _new = object.__new__
 
 
 class Extras:
-    """What few tensors have: gradient, hooks, where it was changed in place."""
+    """What few tensors have: gradient, hooks, where it was changed in place, the
+    leaf whose memory it shares (`source`), views."""
 
-    __slots__ = ("grad", "hooks", "changed", "made", "views")
+    __slots__ = ("grad", "hooks", "changed", "source", "made", "views")
 
     def __init__(self):
         self.grad = None
         self.hooks = None
         self.changed = None
+        self.source = None
         self.made = None
         self.views = None
 
@@ -182,12 +185,16 @@ class Tensor:
         return _binary(BY_NAME["remainder"], other, self)
 
     def __floordiv__(self, other):
-        quotient = _binary(BY_NAME["divide"], self, other)
-        return quotient if quotient is NotImplemented else apply("floor", (quotient,))
+        return _binary(BY_NAME["floor_divide"], self, other)
 
     def __rfloordiv__(self, other):
-        quotient = _binary(BY_NAME["divide"], other, self)
-        return quotient if quotient is NotImplemented else apply("floor", (quotient,))
+        return _binary(BY_NAME["floor_divide"], other, self)
+
+    def __divmod__(self, other):
+        return self // other, self % other
+
+    def __rdivmod__(self, other):
+        return other // self, other % self
 
     def __matmul__(self, other):
         return _binary(BY_NAME["matmul"], self, other)
@@ -285,8 +292,21 @@ class Tensor:
         return array
 
     def detach(self):
-        """The same value as a constant: no gradient flows through it."""
-        return plain(1.0 * self._v if type(self._v) is float else self._v)
+        """The same value as a constant: no gradient flows through it.
+
+        An array shares memory.  That of a leaf may be written to (it counts as a
+        change of the leaf); that of a computed tensor is read-only, because the
+        tape may need it: write to a ``.clone()``.
+        """
+        if type(self._v) is float:
+            return plain(1.0 * self._v)
+        if self._t is not None:
+            array = self._v.view()
+            array.flags.writeable = False
+            return plain(array)
+        found = plain(self._v)
+        found._extras().source = weakref.ref(self)
+        return found
 
     @property
     def _numba_type_(self):

@@ -8,6 +8,7 @@ that Python's ``math`` calls), or to the inner loop of a SciPy ufunc.
 from __future__ import annotations
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 
 from ..rules import lang as L
@@ -18,7 +19,7 @@ F64, F32, I1, I8, I32, I64 = (
 PTR = I8.as_pointer()
 
 #: dtype character -> LLVM type in memory.
-MEMORY = {"d": F64, "f": F32, "?": I8, "b": I8, "i": I32, "l": I64, "q": I64}
+MEMORY = {"d": F64, "f": F32, "?": I8} | {c: ir.IntType(8 * np.dtype(c).itemsize) for c in "bBhHiIlLqQ"}
 
 #: Functions with an LLVM intrinsic that is exact.
 INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from llvmlite import ir
 
 from ..rules import lang as L
@@ -94,8 +95,10 @@ def _load(b, pointer, char, ftype):
     value = b.load(b.bitcast(pointer, MEMORY[char].as_pointer()))
     if char == "?":
         return b.icmp_unsigned("!=", value, ir.Constant(I8, 0))
-    if char in "bilq":
+    if char in "bhilq":
         return b.sitofp(value, ftype)
+    if char in "BHILQ":
+        return b.uitofp(value, ftype)
     if value.type == F32 and ftype == F64:
         return b.fpext(value, F64)
     return value
@@ -159,7 +162,7 @@ def _inner(module, spec):
     def place(k):
         if spec.pattern[k] == "0":
             return function.args[k]
-        offset = b.mul(i, step[k]) if k in step else b.mul(i, ir.Constant(I64, _size(chars[k])))
+        offset = b.mul(i, step[k]) if k in step else b.mul(i, ir.Constant(I64, np.dtype(chars[k]).itemsize))
         return b.gep(function.args[k], [offset], inbounds=True)
 
     emitter = Emitter(b, lambda k: constant[k] if k in constant else _load(b, place(k), chars[k], ftype), ftype)
@@ -186,10 +189,6 @@ def _inner(module, spec):
         _store(b, phi, function.args[k], chars[k])
     b.ret_void()
     return function
-
-
-def _size(char):
-    return {"d": 8, "q": 8, "l": 8, "f": 4, "i": 4}.get(char, 1)
 
 
 def _outer(module, inner, nargs, pattern):

@@ -15,7 +15,8 @@ import numpy as np
 from ..rules import lang as L
 from ..tape.meta import c_strides
 
-ITEMSIZE = {"d": 8, "f": 4, "l": 8, "q": 8, "i": 4, "?": 1, "b": 1}
+#: Bytes of each dtype a program may read, by NumPy's character.
+ITEMSIZE = {char: np.dtype(char).itemsize for char in "df?bBhHiIlLqQ"}
 
 
 class Atom:
