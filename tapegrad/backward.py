@@ -20,8 +20,9 @@ from .errors import ClearedTapeError, GradientError, ModifiedInPlaceError, SeedS
 from .graph import Instruction
 from .record import normalise, plain, settle
 from .rules import lang as L
+from .memory import TRIMMED, trim
 from .sweep.plan import LARGE, Signature
-from .tape.layout import ARRAY_LEAF, CLEARED, FIRST_ARRAY
+from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, FIRST_ARRAY
 from .tape.meta import SCALAR
 from .tape.places import caller_place, name_of
 from .tape.store import Store
@@ -50,7 +51,7 @@ SECOND_BACKWARD = (
 
 def second_backward_error(store, slot):
     """The error for instruction `slot`, which was cleared."""
-    cleared = store.retired or store.names.get(slot)
+    cleared = store.retired or store.clearings[store.read(slot, ARRAY_RECORD)[-1]]
     where = f"It was cleared at {cleared}. " if cleared is not None else ""
     return ClearedTapeError(
         f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "
@@ -151,6 +152,7 @@ class _Pass:
             if slot is not None and slot <= self.high and self.marks[slot]:
                 self.wanted.setdefault(slot, []).append(t)
         self.only_wanted = wanted is not None
+        self.let_go = 0
 
     def reaches(self):
         """ids of the wanted tensors that this pass reaches."""
@@ -168,7 +170,7 @@ class _Pass:
                 self._check_changed_leaf(slot, leaf)
         watched = self.store.watched
         if watched.slots:
-            changed = load_native().first_changed(watched, marks, self.high)
+            changed = load_native().first_changed(watched, marks, self.low, self.high)
             if changed >= 0:
                 raise self._modified(watched.owners[changed], watched.slots[changed])
 
@@ -271,6 +273,10 @@ class _Pass:
                 start = Instruction(self.store, slot).integer
                 for k in range(start, start + len(signature.saves)):
                     self.store.objects[k] = None
+                self.let_go += signature.saved_bytes
+                if self.let_go >= TRIMMED:
+                    self.let_go = 0
+                    trim()
 
     def _stops(self):
         """Slots at which somebody waits, from high to low."""
@@ -344,37 +350,22 @@ class _Pass:
 
     # -- after -----------------------------------------------------------------------
     def _clear(self, place):
+        """Release what was visited; its cost is that of the stretch from `low` to `high`."""
         store = self.store
-        if not store.pinned and (len(store) <= self.count or not self._others_alive(store)):
+        store.cleared += self.count
+        if store.cleared >= len(store) and not store.pinned:
             retire(store, place)
             return
-        ops = store.records()["op"]
-        visited = self._padded(len(ops)) == 1
-        for slot in np.flatnonzero(visited & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
-            signature = Signature.ALL[ops[slot] - FIRST_ARRAY]
-            if signature.saves:
-                start = Instruction(store, slot).integer
-                store.objects[start : start + len(signature.saves)] = [None] * len(signature.saves)
-                store.nbytes -= signature.saved_bytes
-        ops[visited] |= CLEARED
-        for slot in np.flatnonzero(visited).tolist():
-            store.names[slot] = place
-        store.watched = store.watched.keep(~visited)
-
-    def _others_alive(self, store):
-        """Whether a live tensor depends on an instruction that was not visited."""
-        native = load_native()
-        live = native.live_marks(store)
-        native.mark(store, live, len(store.tokens) - 1)
-        ops = store.records()["op"]
-        return bool(((live[: len(ops)] == 1) & (self._padded(len(ops)) != 1) & (ops < CLEARED)).any())
-
-    def _padded(self, length):
-        """The marks for `length` slots: a hook may have recorded more."""
-        marks = np.zeros(length, np.uint8)
-        own = self.marks[:length]
-        marks[: len(own)] = own
-        return marks
+        stretch = slice(self.low, self.high + 1)
+        visited = self.marks[stretch] == 1
+        for start, stop in load_native().saved_ranges(store, self.marks, self.low, self.high):
+            store.objects[start:stop] = [None] * (stop - start)
+        records = store.records()[stretch]
+        records["op"][visited] |= CLEARED
+        # A cleared record keeps, in place of its attribute, the number of the clearing.
+        records["integer"][visited] = len(store.clearings)
+        store.clearings.append(place)
+        store.watched.forget(self.low, visited)
 
 
 def _copy(value):
@@ -385,7 +376,7 @@ def retire(store, place):
     """End `store`; its thread goes on with a fresh one."""
     ops = load_native().live_ops(store) if len(store.tokens) > 1 else {}
     parts = store.retire(place)
-    store.names = ops
+    store.live_ops = ops
     store.thread.replace(store, Store(store.thread, store.explicit, parts))
 
 

@@ -319,7 +319,7 @@ def leaves_of(y):
 
     marks = native.new_marks(store)
     marks[y._i] = 1
-    _, _, cleared = native.mark(store, marks, y._i)
+    _, _, cleared = native.mark(store, marks, y._i, 1)
     if cleared >= 0:
         _refuse_cleared(Instruction(store, cleared))
     return [leaf for slot, leaf in store.leaf_at().items() if marks[slot]]

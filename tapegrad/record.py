@@ -159,8 +159,8 @@ def slot_of(store, t):
     if t._t is store:
         return t._i
     # Its own store is used up: an instruction that says so when it is needed.
-    slot = store.write(CLEARED, 0, 0, 0, 0.0, 0.0)
-    store.names[slot] = t._t.retired
+    slot = store.write(CLEARED, len(store.clearings))
+    store.clearings.append(t._t.retired)
     return slot
 
 
@@ -351,7 +351,10 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         or (store.nbytes > store.byte_limit and not store.explicit and not store.pinned)
     ):
         store, places = _placed([operands[k] if on else None for k, on in zip(slots, flags)])
-    frame = _frame(depth)
+    try:
+        frame = _frame(depth)
+    except ValueError:  # called by tapegrad itself, at the bottom of the stack
+        frame = _frame(1)
     while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     if frame.f_code is not store.code:

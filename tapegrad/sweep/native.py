@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 
 import numpy as np
@@ -93,27 +94,27 @@ def new_marks(store):
 
 
 def live_marks(store):
-    """Marks of the slots whose tensors are alive (leaves and continuations excluded)."""
+    """Marks of the slots whose tensors are alive (leaves and continuations excluded), and how many."""
     marks = new_marks(store)
-    walk.alive(store.flush(), items_address(store.tokens), len(store.tokens), data_address(marks))
-    return marks
+    live = walk.alive(store.flush(), items_address(store.tokens), len(store.tokens), data_address(marks))
+    return marks, live
 
 
 def live_ops(store):
     """Opcodes of the instructions whose tensors are alive, by slot."""
-    marks = live_marks(store)
-    slots = marks.nonzero()[0].tolist()
+    marks, live = live_marks(store)
+    slots = marks.nonzero()[0].tolist() if live else ()
     return {slot: store.read(slot)[0] & ~CLEARED for slot in slots}
 
 
-def mark(store, marks, high, refuse=0):
-    """Mark ancestors at or below `high`.
+def mark(store, marks, high, roots, refuse=0):
+    """Mark ancestors of the `roots` marked slots at or below `high`.
 
     Returns (count, lowest, cleared); with `refuse` it stops at a cleared
     instruction and returns its slot, else `cleared` is -1.
     """
     address = store.flush()
-    found = walk.mark(address, data_address(marks), table_address(), high, refuse)
+    found = walk.mark(address, data_address(marks), table_address(), high, roots, refuse)
     if found < 0:
         return 0, high, -1 - found
     return found >> 32, found & 0xFFFFFFFF, -1
@@ -124,7 +125,7 @@ def ancestors(store, roots):
     marks = new_marks(store)
     for slot in roots:
         marks[slot] = 1
-    return marks, *mark(store, marks, max(roots), 1)
+    return marks, *mark(store, marks, max(roots), len(set(roots)), 1)
 
 
 def pack(store, base, count):
@@ -135,39 +136,51 @@ def pack(store, base, count):
     )
 
 
-#: Scratch memory of sweeps that have ended; a sweep in a hook of another takes its own.
-_SCRATCH = []
-
-
-def first_changed(watched, marks, high):
-    """Position of the first watched array of a marked slot whose contents have changed, or -1."""
-    at = 0
+def first_changed(watched, marks, low, high):
+    """Position of the first watched array of a marked slot from `low` to `high` that has changed, or -1."""
+    at, end = bisect_left(watched.slots, low), bisect_right(watched.slots, high)
     scratch = np.empty(LANES, np.int64)
-    while True:
+    while at < end:
         at = steps().first_changed(
             items_address(watched.slots), items_address(watched.arrays), items_address(watched.stamps),
-            items_address(watched.words), at, len(watched), data_address(marks), high, LANES, data_address(scratch),
+            items_address(watched.words), at, end, data_address(marks), high, LANES, data_address(scratch),
         )
         if at < 0:
-            return -1
+            break
         # Arrays that are not contiguous are left to NumPy.
         if stamp(watched.arrays[at]) != watched.stamps[at]:
             return at
         at += 1
+    return -1
+
+
+def _ranges(store, marks, low, high, marked):
+    """Bytes saved by the other instructions, and merged ranges of what the (un)marked ones saved."""
+    found = np.empty(2 * (high - low + 1) + 2, np.int64)
+    count = steps().saved_values(
+        store.flush(), data_address(marks), table_address(), low, high, marked, items_address(store.objects), id(None),
+        data_address(found),
+    )
+    pairs = found[1 : 1 + 2 * count].reshape(-1, 2)
+    if count > 1:
+        first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
+        last = np.concatenate([first[1:], [True]])
+        pairs = np.stack([pairs[first, 0], pairs[last, 1]], axis=1)
+    return int(found[0]), pairs.tolist()
+
+
+def saved_ranges(store, marks, low, high):
+    """Ranges of `store.objects` that the marked instructions from `low` to `high` have saved."""
+    return _ranges(store, marks, low, high, 1)[1]
 
 
 def dead_values(store, marks):
-    """Saved values of unmarked instructions.
+    """Bytes saved by marked instructions, and the ranges of `store.objects` that unmarked ones have saved."""
+    return _ranges(store, marks, 1, len(store.tokens) - 1, 0)
 
-    Returns the bytes of what the marked ones have saved, and the ranges of
-    `store.objects` to let go.
-    """
-    found = np.empty(2 * len(store.tokens) + 2, np.int64)
-    count = steps().dead_values(
-        store.flush(), data_address(marks), table_address(), len(store.tokens), items_address(store.objects), id(None),
-        data_address(found),
-    )
-    return int(found[0]), found[1 : 1 + 2 * count].reshape(-1, 2).tolist()
+
+#: Scratch memory of sweeps that have ended; a sweep in a hook of another takes its own.
+_SCRATCH = []
 
 
 class Sweep:

@@ -218,16 +218,16 @@ def free_all(records, adjoint, marks, table, high):
             store_int(adjoint + 8 * i, 0)
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64)")
-def dead_values(records, marks, table, count, objects, nothing, found):
-    """List the saved values of unmarked instructions that are not let go yet.
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def saved_values(records, marks, table, low, high, marked, objects, nothing, found):
+    """List the saved values of instructions from `low` to `high` that are marked (1) or not (0).
 
-    `found` receives the bytes saved by marked instructions, then pairs of
-    positions (start, stop) in `objects`; returns the number of pairs.
-    `nothing` is the address of None.
+    `found` receives the bytes saved by the others, then pairs of positions
+    (start, stop) in `objects`; returns the number of pairs.  `nothing` is the
+    address of None: what it stands for has been let go already.
     """
-    kept, dead = 0, 0
-    for i in range(1, count):
+    others, listed = 0, 0
+    for i in range(low, high + 1):
         op = load_int32(records + SIZE * i)
         if op < FIRST_ARRAY or op >= ARRAY_LEAF:
             continue
@@ -235,16 +235,16 @@ def dead_values(records, marks, table, count, objects, nothing, found):
         saved = load_int(row + 8)
         if saved == 0:
             continue
-        if load_byte(marks + i) != 0:
-            kept += load_int(row + 48)
+        if (load_byte(marks + i) != 0) != (marked != 0):
+            others += load_int(row + 48)
             continue
         start = load_int(records + SIZE * i + CONSTANT)
         if load_int(objects + 8 * start) != nothing:
-            store_int(found + 8 + 16 * dead, start)
-            store_int(found + 16 + 16 * dead, start + saved)
-            dead += 1
-    store_int(found, kept)
-    return dead
+            store_int(found + 8 + 16 * listed, start)
+            store_int(found + 16 + 16 * listed, start + saved)
+            listed += 1
+    store_int(found, others)
+    return listed
 
 
 @compiled("int64(int64)")
@@ -287,6 +287,8 @@ def first_changed(slots, arrays, stamps, words, at, count, marks, high, lanes, s
         size = load_int32(load_int(words + 8 * k) + 24)
         if size == 1:
             return k
+        if size == 2:
+            continue
         if size == 0:
             if _differ(data, digest, length):
                 return k

@@ -136,17 +136,13 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
     return i
 
 
-@compiled("int64(int64, int64, int64, int64, int64)")
-def mark(records, marks, table, high, refuse):
-    """Mark the ancestors of the marked roots at or below `high`.
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
+def mark(records, marks, table, high, pending, refuse):
+    """Mark the ancestors of the `pending` marked roots at or below `high`.
 
     Returns ``count << 32 | lowest``: how many instructions are marked, and the
     lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
     """
-    pending = 0
-    for i in range(high, 0, -1):
-        if load_byte(marks + i) == 1:
-            pending += 1
     count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:

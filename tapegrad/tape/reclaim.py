@@ -18,8 +18,8 @@ def reachable(store):
     """Marks (uint8 per slot) of everything live tensors on `store` can reach."""
     from ..sweep import native
 
-    marks = native.live_marks(store)
-    native.mark(store, marks, len(store.tokens) - 1)
+    marks, live = native.live_marks(store)
+    native.mark(store, marks, len(store.tokens) - 1, live)
     return marks
 
 
@@ -94,7 +94,9 @@ def _move(store, new, kept, keep, Signature):
     new.tokens = [tokens[i] for i in kept.tolist()]
     new.byte_limit = max(new.byte_limit, 2 * new.nbytes)
     new.special = store.special
-    new.names = {int(renumber[i]): v for i, v in store.names.items() if keep[i]}
+    new.clearings = store.clearings
+    # Neither leaves nor operands of others are instructions; a bare cleared record is a stand-in.
+    new.cleared = int(np.count_nonzero(ops > CLEARED))
     new.others = int(np.count_nonzero(ops == CONTINUES) + np.count_nonzero(ops == CLEARED))
 
     starts = np.array([s for s, _ in store.code_runs] or [0])

@@ -20,6 +20,9 @@ leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
 
+cleared     number of instructions whose values a backward pass has released;
+            `clearings` are the places of those passes.
+live_ops    of a retired store: opcodes of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
 others      number of records that are neither leaves nor instructions
@@ -64,7 +67,7 @@ class Store:
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
         "code", "code_runs", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
-        "explicit", "forward", "retired", "names", "special", "others", "pinned", "__weakref__",
+        "explicit", "forward", "retired", "live_ops", "special", "others", "pinned", "cleared", "clearings", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -92,7 +95,9 @@ class Store:
         self.node_hooks = {}
         self.pre_hooks = {}
         self.retained = {}
-        self.names = {}
+        self.live_ops = {}
+        self.cleared = 0
+        self.clearings = []
         self.nbytes = 0
         self.byte_limit = FIRST_BYTES
         self.special = False
@@ -204,12 +209,12 @@ class Store:
             self._room(self.capacity * 2)
         self._stage(slot)
 
-    def write(self, op, a, b, offset, value, constant):
-        """Append one record whose token is None; returns its slot."""
+    def write(self, op, integer):
+        """Append a record that is neither a leaf nor an instruction; returns its slot."""
         slot = len(self.tokens)
         self.others += 1
         self._prepare(slot)
-        RECORD.pack_into(self.buffer, slot * RECORD.size, op, a, b, offset, value, constant)
+        ARRAY_RECORD.pack_into(self.buffer, slot * RECORD.size, op, 0, 0, 0, 0.0, integer)
         self.tokens.append(None)
         return slot
 

@@ -8,6 +8,8 @@ one compiled pass over all of them, when the tape is swept.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 
 #: Lanes of a stamp: a prime number, so that moved rows land in other lanes.
@@ -39,7 +41,8 @@ class Watched:
 
     `slots` are the instructions that need them, `owners` what the user passed;
     `words` the number of 8-byte words summed up in lanes, 0 if the stamp is the
-    content itself, 1 if the array is not contiguous and left to NumPy.
+    content itself, 1 if the array is not contiguous and left to NumPy, 2 if it
+    is watched no longer.  Slots ascend.
     """
 
     __slots__ = ("slots", "arrays", "stamps", "words", "owners")
@@ -59,10 +62,20 @@ class Watched:
         self.words.append((0 if array.nbytes <= 8 * LANES else array.nbytes // 8) if contiguous else 1)
         self.owners.append(owner)
 
+    def forget(self, low, visited):
+        """Watch no longer for the visited slots of the stretch that starts at `low`."""
+        start, stop = bisect_left(self.slots, low), bisect_left(self.slots, low + len(visited))
+        if start == stop:
+            return
+        slots = np.array(self.slots[start:stop])
+        for k in (start + np.flatnonzero(visited[slots - low])).tolist():
+            self.arrays[k] = self.stamps[k] = self.owners[k] = None
+            self.words[k] = 2
+
     def keep(self, wanted, renumber=None):
         """What is left of it when only instructions with ``wanted[slot]`` stay."""
         left = Watched()
         for slot, array, mark, owner in zip(self.slots, self.arrays, self.stamps, self.owners):
-            if wanted[slot]:
+            if wanted[slot] and array is not None:
                 left.add(slot if renumber is None else int(renumber[slot]), array, mark, owner)
         return left

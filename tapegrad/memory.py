@@ -1,0 +1,33 @@
+"""Giving freed memory back to the system.
+
+glibc keeps freed blocks below one that is still in use; during a backward pass
+that is the rule, because adjoints are allocated after the values.  So after
+every `TRIMMED` bytes let go the allocator is asked to return what it can.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import lru_cache
+
+#: Bytes let go between two requests (a request costs about a millisecond).
+TRIMMED = 64 << 20
+
+
+@lru_cache(maxsize=None)
+def _malloc_trim():
+    """glibc's ``malloc_trim``, or None elsewhere."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return None
+
+
+def trim():
+    """Ask the C library to return freed memory to the system, where it can."""
+    function = _malloc_trim()
+    if function is not None:
+        function(0)
