@@ -22,13 +22,19 @@ from .views import root_of, views_of
 
 
 def _changed(x):
-    """Note that the memory of constant or leaf `x`, and of what it is a view of, has changed here."""
+    """Note that the memory of constant or leaf `x`, and of what it shares memory with, has changed here."""
     place = caller_place(4)
+    extras = x._extras()
+    x._k = object()
+    extras.changed = place
+    if extras.made is None and extras.source is None:
+        return
     root = root_of(x)[0]
-    source = root._x.source and root._x.source() if root._extras(False) is not None else None
-    for t in {id(t): t for t in (x, root, source) if t is not None}.values():
-        t._k = object()
-        t._extras().changed = place
+    source = root._extras().source
+    for t in (root, source and source()):
+        if t is not None:
+            t._k = object()
+            t._extras().changed = place
 
 
 def _refuse_interior(x):
