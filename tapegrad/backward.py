@@ -21,8 +21,7 @@ from .graph import Instruction
 from .record import normalise, plain, settle
 from .rules import lang as L
 from .memory import TRIMMED, trim
-from .sweep.plan import LARGE, Signature
-from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, FIRST_ARRAY
+from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED
 from .tape.meta import SCALAR
 from .tape.places import caller_place, name_of
 from .tape.store import Store
@@ -256,27 +255,24 @@ class _Pass:
 
     def _go(self, sweep, high, low, retain):
         """Sweep a stretch, letting go of large saved values as it passes them."""
-        at = high
-        while at >= low:
-            at = sweep.run(at, low, int(not retain))
-            if not retain and at >= low - 1:
-                self._let_go(at + 1)
+        while True:
+            at = sweep.run(high, low, not retain)
+            if at >= 0:
+                return
+            self._let_go(-1 - at)
+            high = -2 - at
+            if high < low:
+                return
 
     def _let_go(self, slot):
-        """Drop the saved values of an instruction that the sweep has passed."""
-        if slot > self.high:
-            return
-        op = self.store.read(slot)[0]
-        if FIRST_ARRAY <= op < ARRAY_LEAF:
-            signature = Signature.ALL[op - FIRST_ARRAY]
-            if signature.saved_bytes >= LARGE:
-                start = Instruction(self.store, slot).integer
-                for k in range(start, start + len(signature.saves)):
-                    self.store.objects[k] = None
-                self.let_go += signature.saved_bytes
-                if self.let_go >= TRIMMED:
-                    self.let_go = 0
-                    trim()
+        """Drop the large saved values of an instruction that the sweep has passed."""
+        instruction = Instruction(self.store, slot)
+        saved = len(instruction.signature.saves)
+        self.store.objects[instruction.integer : instruction.integer + saved] = [None] * saved
+        self.let_go += instruction.signature.saved_bytes
+        if self.let_go >= TRIMMED:
+            self.let_go = 0
+            trim()
 
     def _stops(self):
         """Slots at which somebody waits, from high to low."""
@@ -336,16 +332,15 @@ class _Pass:
 
     def _leave(self, sweep, slot, leaf, result):
         """Take the gradient of a leaf, whose adjoint is complete."""
-        if type(leaf._v) is float:
-            value = float(sweep.adjoint[slot])
-        else:
-            value = sweep.take(slot, leaf._v.shape, leaf._v.dtype)
+        old = leaf._v
+        value = float(sweep.adjoint[slot]) if type(old) is float else sweep.take(slot, old.shape, old.dtype)
         if self.only_wanted and slot not in self.wanted:
             return
         if leaf._x is not None and leaf._x.hooks:
             value = _run_hooks(leaf._x.hooks, value)
-        for t in self.wanted.get(slot, ()):
-            _merge(result.requested, t, value)
+        if self.wanted:
+            for t in self.wanted.get(slot, ()):
+                _merge(result.requested, t, value)
         result.leaves.append((leaf, value))
 
     # -- after -----------------------------------------------------------------------

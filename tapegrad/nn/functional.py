@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus
@@ -47,6 +49,12 @@ def binary_cross_entropy_with_logits(input, target, reduction="mean"):
     return apply("binary_cross_entropy_with_logits", (input, target), (("reduction", reduction),))
 
 
+@lru_cache(maxsize=16)
+def _starts(lines, classes):
+    """Flat position at which each line of scores starts."""
+    return np.arange(0, lines * classes, classes)
+
+
 def cross_entropy(input, target, reduction="mean"):
     """Cross-entropy between scores and classes: minus the log-softmax at the class.
 
@@ -87,7 +95,7 @@ def cross_entropy(input, target, reduction="mean"):
     # Negative classes are huge as unsigned numbers.
     if target.size and np.maximum.reduce(target.reshape(-1).astype(np.uint64)) >= classes:
         raise IndexError(f"target holds a class outside 0 .. {classes - 1}")
-    index = np.arange(0, target.size * classes, classes) + target.reshape(-1)
+    index = _starts(target.size, classes) + target.reshape(-1)
     index.flags.writeable = False
     return apply("cross_entropy", (input, index), (("reduction", reduction),))
 

@@ -252,11 +252,12 @@ class Sweep:
 
     def take(self, slot, shape, dtype):
         """The adjoint of an array slot, given away by the sweep."""
-        if not self.words[slot]:
+        address = int(self.words[slot])
+        if not address:
             return np.zeros(shape, dtype)
         result = np.empty(shape, dtype)
-        steps().take(data_address(result), self.words[slot], result.nbytes)
         self.words[slot] = 0
+        steps().take(data_address(result), address, result.nbytes)
         return result
 
     def free_all(self):

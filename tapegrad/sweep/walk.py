@@ -88,8 +88,8 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
     """Sweep marked instructions from `high` down to `low`.
 
     `switch` and `run` are the addresses of the scalar switch and of `sweep.steps.run`.
-    Returns the next instruction to visit: ``low - 1`` at the end, or earlier if
-    `stop_at_large` and the instruction just visited had large saved values.
+    Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
+    as it has visited an instruction `i` whose saved values are large.
     """
     regs = scratch + 4096
     i = high
@@ -130,10 +130,10 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
                 if left != 0:
                     release(left)
                 store_int(word, 0)
-        i -= 1
         if stop_at_large and load_int(row + 32) != 0:
-            return i
-    return i
+            return -1 - i
+        i -= 1
+    return low - 1
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64)")
