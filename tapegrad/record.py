@@ -39,12 +39,17 @@ def plain(value):
     t._v = value
     t._t = None
     t._i = 0
-    if type(value) is not float:
-        t._m = meta_of(value)
+    t._m = None
     t._r = False
     t._k = None
     t._x = None
     return t
+
+
+def _described(t):
+    """The description of an array tensor, found out when it is first needed."""
+    t._m = found = meta_of(t._v)
+    return found
 
 
 def normalise(value):
@@ -201,7 +206,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             if v.__class__ is float:
                 metas.append(SCALAR)
             else:
-                metas.append(o._m)
+                metas.append(o._m or _described(o))
                 scalars = False
         else:
             v = operands[k] = as_operand(o, row.name)
@@ -255,7 +260,7 @@ def apply_two(row, a, b, depth=3):
     if kind is Tensor or kind is Parameter:
         x = a._v
         on_a = a._t is not None or a._r
-        of_a = SCALAR if x.__class__ is float else a._m
+        of_a = SCALAR if x.__class__ is float else a._m or _described(a)
     else:
         given = a
         x = a = as_operand(a, row.name)
@@ -265,7 +270,7 @@ def apply_two(row, a, b, depth=3):
     if kind is Tensor or kind is Parameter:
         y = b._v
         on_b = b._t is not None or b._r
-        of_b = SCALAR if y.__class__ is float else b._m
+        of_b = SCALAR if y.__class__ is float else b._m or _described(b)
     else:
         other = b
         y = b = as_operand(b, row.name)
@@ -297,7 +302,7 @@ def apply_one(row, a):
         value = scalar_value(row, (x,))
         of_a = SCALAR
     else:
-        of_a = SCALAR if x.__class__ is float else a._m
+        of_a = SCALAR if x.__class__ is float else a._m or _described(a)
         value = row.value(x)
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)

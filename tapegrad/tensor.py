@@ -430,7 +430,10 @@ class Tensor:
 
     @property
     def grad(self):
-        return None if self._extras(False) is None else self._x.grad
+        try:
+            return self._x and self._x.grad
+        except AttributeError:  # an interior tensor of the fast path
+            return None
 
     @grad.setter
     def grad(self, value):
