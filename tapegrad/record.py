@@ -74,7 +74,7 @@ def as_operand(thing, row_name="operation"):
     kind = type(thing)
     if kind is float:
         return thing
-    if kind is np.ndarray and thing.dtype.char in "df" and thing.ndim:
+    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim:
         return thing
     if kind is int or kind is bool or isinstance(thing, np.float64):
         return float(thing)

@@ -92,10 +92,11 @@ def cross_entropy(input, target, reduction="mean"):
             f"got {target.dtype} of shape {target.shape}"
         )
     classes = input.shape[-1]
+    flat = np.ascontiguousarray(target, np.int64).reshape(-1)
     # Negative classes are huge as unsigned numbers.
-    if target.size and np.maximum.reduce(target.reshape(-1).astype(np.uint64)) >= classes:
+    if flat.size and np.maximum.reduce(flat.view(np.uint64)) >= classes:
         raise IndexError(f"target holds a class outside 0 .. {classes - 1}")
-    index = _starts(target.size, classes) + target.reshape(-1)
+    index = _starts(flat.size, classes) + flat
     index.flags.writeable = False
     return apply("cross_entropy", (input, index), (("reduction", reduction),))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..native.scalars import reverse_switch
 from ..tape.layout import CLEARED
+from ..tape import watch
 from ..tape.watch import LANES, stamp
 from . import walk
 from .plan import Signature
@@ -32,6 +33,7 @@ def steps():
     """The compiled steps of array instructions, imported when a tape first has some."""
     from . import steps
 
+    watch.compiled_stamp = _stamp
     return steps
 
 
@@ -134,6 +136,17 @@ def pack(store, base, count):
         store.address, base, count, items_address(store.ops), items_address(store.lefts),
         items_address(store.rights), items_address(store.offsets), items_address(store.tokens), FLOAT_TYPE, TUPLE_TYPE,
     )
+
+
+def _stamp(array):
+    """`tape.watch.stamp` of a large contiguous array."""
+    size = array.nbytes // 8
+    lanes = np.empty(LANES + 1, np.int64)
+    data = data_address(array)
+    steps().stamp(data, size, data_address(lanes), LANES)
+    # The bytes that do not fill a word come last.
+    rest = ctypes.string_at(data + 8 * size, array.nbytes - 8 * size) if array.nbytes % 8 else b""
+    return lanes[:LANES].tobytes() + rest
 
 
 def first_changed(watched, marks, low, high):

@@ -271,6 +271,26 @@ def _differ(a, b, length):
     return False
 
 
+@helper
+def _sum_lanes(data, size, lanes, count):
+    """Sum `size` words into `count` interleaved lanes, and mix in the last words."""
+    for lane in range(count):
+        store_int(lanes + 8 * lane, load_int(data + 8 * lane))
+    for row in range(1, size // count):
+        start = data + 8 * row * count
+        for lane in range(count):
+            store_int(lanes + 8 * lane, load_int(lanes + 8 * lane) + load_int(start + 8 * lane))
+    tail = data + 8 * (size - count)
+    for lane in range(count):
+        store_int(lanes + 8 * lane, load_int(lanes + 8 * lane) ^ load_int(tail + 8 * lane))
+
+
+@compiled("void(int64, int64, int64, int64)")
+def stamp(data, size, lanes, count):
+    """The lanes of `tape.watch.stamp`."""
+    _sum_lanes(data, size, lanes, count)
+
+
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def first_changed(slots, arrays, stamps, words, at, count, marks, high, lanes, scratch):
     """First watched array, from position `at`, that has changed or is left to NumPy; -1: none.
@@ -293,16 +313,9 @@ def first_changed(slots, arrays, stamps, words, at, count, marks, high, lanes, s
             if _differ(data, digest, length):
                 return k
             continue
-        for lane in range(lanes):
-            store_int(scratch + 8 * lane, load_int(data + 8 * lane))
-        for row in range(1, size // lanes):
-            start = data + 8 * row * lanes
-            for lane in range(lanes):
-                store_int(scratch + 8 * lane, load_int(scratch + 8 * lane) + load_int(start + 8 * lane))
-        tail = data + 8 * (size - lanes)
-        for lane in range(lanes):
-            if load_int(scratch + 8 * lane) ^ load_int(tail + 8 * lane) != load_int(digest + 8 * lane):
-                return k
+        _sum_lanes(data, size, scratch, lanes)
+        if _differ(scratch, digest, 8 * lanes):
+            return k
         if _differ(data + 8 * size, digest + 8 * lanes, length - 8 * lanes):
             return k
     return -1

@@ -16,6 +16,10 @@ import numpy as np
 LANES = 509
 
 
+#: `stamp` of a large contiguous array in compiled code, once that is loaded (`sweep.native`).
+compiled_stamp = None
+
+
 def stamp(array):
     """A digest of the contents of an array, as bytes: changes when they do.
 
@@ -25,6 +29,8 @@ def stamp(array):
     """
     if array.nbytes <= 8 * LANES:
         return array.tobytes()
+    if compiled_stamp is not None and array.flags.c_contiguous:
+        return compiled_stamp(array)
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.itemsize == 8:
         words, rest = flat.view(np.uint64), b""
