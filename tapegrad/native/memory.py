@@ -51,6 +51,40 @@ store_double = _storer(ir.DoubleType(), types.float64)
 store_float = _storer(ir.FloatType(), types.float32)
 
 
+def _element_loader(llvm_type, numba_type):
+    @intrinsic
+    def load(typingctx, base, index):
+        def codegen(context, builder, signature, args):
+            pointer = builder.inttoptr(args[0], llvm_type.as_pointer())
+            return builder.load(builder.gep(pointer, [args[1]], inbounds=True))
+
+        return numba_type(types.int64, types.int64), codegen
+
+    return load
+
+
+def _element_storer(llvm_type, numba_type):
+    @intrinsic
+    def store(typingctx, base, index, value):
+        def codegen(context, builder, signature, args):
+            pointer = builder.inttoptr(args[0], llvm_type.as_pointer())
+            builder.store(args[2], builder.gep(pointer, [args[1]], inbounds=True))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, numba_type), codegen
+
+    return store
+
+
+# Element i of the array at an address: in this form LLVM vectorises loops.
+int_at = _element_loader(_I64, types.int64)
+double_at = _element_loader(ir.DoubleType(), types.float64)
+float_at = _element_loader(ir.FloatType(), types.float32)
+set_int_at = _element_storer(_I64, types.int64)
+set_double_at = _element_storer(ir.DoubleType(), types.float64)
+set_float_at = _element_storer(ir.FloatType(), types.float32)
+
+
 def _caller(nargs, returns):
     """Call ``int64/void function(int64 * nargs)`` at an address."""
     result = _I64 if returns else ir.VoidType()
@@ -144,3 +178,17 @@ def copy_bytes(typingctx, target, source, nbytes):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def differ(typingctx, a, b, nbytes):
+    """``memcmp``: not zero if the bytes at two addresses differ."""
+
+    def codegen(context, builder, signature, args):
+        result = ir.IntType(32)
+        function = builder.module.globals.get("memcmp")
+        if function is None:
+            function = ir.Function(builder.module, ir.FunctionType(result, [_I64] * 3), "memcmp")
+        return builder.sext(builder.call(function, args), _I64)
+
+    return types.int64(types.int64, types.int64, types.int64), codegen

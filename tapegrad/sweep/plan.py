@@ -405,6 +405,7 @@ class Signature:
     WORDS = 8
     #: Per signature: program address, saved values, operands, scalar result, large, result bytes, saved bytes.
     TABLE = np.zeros((64, WORDS), np.int64)
+    _OUTGROWN: list[np.ndarray] = []
     _PENDING: list["Signature"] = []
 
     def __init__(self, key, out):
@@ -450,6 +451,8 @@ class Signature:
                 known = cls(key, meta_of(value))
                 cls.ALL.append(known)
                 if known.number >= len(cls.TABLE):
+                    # A sweep of another thread may still be reading the old table.
+                    cls._OUTGROWN.append(cls.TABLE)
                     cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
                 cls.TABLE[known.number] = [
                     known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,

@@ -13,12 +13,19 @@ from ..native.memory import (
     call2,
     call4,
     copy_bytes,
+    differ,
+    double_at,
+    float_at,
+    int_at,
     load_byte,
     load_double,
     load_float,
     load_int,
     load_int32,
     release,
+    set_double_at,
+    set_float_at,
+    set_int_at,
     store_byte,
     store_double,
     store_float,
@@ -32,11 +39,11 @@ from .access import SIZE, WORDS, helper, operand_slot
 @helper
 def _add_into(target, source, nbytes, char):
     if char == 0:
-        for j in range(0, nbytes, 8):
-            store_double(target + j, load_double(target + j) + load_double(source + j))
+        for j in range(nbytes // 8):
+            set_double_at(target, j, double_at(target, j) + double_at(source, j))
     else:
-        for j in range(0, nbytes, 4):
-            store_float(target + j, load_float(target + j) + load_float(source + j))
+        for j in range(nbytes // 4):
+            set_float_at(target, j, float_at(target, j) + float_at(source, j))
 
 
 @helper
@@ -264,25 +271,16 @@ def take(target, address, nbytes):
 
 
 @helper
-def _differ(a, b, length):
-    for j in range(length):
-        if load_byte(a + j) != load_byte(b + j):
-            return True
-    return False
-
-
-@helper
 def _sum_lanes(data, size, lanes, count):
     """Sum `size` words into `count` interleaved lanes, and mix in the last words."""
-    for lane in range(count):
-        store_int(lanes + 8 * lane, load_int(data + 8 * lane))
+    copy_bytes(lanes, data, 8 * count)
     for row in range(1, size // count):
         start = data + 8 * row * count
         for lane in range(count):
-            store_int(lanes + 8 * lane, load_int(lanes + 8 * lane) + load_int(start + 8 * lane))
+            set_int_at(lanes, lane, int_at(lanes, lane) + int_at(start, lane))
     tail = data + 8 * (size - count)
     for lane in range(count):
-        store_int(lanes + 8 * lane, load_int(lanes + 8 * lane) ^ load_int(tail + 8 * lane))
+        set_int_at(lanes, lane, int_at(lanes, lane) ^ int_at(tail, lane))
 
 
 @compiled("void(int64, int64, int64, int64)")
@@ -310,12 +308,12 @@ def first_changed(slots, arrays, stamps, words, at, count, marks, high, lanes, s
         if size == 2:
             continue
         if size == 0:
-            if _differ(data, digest, length):
+            if differ(data, digest, length) != 0:
                 return k
             continue
         _sum_lanes(data, size, scratch, lanes)
-        if _differ(scratch, digest, 8 * lanes):
+        if differ(scratch, digest, 8 * lanes) != 0:
             return k
-        if _differ(data + 8 * size, digest + 8 * lanes, length - 8 * lanes):
+        if differ(data + 8 * size, digest + 8 * lanes, length - 8 * lanes) != 0:
             return k
     return -1
