@@ -22,8 +22,9 @@ import numpy as np
 from .errors import DtypeError, GradientError
 from .functions import reshape
 from .inplace import assign_elements
-from .record import apply, as_operand, plain, tracked
+from .record import apply, apply_view, as_operand, plain, tracked
 from .tape.meta import c_strides
+from .rules import BY_NAME
 from .tape.store import thread_state
 from .tensor import Tensor
 from .views import look, note_view, root_of, span, steps_of, views_of, window_of
@@ -95,9 +96,23 @@ def _all_positions(shape):
     return _small_positions(shape) if math.prod(shape) <= 1 << 16 else np.arange(math.prod(shape)).reshape(shape)
 
 
+_SELECT = BY_NAME["select"]
+_ONE_ELEMENT = (("shape", ()), ("strides", ()))
+
+
 def getitem(x, key):
     """``x[key]`` recorded."""
     value = x._v
+    kind = type(key)
+    if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
+        # One element of a float64 array, in a loop: the shortest way.
+        keys = (key,) if kind is int else key
+        if len(keys) == value.ndim and value.dtype.char == "d" and all([type(k) is int for k in keys]):
+            found = value.item(keys)
+            offset = 0
+            for k, extent in zip(keys, value.shape):
+                offset = offset * extent + (k if k >= 0 else k + extent)
+            return apply_view(_SELECT, x, _ONE_ELEMENT, found, offset)
     if type(value) is float:
         if key == () or key is Ellipsis:
             return x

@@ -314,6 +314,13 @@ def apply_one(row, a):
 _ON = (True,)
 
 
+def apply_view(row, x, attrs, value, offset):
+    """Record that `value` is the view of the tracked array `x` at `offset`."""
+    if not thread_state().enabled:
+        return plain(value)
+    return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
+
+
 def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     """Write the instruction of an operation already computed; returns its tensor.
 
