@@ -15,6 +15,7 @@ MODULES = (
     "scalar_sweep",
     "train_step",
     "per_op",
+    "element_access",
     "memory_backward",
     "memory_flat",
     "tape_capacity",
