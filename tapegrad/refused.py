@@ -202,7 +202,6 @@ WITHOUT_DERIVATIVE = {
     "numpy.empty_like": _SHAPE,
     "numpy.equal": _TRUTH,
     "numpy.flatnonzero": _POSITIONS,
-    "numpy.full": _FILL,
     "numpy.full_like": _FILL,
     "numpy.greater": _TRUTH,
     "numpy.greater_equal": _TRUTH,
