@@ -367,7 +367,7 @@ def expand(x, *shape):
 def _view(row, x, value, strides, offset):
     value = np.asarray(value)
     attrs = (("shape", value.shape), ("strides", tuple(strides)))
-    return apply(row, (x,), attrs, value=_scalar(value), integer=offset)
+    return note_view(x, apply(row, (x,), attrs, value=_scalar(value), integer=offset))
 
 
 def diagonal(x, offset=0, axis1=0, axis2=1):
@@ -441,13 +441,13 @@ def array_split(x, indices_or_sections, axis=0):
 def _split(function, x, sections, axis):
     x = lift(x)
     axis = _axis_index(axis, x.ndim)
-    pieces = function(np.arange(x.shape[axis]), sections)
+    extent = x.shape[axis]
+    if np.ndim(sections):
+        cuts = [0, *(as_index(s) for s in sections), extent]
+    else:
+        cuts = np.cumsum([0, *map(len, function(np.empty(extent), sections))]).tolist()
     lead = (slice(None),) * axis
-    found, start = [], 0
-    for piece in pieces:
-        found.append(x[(*lead, slice(start, start + len(piece)))])
-        start += len(piece)
-    return found
+    return [x[(*lead, slice(start, stop))] for start, stop in zip(cuts, cuts[1:])]
 
 
 def _moved(row, x, function):
@@ -473,10 +473,10 @@ def roll(x, shift, axis=None):
     return _moved("roll", x, lambda p: np.roll(p, shift, axis))
 
 
-def take(x, indices, axis=None):
-    """Elements at integer positions, as ``np.take``."""
+def take(x, indices, axis=None, mode="raise"):
+    """Elements at integer positions, as ``np.take``; `mode` "wrap" or "clip" brings positions outside back in."""
     indices = np.asarray(indices._v if isinstance(indices, Tensor) else indices)
-    return _moved("gather", x, lambda p: np.take(p, indices, axis))
+    return _moved("gather", x, lambda p: np.take(p, indices, axis, mode=mode))
 
 
 # ---- on and off the tape -------------------------------------------------------------

@@ -163,6 +163,10 @@ def setitem(x, key, value):
             "and cut its derivative; make that tensor with tg.zeros or .astype(float)"
         )
     steps, start = steps_of(x, window)
+    if any(n > 1 and step == 0 for n, step in zip(array.shape, steps)):
+        raise ValueError(
+            "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
+        )
     if _is_basic(key):
         part = array[key]
         shape = part.shape if isinstance(part, np.ndarray) else ()

@@ -12,7 +12,8 @@ import numpy as np
 
 from . import functions as F
 from .errors import LeaveTapeError, UnsupportedFunctionError
-from .record import apply, apply_one, apply_two, plain
+from .record import apply, apply_one, apply_two, normalise, plain, tracked
+from .refused import REFUSED
 from .rules import BY_FUNCTION, BY_NAME
 from .rules.special import SCIPY_UFUNCS
 from .tensor import Tensor
@@ -29,13 +30,20 @@ def _value(thing):
     return thing._v if isinstance(thing, Tensor) else thing
 
 
-def refuse(function, why=""):
-    """The error for a NumPy function without a rule."""
+def name_of(function):
+    """The public name of a NumPy or SciPy function: ``numpy.linalg.svd``."""
     name = getattr(function, "__name__", str(function))
     module = (getattr(function, "__module__", None) or "numpy").replace("scipy.special._ufuncs", "scipy.special")
+    return f"{module}.{name}"
+
+
+def refuse(function, why=""):
+    """The error for a NumPy function without a rule, with the reason if `tapegrad.refused` knows one."""
+    name = name_of(function)
+    reason = REFUSED.get(name, "") if not why else ""
     return UnsupportedFunctionError(
-        f"{module}.{name} has no derivative rule in tapegrad{why}. Use supported functions (tapegrad.rules.ROWS lists "
-        "them), or leave the tape on purpose with .detach().numpy()"
+        f"{name} has no derivative rule in tapegrad{why}{': ' * bool(reason)}{reason}. Use supported functions "
+        "(tapegrad.rules.ROWS lists them), or leave the tape on purpose with .detach().numpy()"
     )
 
 
@@ -105,6 +113,8 @@ def _plain_function(function):
     """A NumPy function that looks only at shapes or gives values without derivative."""
 
     def call(*args, **kwargs):
+        if kwargs.get("out") is not None:
+            raise refuse(function, " with the argument out=")
         return _wrap(function(*_values(args), **{k: _values(v) for k, v in kwargs.items()}))
 
     return call
@@ -119,11 +129,7 @@ def _values(thing):
 
 
 def _wrap(thing):
-    return plain(thing) if isinstance(thing, np.ndarray) else thing
-
-
-def _shape_of(x):
-    return tuple(x.shape) if isinstance(x, Tensor) else np.shape(x)
+    return plain(normalise(thing)) if isinstance(thing, np.ndarray) else thing
 
 
 def _reduction(function):
@@ -167,68 +173,12 @@ def _clip(a, a_min=_NO_VALUE, a_max=_NO_VALUE, out=None, *, min=_NO_VALUE, max=_
     return F.clip(a, None if low is _NO_VALUE else low, None if high is _NO_VALUE else high)
 
 
-def _where(condition, *branches):
-    if not branches:
-        return np.nonzero(np.asarray(_value(condition)))
-    return F.where(condition, *branches)
-
-
-def _like(function):
-    def call(a, *args, dtype=None, shape=None, **kwargs):
-        shape = _shape_of(a) if shape is None else shape
-        dtype = dtype or (a.dtype if isinstance(a, Tensor) else np.asarray(a).dtype)
-        kept = {k: v for k, v in kwargs.items() if k in ("order",) and v not in (None, "K")}
-        array = function(shape, *args, dtype=dtype, **kept)
-        return _constant(array)
-
-    return call
-
-
-def _constant(array):
-    return plain(float(array) if array.ndim == 0 and array.dtype.char == "d" else array)
-
-
-def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **_):
-    base = np.zeros(_shape_of(a) if shape is None else shape, dtype or (a.dtype if isinstance(a, Tensor) else None))
-    return F.broadcast_to(F.lift(fill_value), base.shape) if isinstance(fill_value, Tensor) else _constant(base + fill_value)
-
-
 def _norm(x, ord=None, axis=None, keepdims=False):
     # The 2-norm of a matrix is its largest singular value.
     vector = x.ndim == 1 if axis is None else np.ndim(axis) == 0 or len(axis) == 1
     if not (ord is None or ord == 2 and vector or ord == "fro" and not vector):
         raise refuse(np.linalg.norm, f" with ord={ord!r}")
     return F.norm(x, axis=axis, keepdims=keepdims)
-
-
-def _transpose(a, axes=None):
-    return F.transpose(a, axes)
-
-
-def _ravel(a, order="C"):
-    return F.ravel(a) if order == "C" else F.ravel(F.transpose(a))
-
-
-def _reshape(a, /, shape=None, order="C", *, newshape=None, copy=None):
-    if order != "C":
-        raise refuse(np.reshape, f" with order={order!r}")
-    shape = newshape if shape is None else shape
-    return F.reshape(a, shape if isinstance(shape, (tuple, list)) else (shape,))
-
-
-def _stack(arrays, axis=0, out=None, **kwargs):
-    _only_defaults(np.stack, out=out, **{k: v for k, v in kwargs.items() if k != "casting"})
-    return F.stack(arrays, axis)
-
-
-def _concatenate(arrays, axis=0, out=None, **kwargs):
-    _only_defaults(np.concatenate, out=out, **{k: v for k, v in kwargs.items() if k != "casting"})
-    return F.concatenate(arrays, axis)
-
-
-def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    _only_defaults(np.trace, dtype=dtype, out=out)
-    return F.trace(a, offset, axis1, axis2)
 
 
 def _product(numpy_function, function):
@@ -244,47 +194,33 @@ def _cumsum(a, axis=None, dtype=None, out=None):
     return F.cumsum(a, axis)
 
 
-def _take(a, indices, axis=None, out=None, mode="raise"):
-    _only_defaults(np.take, out=out)
-    if mode != "raise":
-        raise refuse(np.take, f" with mode={mode!r}")
-    return F.take(a, _value(indices), axis)
-
-
-def _copyto(dst, src, casting="same_kind", where=True):
-    raise LeaveTapeError(
-        "writing a tensor into a plain array (np.copyto, np.full_like(array, tensor)) would cut its derivative; make "
-        "the array with tg.zeros, or use tg.full_like / np.broadcast_to on the tensor"
-    )
-
-
 FUNCTIONS = {
     np.sum: _reduction(F.sum), np.prod: _reduction(F.prod), np.mean: _reduction(F.mean), np.max: _extremum(F.max),
     np.min: _extremum(F.min), np.amax: _extremum(F.max), np.amin: _extremum(F.min), np.var: _moment(F.var),
-    np.std: _moment(F.std), np.clip: _clip, np.where: _where, np.dot: _product(np.dot, F.dot),
-    np.outer: _product(np.outer, F.outer), np.reshape: _reshape, np.ravel: _ravel,
-    np.transpose: _transpose, np.swapaxes: lambda a, axis1, axis2: F.swapaxes(a, axis1, axis2),
-    np.moveaxis: lambda a, source, destination: F.moveaxis(a, source, destination),
-    np.squeeze: lambda a, axis=None: F.squeeze(a, axis), np.expand_dims: lambda a, axis: F.expand_dims(a, axis),
-    np.broadcast_to: lambda array, shape, subok=False: F.broadcast_to(array, shape), np.concatenate: _concatenate,
-    np.stack: _stack, np.split: lambda ary, indices_or_sections, axis=0: F.split(ary, indices_or_sections, axis),
-    np.array_split: lambda ary, indices_or_sections, axis=0: F.array_split(ary, indices_or_sections, axis),
-    np.repeat: lambda a, repeats, axis=None: F.repeat(a, _values(repeats), axis),
-    np.tile: lambda A, reps: F.tile(A, reps), np.flip: lambda m, axis=None: F.flip(m, axis), np.roll: lambda a, shift, axis=None: F.roll(a, shift, axis),
-    np.diag: lambda v, k=0: F.diag(v, k), np.diagonal: lambda a, offset=0, axis1=0, axis2=1: F.diagonal(a, offset, axis1, axis2),
-    np.trace: _trace, np.take: _take, np.linalg.norm: _norm, np.copyto: _copyto,
+    np.std: _moment(F.std), np.clip: _clip, np.dot: _product(np.dot, F.dot),
+    np.outer: _product(np.outer, F.outer),
+    np.linalg.norm: _norm,
     np.cumsum: _cumsum,
-    np.zeros_like: _like(np.zeros), np.ones_like: _like(np.ones), np.empty_like: _like(np.empty),
-    np.full_like: _full_like, np.copy: lambda a, order="K", subok=False: F.clone(a),
-    np.shape: _shape_of, np.ndim: lambda a: len(_shape_of(a)), np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
 }  # fmt: skip
 
-for _function in (
-    np.argmax, np.argmin, np.argsort, np.nonzero, np.flatnonzero, np.count_nonzero, np.any, np.all, np.allclose,
-    np.isclose, np.array_equal, np.searchsorted, np.array_repr, np.array_str, np.array2string, np.result_type,
-    np.iscomplexobj, np.isrealobj, np.may_share_memory, np.shares_memory, np.can_cast,
-):  # fmt: skip
-    FUNCTIONS[_function] = _plain_function(_function)
+
+def implements(*functions):
+    """Decorator: the function that stands for these NumPy functions on tensors."""
+
+    def register(ours):
+        for function in functions:
+            FUNCTIONS[function] = ours
+        return ours
+
+    return register
+
+
+def _any_tracked(thing):
+    if isinstance(thing, Tensor):
+        return tracked(thing)
+    if isinstance(thing, (list, tuple)):
+        return any(_any_tracked(x) for x in thing)
+    return isinstance(thing, dict) and _any_tracked(list(thing.values()))
 
 
 def implements(*functions):
@@ -302,7 +238,10 @@ def function_on_tensors(self, function, types, args, kwargs):
     """``Tensor.__array_function__``."""
     ours = FUNCTIONS.get(function)
     if ours is None:
-        raise refuse(function)
+        if _any_tracked(args) or _any_tracked(kwargs):
+            raise refuse(function)
+        # Constants have no derivative to lose.
+        ours = _plain_function(function)
     return ours(*args, **kwargs)
 
 

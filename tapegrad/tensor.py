@@ -237,6 +237,10 @@ class Tensor:
         self._refuse("int()", "for the integer part of the value write int(t.item())")
         return int(self._only())
 
+    def __trunc__(self):
+        self._refuse("math.trunc()", "for the integer part of the value write np.trunc(t)")
+        return int(self._only())
+
     def __complex__(self):
         self._refuse("complex()", "complex numbers are not supported")
         return complex(self._only())

@@ -42,13 +42,20 @@ def note_view(x, view):
     """Remember that `view` looks at the memory of `x` (if it does); returns `view`."""
     value = view._v
     if type(value) is np.ndarray and value is not x._v and value.base is not None and view is not x:
-        root = x if x._extras().made is None else root_of(x)[0]
+        root = x._extras().made
+        if root is None or not _looks_at(root, x):
+            root = x
         extras = root._extras()
         if extras.views is None:
             extras.views = Views()
         extras.views.add(view)
         view._extras().made = root
     return view
+
+
+def _looks_at(root, x):
+    owner, array = root._v, x._v
+    return type(owner) is not float and type(array) is not float and np.may_share_memory(owner, array)
 
 
 def _address(array):
