@@ -223,17 +223,6 @@ def _any_tracked(thing):
     return isinstance(thing, dict) and _any_tracked(list(thing.values()))
 
 
-def implements(*functions):
-    """Decorator: the function below stands for these NumPy functions when they are given a tensor."""
-
-    def register(ours):
-        for function in functions:
-            FUNCTIONS[function] = ours
-        return ours
-
-    return register
-
-
 def function_on_tensors(self, function, types, args, kwargs):
     """``Tensor.__array_function__``."""
     ours = FUNCTIONS.get(function)

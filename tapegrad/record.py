@@ -276,14 +276,12 @@ def apply_two(row, a, b, depth=3):
         y = b = as_operand(b, row.name)
         on_b = False
         of_b = SCALAR if y.__class__ is float else meta_of(y)
-    if of_a is SCALAR:
-        if of_b is not SCALAR and of_b.char != "d" and isinstance(given, (np.float64, np.ndarray)):
-            # A NumPy scalar promotes as float64; a Python float, and a tracked one, is weak.
-            x = a = np.asarray(x)
-            of_a = meta_of(x)
-    elif of_b is SCALAR and of_a.char != "d" and isinstance(other, (np.float64, np.ndarray)):
-        y = b = np.asarray(y)
-        of_b = meta_of(y)
+    if of_a is SCALAR and of_b is not SCALAR and of_b.char != "d":
+        x = a = _strong(given, x, of_b)
+        of_a = of_a if x.__class__ is float else meta_of(x)
+    elif of_b is SCALAR and of_a is not SCALAR and of_a.char != "d":
+        y = b = _strong(other, y, of_a)
+        of_b = of_b if y.__class__ is float else meta_of(y)
     if of_a is of_b is SCALAR and row.scalar is not None:
         value = scalar_value(row, (x, y))
     else:
@@ -293,6 +291,19 @@ def apply_two(row, a, b, depth=3):
     if not (on_a or on_b) or not thread_state().enabled:
         return plain(value)
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
+
+
+def _strong(given, number, beside):
+    """The constant `number`, given as `given`, so that it promotes as in NumPy beside an array that is not float64.
+
+    A Python float, and a tracked one, is weak; a NumPy scalar is float64; a
+    Python int beside integers stays one.
+    """
+    if isinstance(given, (np.float64, np.ndarray)):
+        return np.asarray(number)
+    if given.__class__ is int and beside.char not in "df":
+        return np.asarray(given, "l" if beside.char == "?" else beside.char)
+    return number
 
 
 def apply_one(row, a):

@@ -394,3 +394,10 @@ def test_out_is_refused():
         np.full_like(A, leaf(2.0))
     with pytest.raises(tg.errors.LeaveTapeError):
         np.array([leaf(1.0), leaf(2.0)])
+
+
+def test_integer_tensors_stay_integers_beside_python_ints():
+    i = tg.tensor([1, 2])
+    assert [(i - 1).dtype, (2 * i).dtype, (i / 2).dtype, (i + 1.5).dtype] == [np.int64, np.int64, np.float64, np.float64]
+    x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    assert x[i - 1].tolist() == [1.0, 2.0]
