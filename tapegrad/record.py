@@ -276,10 +276,10 @@ def apply_two(row, a, b, depth=3):
         y = b = as_operand(b, row.name)
         on_b = False
         of_b = SCALAR if y.__class__ is float else meta_of(y)
-    if of_a is SCALAR and of_b is not SCALAR and of_b.char != "d":
+    if given is not None and of_a is SCALAR and of_b is not SCALAR and of_b.char != "d":
         x = a = _strong(given, x, of_b)
         of_a = of_a if x.__class__ is float else meta_of(x)
-    elif of_b is SCALAR and of_a is not SCALAR and of_a.char != "d":
+    elif other is not None and of_b is SCALAR and of_a is not SCALAR and of_a.char != "d":
         y = b = _strong(other, y, of_a)
         of_b = of_b if y.__class__ is float else meta_of(y)
     if of_a is of_b is SCALAR and row.scalar is not None:
