@@ -22,10 +22,17 @@ VALUES = {
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
     np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
 }  # fmt: skip
+#: Functions that are refused for a reason worth saying.
+REASONS = {
+    np.nextafter: "it names the neighbouring floating-point number, not a function of real numbers",
+    np.spacing: "it measures floating-point numbers, and is not a function of real numbers",
+    np.angle: "complex numbers are not supported, and the angle of a real number is a step (np.where(x < 0, np.pi, 0.0))",
+}
 _DIRECT = {np.power: F.power, np.positive: F.clone}
 
 
-def _value(thing):
+def value_of(thing):
+    """The value of a tensor; anything else as it is."""
     return thing._v if isinstance(thing, Tensor) else thing
 
 
@@ -52,8 +59,11 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         return _reduce(ufunc, inputs, kwargs)
     if method == "accumulate" and ufunc is np.add:
         return F.cumsum(inputs[0], axis=inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
-    if method == "outer" and ufunc is np.multiply:
-        return F.outer(*inputs)
+    if method == "accumulate" and ufunc is np.multiply:
+        return FUNCTIONS[np.cumprod](inputs[0], inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
+    if method == "outer" and len(inputs) == 2 and not kwargs:
+        a, b = (F.lift(x) for x in inputs)
+        return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
     if method != "__call__":
         raise refuse(ufunc, f" for its method .{method}()")
     if kwargs.get("dtype") is None:
@@ -61,7 +71,9 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if kwargs:
         raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
     if ufunc in VALUES:
-        return plain(np.asarray(ufunc(*[_value(x) for x in inputs])))
+        return plain(np.asarray(ufunc(*[value_of(x) for x in inputs])))
+    if ufunc in REASONS:
+        raise refuse(ufunc, f": {REASONS[ufunc]}")
     direct = _DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
@@ -90,8 +102,8 @@ def _into(ufunc, method, inputs, kwargs, out):
             f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
             "cut its derivative; write `result = a + t`, or make the array with tg.zeros"
         )
-    values = [np.asarray(_value(x)) if isinstance(x, Tensor) else x for x in inputs]
-    targets = tuple(np.asarray(_value(x)) for x in out)
+    values = [np.asarray(value_of(x)) if isinstance(x, Tensor) else x for x in inputs]
+    targets = tuple(np.asarray(value_of(x)) for x in out)
     getattr(ufunc, method)(*values, **kwargs, out=targets)
     return out[0]
 
@@ -99,6 +111,12 @@ def _into(ufunc, method, inputs, kwargs, out):
 # ---- functions ------------------------------------------------------------------
 
 _NO_VALUE = np._NoValue
+
+
+def given(argument):
+    """Whether an argument of a NumPy function was given."""
+    return argument is not _NO_VALUE
+
 
 
 def _plain_function(function):
@@ -126,42 +144,15 @@ def _shape_of(x):
     return tuple(x.shape) if isinstance(x, Tensor) else np.shape(x)
 
 
-def _reduction(function):
-    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
-        _only_defaults(function, dtype=dtype, out=out)
-        if initial is not _NO_VALUE or where is not _NO_VALUE:
-            raise refuse(function, " with initial= or where=")
-        return function(a, axis=axis, keepdims=keepdims is not _NO_VALUE and bool(keepdims))
-
-    return call
-
-
-def _extremum(function):
-    def call(a, axis=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
-        return _reduction(function)(a, axis, None, out, keepdims, initial, where)
-
-    return call
-
-
-def _moment(function):
-    def call(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=_NO_VALUE, correction=_NO_VALUE):
-        _only_defaults(function, dtype=dtype, out=out)
-        if where is not _NO_VALUE:
-            raise refuse(function, " with where=")
-        ddof = ddof if correction is _NO_VALUE else correction
-        return function(a, axis=axis, ddof=ddof, keepdims=keepdims is not _NO_VALUE and bool(keepdims))
-
-    return call
-
-
-def _only_defaults(function, **given):
-    named = [k for k, v in given.items() if v is not None]
+def only_defaults(function, **arguments):
+    """Refuse the arguments that are not None."""
+    named = [k for k, v in arguments.items() if v is not None]
     if named:
         raise refuse(function, f" with the argument {', '.join(named)}=")
 
 
 def _clip(a, a_min=_NO_VALUE, a_max=_NO_VALUE, out=None, *, min=_NO_VALUE, max=_NO_VALUE):
-    _only_defaults(np.clip, out=out)
+    only_defaults(np.clip, out=out)
     low = a_min if a_min is not _NO_VALUE else min
     high = a_max if a_max is not _NO_VALUE else max
     return F.clip(a, None if low is _NO_VALUE else low, None if high is _NO_VALUE else high)
@@ -169,7 +160,7 @@ def _clip(a, a_min=_NO_VALUE, a_max=_NO_VALUE, out=None, *, min=_NO_VALUE, max=_
 
 def _where(condition, *branches):
     if not branches:
-        return np.nonzero(np.asarray(_value(condition)))
+        return np.nonzero(np.asarray(value_of(condition)))
     return F.where(condition, *branches)
 
 
@@ -193,14 +184,6 @@ def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **_
     return F.broadcast_to(F.lift(fill_value), base.shape) if isinstance(fill_value, Tensor) else _constant(base + fill_value)
 
 
-def _norm(x, ord=None, axis=None, keepdims=False):
-    # The 2-norm of a matrix is its largest singular value.
-    vector = x.ndim == 1 if axis is None else np.ndim(axis) == 0 or len(axis) == 1
-    if not (ord is None or ord == 2 and vector or ord == "fro" and not vector):
-        raise refuse(np.linalg.norm, f" with ord={ord!r}")
-    return F.norm(x, axis=axis, keepdims=keepdims)
-
-
 def _transpose(a, axes=None):
     return F.transpose(a, axes)
 
@@ -217,38 +200,33 @@ def _reshape(a, /, shape=None, order="C", *, newshape=None, copy=None):
 
 
 def _stack(arrays, axis=0, out=None, **kwargs):
-    _only_defaults(np.stack, out=out, **{k: v for k, v in kwargs.items() if k != "casting"})
+    only_defaults(np.stack, out=out, **{k: v for k, v in kwargs.items() if k != "casting"})
     return F.stack(arrays, axis)
 
 
 def _concatenate(arrays, axis=0, out=None, **kwargs):
-    _only_defaults(np.concatenate, out=out, **{k: v for k, v in kwargs.items() if k != "casting"})
+    only_defaults(np.concatenate, out=out, **{k: v for k, v in kwargs.items() if k != "casting"})
     return F.concatenate(arrays, axis)
 
 
 def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    _only_defaults(np.trace, dtype=dtype, out=out)
+    only_defaults(np.trace, dtype=dtype, out=out)
     return F.trace(a, offset, axis1, axis2)
 
 
 def _product(numpy_function, function):
     def call(a, b, out=None):
-        _only_defaults(numpy_function, out=out)
+        only_defaults(numpy_function, out=out)
         return function(a, b)
 
     return call
 
 
-def _cumsum(a, axis=None, dtype=None, out=None):
-    _only_defaults(np.cumsum, dtype=dtype, out=out)
-    return F.cumsum(a, axis)
-
-
 def _take(a, indices, axis=None, out=None, mode="raise"):
-    _only_defaults(np.take, out=out)
+    only_defaults(np.take, out=out)
     if mode != "raise":
         raise refuse(np.take, f" with mode={mode!r}")
-    return F.take(a, _value(indices), axis)
+    return F.take(a, value_of(indices), axis)
 
 
 def _copyto(dst, src, casting="same_kind", where=True):
@@ -259,9 +237,7 @@ def _copyto(dst, src, casting="same_kind", where=True):
 
 
 FUNCTIONS = {
-    np.sum: _reduction(F.sum), np.prod: _reduction(F.prod), np.mean: _reduction(F.mean), np.max: _extremum(F.max),
-    np.min: _extremum(F.min), np.amax: _extremum(F.max), np.amin: _extremum(F.min), np.var: _moment(F.var),
-    np.std: _moment(F.std), np.clip: _clip, np.where: _where, np.dot: _product(np.dot, F.dot),
+    np.clip: _clip, np.where: _where, np.dot: _product(np.dot, F.dot),
     np.outer: _product(np.outer, F.outer), np.reshape: _reshape, np.ravel: _ravel,
     np.transpose: _transpose, np.swapaxes: lambda a, axis1, axis2: F.swapaxes(a, axis1, axis2),
     np.moveaxis: lambda a, source, destination: F.moveaxis(a, source, destination),
@@ -272,26 +248,36 @@ FUNCTIONS = {
     np.repeat: lambda a, repeats, axis=None: F.repeat(a, _values(repeats), axis),
     np.tile: lambda A, reps: F.tile(A, reps), np.flip: lambda m, axis=None: F.flip(m, axis), np.roll: lambda a, shift, axis=None: F.roll(a, shift, axis),
     np.diag: lambda v, k=0: F.diag(v, k), np.diagonal: lambda a, offset=0, axis1=0, axis2=1: F.diagonal(a, offset, axis1, axis2),
-    np.trace: _trace, np.take: _take, np.linalg.norm: _norm, np.copyto: _copyto,
-    np.cumsum: _cumsum,
+    np.trace: _trace, np.take: _take, np.copyto: _copyto,
     np.zeros_like: _like(np.zeros), np.ones_like: _like(np.ones), np.empty_like: _like(np.empty),
     np.full_like: _full_like, np.copy: lambda a, order="K", subok=False: F.clone(a),
     np.shape: _shape_of, np.ndim: lambda a: len(_shape_of(a)), np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
 }  # fmt: skip
 
 for _function in (
-    np.argmax, np.argmin, np.argsort, np.nonzero, np.flatnonzero, np.count_nonzero, np.any, np.all, np.allclose,
+    np.argmax, np.argmin, np.argsort, np.nonzero, np.flatnonzero, np.any, np.all, np.allclose,
     np.isclose, np.array_equal, np.searchsorted, np.array_repr, np.array_str, np.array2string, np.result_type,
     np.iscomplexobj, np.isrealobj, np.may_share_memory, np.shares_memory, np.can_cast,
 ):  # fmt: skip
     FUNCTIONS[_function] = _plain_function(_function)
 
 
+def implements(*functions):
+    """Decorator: the function stands for these NumPy functions when one is called on a tensor."""
+
+    def register(ours):
+        for function in functions:
+            FUNCTIONS[function] = ours
+        return ours
+
+    return register
+
+
 def function_on_tensors(self, function, types, args, kwargs):
     """``Tensor.__array_function__``."""
     ours = FUNCTIONS.get(function)
     if ours is None:
-        raise refuse(function)
+        raise refuse(function, f": {REASONS[function]}" if function in REASONS else "")
     return ours(*args, **kwargs)
 
 
