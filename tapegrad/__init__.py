@@ -6,8 +6,18 @@ in reverse.  Importing this package compiles nothing and does not import Numba.
 
 __version__ = "0.1.0"
 
-from . import autograd, errors, indexing, inplace, nn, numpy_dispatch  # noqa: F401  (some add tensor methods)
-from . import numpy_selecting, numpy_shaping  # noqa: F401  (they add NumPy functions)
+from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
+    autograd,
+    errors,
+    indexing,
+    inplace,
+    nn,
+    numpy_dispatch,
+    numpy_elementwise,
+    numpy_reductions,
+    numpy_selecting,
+    numpy_shaping,
+)
 from .config import info
 from .creation import (
     arange,

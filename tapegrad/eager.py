@@ -25,6 +25,10 @@ _DIRECT = {
 
 def value_function(name):
     """NumPy function for an operation of the rules' language."""
+    if name in L.COMPILED_BINARY:
+        from .native import incomplete_gamma
+
+        return np.vectorize(getattr(incomplete_gamma, name), otypes=[float])
     return _DIRECT.get(name) or BY_NAME[ROW_OF.get(name, name)].value
 
 

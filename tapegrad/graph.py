@@ -108,7 +108,9 @@ class Instruction:
             self.operands = ()
         elif self.op < FIRST_ARRAY:
             self.row = by_opcode(self.op)
-            self.operands = (a, b)[: len(self.row.slots(self.row.arity))]
+            # The condition of `where` is the inline constant and no side; other constants are sides.
+            sides = self.row.slots(self.row.arity) if self.row.arity <= 2 else (0, 1)
+            self.operands = tuple((a, b)[k] for k in sides)
         else:
             self.signature = Signature.ALL[self.op - FIRST_ARRAY]
             self.row = self.signature.row
@@ -134,8 +136,8 @@ class Instruction:
             found = []
             for slot in self.operands:
                 found.append(self.constant if slot == 0 else Instruction(self.store, slot).value)
-            if self.row.constants:
-                found.insert(0, bool(self.constant))
+            for k in self.row.constants:
+                found.insert(k, self.constant if self.row.arity == 2 else bool(self.constant))
             return found, self.value
         found = [None] * len(self.signature.metas)
         result = self.value if self.signature.out.shape == () else None

@@ -107,8 +107,9 @@ def _operands(instruction):
         elif signature is not None:
             named.append("const")
         else:
-            # Only `where` has an operand without a derivative: its condition.
-            named.append(f"{instruction.constant:.6g}" if k in slots else str(bool(instruction.constant)))
+            # The condition of `where` is a truth value, other operands without a derivative are numbers.
+            number = k in slots or row.arity == 2
+            named.append(f"{instruction.constant:.6g}" if number else str(bool(instruction.constant)))
     attrs = [f"{k}={v}" for k, v in instruction.attributes().items()]
     return ", ".join(named + attrs)
 

@@ -26,7 +26,8 @@ VALUES = {
 _DIRECT = {np.power: F.power, np.positive: F.clone}
 
 
-def _value(thing):
+def value_of(thing):
+    """The value of a tensor; anything else as it is."""
     return thing._v if isinstance(thing, Tensor) else thing
 
 
@@ -60,8 +61,11 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         return _reduce(ufunc, inputs, kwargs)
     if method == "accumulate" and ufunc is np.add:
         return F.cumsum(inputs[0], axis=inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
-    if method == "outer" and ufunc is np.multiply:
-        return F.outer(*inputs)
+    if method == "accumulate" and ufunc is np.multiply:
+        return FUNCTIONS[np.cumprod](inputs[0], inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
+    if method == "outer" and len(inputs) == 2 and not kwargs:
+        a, b = (F.lift(x) for x in inputs)
+        return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
     if method != "__call__":
         raise refuse(ufunc, f" for its method .{method}()")
     if kwargs.get("dtype") is None:
@@ -69,7 +73,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if kwargs:
         raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
     if ufunc in VALUES:
-        return plain(np.asarray(ufunc(*[_value(x) for x in inputs])))
+        return plain(np.asarray(ufunc(*[value_of(x) for x in inputs])))
     direct = _DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
@@ -98,8 +102,8 @@ def _into(ufunc, method, inputs, kwargs, out):
             f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
             "cut its derivative; write `result = a + t`, or make the array with tg.zeros"
         )
-    values = [np.asarray(_value(x)) if isinstance(x, Tensor) else x for x in inputs]
-    targets = tuple(np.asarray(_value(x)) for x in out)
+    values = [np.asarray(value_of(x)) if isinstance(x, Tensor) else x for x in inputs]
+    targets = tuple(np.asarray(value_of(x)) for x in out)
     getattr(ufunc, method)(*values, **kwargs, out=targets)
     return out[0]
 
@@ -107,6 +111,12 @@ def _into(ufunc, method, inputs, kwargs, out):
 # ---- functions ------------------------------------------------------------------
 
 _NO_VALUE = np._NoValue
+
+
+def given(argument):
+    """Whether an argument of a NumPy function was given."""
+    return argument is not _NO_VALUE
+
 
 
 def _plain_function(function):
@@ -132,87 +142,33 @@ def _wrap(thing):
     return plain(normalise(thing)) if isinstance(thing, np.ndarray) else thing
 
 
-def _reduction(function):
-    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
-        _only_defaults(function, dtype=dtype, out=out)
-        if initial is not _NO_VALUE or where is not _NO_VALUE:
-            raise refuse(function, " with initial= or where=")
-        return function(a, axis=axis, keepdims=keepdims is not _NO_VALUE and bool(keepdims))
-
-    return call
-
-
-def _extremum(function):
-    def call(a, axis=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
-        return _reduction(function)(a, axis, None, out, keepdims, initial, where)
-
-    return call
-
-
-def _moment(function):
-    def call(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=_NO_VALUE, correction=_NO_VALUE):
-        _only_defaults(function, dtype=dtype, out=out)
-        if where is not _NO_VALUE:
-            raise refuse(function, " with where=")
-        ddof = ddof if correction is _NO_VALUE else correction
-        return function(a, axis=axis, ddof=ddof, keepdims=keepdims is not _NO_VALUE and bool(keepdims))
-
-    return call
-
-
-def _only_defaults(function, **given):
-    named = [k for k, v in given.items() if v is not None]
+def only_defaults(function, **arguments):
+    """Refuse the arguments that are not None."""
+    named = [k for k, v in arguments.items() if v is not None]
     if named:
         raise refuse(function, f" with the argument {', '.join(named)}=")
 
 
 def _clip(a, a_min=_NO_VALUE, a_max=_NO_VALUE, out=None, *, min=_NO_VALUE, max=_NO_VALUE):
-    _only_defaults(np.clip, out=out)
+    only_defaults(np.clip, out=out)
     low = a_min if a_min is not _NO_VALUE else min
     high = a_max if a_max is not _NO_VALUE else max
     return F.clip(a, None if low is _NO_VALUE else low, None if high is _NO_VALUE else high)
 
 
-def _norm(x, ord=None, axis=None, keepdims=False):
-    # The 2-norm of a matrix is its largest singular value.
-    vector = x.ndim == 1 if axis is None else np.ndim(axis) == 0 or len(axis) == 1
-    if not (ord is None or ord == 2 and vector or ord == "fro" and not vector):
-        raise refuse(np.linalg.norm, f" with ord={ord!r}")
-    return F.norm(x, axis=axis, keepdims=keepdims)
 
 
 def _product(numpy_function, function):
     def call(a, b, out=None):
-        _only_defaults(numpy_function, out=out)
+        only_defaults(numpy_function, out=out)
         return function(a, b)
 
     return call
 
 
-def _cumsum(a, axis=None, dtype=None, out=None):
-    _only_defaults(np.cumsum, dtype=dtype, out=out)
-    return F.cumsum(a, axis)
-
-
 FUNCTIONS = {
-    np.sum: _reduction(F.sum), np.prod: _reduction(F.prod), np.mean: _reduction(F.mean), np.max: _extremum(F.max),
-    np.min: _extremum(F.min), np.amax: _extremum(F.max), np.amin: _extremum(F.min), np.var: _moment(F.var),
-    np.std: _moment(F.std), np.clip: _clip, np.dot: _product(np.dot, F.dot),
-    np.outer: _product(np.outer, F.outer),
-    np.linalg.norm: _norm,
-    np.cumsum: _cumsum,
+    np.clip: _clip, np.dot: _product(np.dot, F.dot), np.outer: _product(np.outer, F.outer),
 }  # fmt: skip
-
-
-def implements(*functions):
-    """Decorator: the function that stands for these NumPy functions on tensors."""
-
-    def register(ours):
-        for function in functions:
-            FUNCTIONS[function] = ours
-        return ours
-
-    return register
 
 
 def _any_tracked(thing):
@@ -221,6 +177,17 @@ def _any_tracked(thing):
     if isinstance(thing, (list, tuple)):
         return any(_any_tracked(x) for x in thing)
     return isinstance(thing, dict) and _any_tracked(list(thing.values()))
+
+
+def implements(*functions):
+    """Decorator: the function stands for these NumPy functions when one is called on a tensor."""
+
+    def register(ours):
+        for function in functions:
+            FUNCTIONS[function] = ours
+        return ours
+
+    return register
 
 
 def function_on_tensors(self, function, types, args, kwargs):

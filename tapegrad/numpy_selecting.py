@@ -12,7 +12,7 @@ import numpy as np
 
 from . import functions as F
 from .errors import LeaveTapeError
-from .numpy_dispatch import FUNCTIONS, _any_tracked, _only_defaults, _plain_function, _values, implements, refuse
+from .numpy_dispatch import FUNCTIONS, _any_tracked, only_defaults, _plain_function, _values, implements, refuse
 from .numpy_shaping import as_tensor, cast, rearranged, untracked
 from .tensor import Tensor
 
@@ -21,7 +21,7 @@ from .tensor import Tensor
 
 @implements(np.take)
 def _take(a, indices, axis=None, out=None, mode="raise"):
-    _only_defaults(np.take, out=out)
+    only_defaults(np.take, out=out)
     return F.take(as_tensor(a), _values(indices), axis, mode)
 
 
@@ -35,7 +35,7 @@ def _take_along_axis(arr, indices, axis=-1):
 
 @implements(np.choose)
 def _choose(a, choices, out=None, mode="raise"):
-    _only_defaults(np.choose, out=out)
+    only_defaults(np.choose, out=out)
     a = np.asarray(_values(a))
     choices = list(choices)
     # Numbers are weak here, as nowhere else in this file.
@@ -45,7 +45,7 @@ def _choose(a, choices, out=None, mode="raise"):
 
 @implements(np.compress)
 def _compress(condition, a, axis=None, out=None):
-    _only_defaults(np.compress, out=out)
+    only_defaults(np.compress, out=out)
     condition = np.asarray(_values(condition))
     return rearranged(lambda p: np.compress(condition, p, axis), a)
 
@@ -196,7 +196,7 @@ def _diagonal(a, offset=0, axis1=0, axis2=1):
 
 @implements(np.trace)
 def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    _only_defaults(np.trace, out=out)
+    only_defaults(np.trace, out=out)
     if not _any_tracked(a):
         return untracked(lambda v: np.trace(v, offset, axis1, axis2, dtype), a)
     return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
@@ -218,7 +218,7 @@ if hasattr(np.linalg, "diagonal"):
 
 @implements(np.sort)
 def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
-    _only_defaults(np.sort, order=order)
+    only_defaults(np.sort, order=order)
     if stable is not None:
         kind = "stable" if stable else None
     return _permuted(a, axis, lambda v, axis: np.argsort(v, axis, kind=kind))
@@ -226,7 +226,7 @@ def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
 
 @implements(np.partition)
 def _partition(a, kth, axis=-1, kind="introselect", order=None):
-    _only_defaults(np.partition, order=order)
+    only_defaults(np.partition, order=order)
     return _permuted(a, axis, lambda v, axis: np.argpartition(v, _values(kth), axis, kind))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import functions as F
 from .errors import DtypeError
-from .numpy_dispatch import _any_tracked, _only_defaults, _values, implements, refuse
+from .numpy_dispatch import _any_tracked, only_defaults, _values, implements, refuse
 from .record import normalise, plain
 from .tensor import Tensor
 
@@ -223,7 +223,7 @@ def _ix(*args):
 
 
 def _joined(function, join, arrays, out, dtype, casting):
-    _only_defaults(function, out=out)
+    only_defaults(function, out=out)
     found = join([as_tensor(a) for a in arrays])
     if dtype is None:
         return found

@@ -13,7 +13,7 @@ from _thread import get_ident
 
 import numpy as np
 
-from .errors import DtypeError, LeaveTapeError, TapeMismatchError
+from .errors import DtypeError, LeaveTapeError, TapeMismatchError, UnsupportedFunctionError
 from .rules import BY_NAME
 from .sweep.plan import Signature
 from .tape.layout import CLEARED
@@ -229,6 +229,12 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     if True not in flags:
         return plain(value)
     if row.constants:
+        for k, why in row.refused.items():
+            if flags[k] and thread_state().enabled:
+                raise UnsupportedFunctionError(
+                    f"{row.name} has no derivative in its argument {k + 1}: {why}. Give it a plain number or array, or "
+                    "leave the tape on purpose with .detach()"
+                )
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
             return plain(value)

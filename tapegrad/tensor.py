@@ -262,8 +262,8 @@ class Tensor:
         self._refuse(
             "conversion to an ndarray",
             "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
-            "to assign into an array make it with tg.zeros, and for functions that take only arrays see "
-            "tapegrad's list of supported functions",
+            "to assign into an array make it with tg.zeros; SciPy's functions that take only arrays are in "
+            "tapegrad.scipy (special.logsumexp, softmax, log_softmax, polygamma, multigammaln) or not supported",
         )
         return np.array(self._v, dtype=dtype)
 

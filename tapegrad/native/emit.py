@@ -7,6 +7,8 @@ that Python's ``math`` calls), or to the inner loop of a SciPy ufunc.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
@@ -31,11 +33,14 @@ LIBM = {
     "log1p": "log1p", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
     "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh",
     "arccosh": "acosh", "arctanh": "atanh", "pow": "pow", "arctan2": "atan2", "hypot": "hypot", "fmod": "fmod",
-    "erf": "erf", "gamma": "tgamma",
+    "erf": "erf",
 }
 
 #: Functions that are inner loops of SciPy ufuncs: name -> (ufunc, types).
-UFUNCS = {"lgamma": ("gammaln", "d->d"), "digamma": ("psi", "d->d"), "zeta": ("_zeta", "dd->d")}
+UFUNCS = {
+    "lgamma": ("gammaln", "d->d"), "digamma": ("psi", "d->d"), "zeta": ("_zeta", "dd->d"),
+    **{name: (name, "d->d") for name in L.SCIPY_UNARY}, **{name: (name, "dd->d") for name in L.SCIPY_BINARY},
+}  # fmt: skip
 
 #: Functions written in the language itself.
 _COMPOSED = {
@@ -57,8 +62,11 @@ def needs_symbols(expr):
     for name in {node.op for node in _walk(expr)}:
         if name == "polygamma":
             _define_ufunc("zeta")
+            _define_ufunc("gamma")
         elif name in UFUNCS:
             _define_ufunc(name)
+        elif name in L.COMPILED_BINARY:
+            llvm.add_symbol(f"tapegrad_{name}", _compiled_address(name))
 
 
 def _walk(expr):
@@ -71,6 +79,14 @@ def _walk(expr):
         yield node
         if node.op not in ("arg", "const"):
             stack.extend(node.args)
+
+
+@lru_cache(maxsize=None)
+def _compiled_address(name):
+    from . import incomplete_gamma
+    from .compile import compiled, native_address
+
+    return native_address(compiled("float64(float64, float64)")(getattr(incomplete_gamma, name)))
 
 
 def _define_ufunc(name):
@@ -162,6 +178,8 @@ class Emitter:
             return self._in_double(values, lambda xs: b.call(self._libm(LIBM[op], len(xs)), xs))
         if op in UFUNCS:
             return self._in_double(values, lambda xs: self._ufunc(op, xs))
+        if op in L.COMPILED_BINARY:
+            return self._in_double(values, lambda xs: self._compiled(op, xs))
         raise AssertionError(f"the emitter has no lowering for {op!r}")
 
     def _in_double(self, values, call):
@@ -179,6 +197,22 @@ class Emitter:
             known.attributes.add("nounwind")
             known.attributes.add("readnone")
         return known
+
+    def _compiled(self, name, values):
+        """Call a function compiled by Numba, in its calling convention; it raises nothing."""
+        b, module = self.b, self.b.module
+        wrapper = module.globals.get(f"call_{name}")
+        if wrapper is None:
+            callee_type = ir.FunctionType(I32, [F64.as_pointer(), PTR.as_pointer()] + [F64] * len(values))
+            callee = ir.Function(module, callee_type, f"tapegrad_{name}")
+            wrapper = ir.Function(module, ir.FunctionType(F64, [F64] * len(values)), f"call_{name}")
+            wrapper.linkage = "internal"
+            w = ir.IRBuilder(wrapper.append_basic_block())
+            result, problem = w.alloca(F64), w.alloca(PTR)
+            w.store(ir.Constant(F64, float("nan")), result)
+            w.call(callee, [result, problem, *wrapper.args])
+            w.ret(w.load(result))
+        return b.call(wrapper, values)
 
     def _ufunc(self, name, values):
         """Call a ufunc's loop on one element kept on the stack."""

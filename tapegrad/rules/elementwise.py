@@ -314,3 +314,88 @@ elementwise(
 elementwise(
     "clone", np.positive, lambda x: x, (lambda x, z: 1.0,), scalar=lambda x: x, node="Clone", doc="a copy of x",
 )
+
+# ---- further ufuncs of NumPy ------------------------------------------------------
+
+
+def _logaddexp2(x, y):
+    big = select(x > y, x, y)
+    small = select(x > y, y, x)
+    return select(L.eq(x, y), x + 1.0, big + L.log1p(L.exp2(small - big)) * (1.0 / LN2))
+
+
+elementwise(
+    "logaddexp2", np.logaddexp2, _logaddexp2,
+    (lambda x, y, z: select(L.eq(x, z), 1.0, L.exp2(x - z)), lambda x, y, z: select(L.eq(y, z), 1.0, L.exp2(y - z))),
+    node="Logaddexp2", numpy=(np.logaddexp2,), doc="log2(2**x + 2**y) without overflow",
+)
+elementwise(
+    "deg2rad", np.deg2rad, lambda x: x * (math.pi / 180.0), (lambda x, z: math.pi / 180.0,),
+    node="Deg2Rad", numpy=(np.deg2rad, np.radians), doc="degrees to radians",
+)
+elementwise(
+    "rad2deg", np.rad2deg, lambda x: x * (180.0 / math.pi), (lambda x, z: 180.0 / math.pi,),
+    node="Rad2Deg", numpy=(np.rad2deg, np.degrees), doc="radians to degrees",
+)
+
+
+def _sinc(x):
+    angle = select(L.eq(x, 0.0), 1.0, x * math.pi)
+    return select(L.eq(x, 0.0), 1.0, L.sin(angle) / angle)
+
+
+#: Coefficients of the derivative of sinc over (pi**2 * x), in powers of (pi * x)**2.
+_SINC_SERIES = [(-1) ** k * 2 * k / math.factorial(2 * k + 1) for k in range(1, 8)]
+
+
+def _sinc_dx(x, z):
+    # Near 0 the two terms of the quotient cancel.
+    square = x * x * math.pi**2
+    series = square * 0.0
+    for c in reversed(_SINC_SERIES):
+        series = series * square + c
+    near = L.abs(x) < 0.15
+    return select(near, series * x * math.pi**2, (L.cos(x * math.pi) - z) / x)
+
+
+elementwise(
+    "sinc", np.sinc, _sinc, (_sinc_dx,), node="Sinc", doc="sin(pi * x) / (pi * x), 1 at 0",
+)
+
+
+def _only_if(x, y, larger):
+    # NaN counts as missing: the other operand gets all of the derivative.
+    return select(L.isnan(y), select(L.isnan(x), 0.0, 1.0), larger)
+
+
+elementwise(
+    "fmax", np.fmax, lambda x, y: select(L.isnan(y) | (x >= y), x, y),
+    (lambda x, y, z: _only_if(x, y, _larger(x, y)), lambda x, y, z: _only_if(y, x, _larger(y, x))),
+    node="Fmax", numpy=(np.fmax,), doc="the larger of x and y, NaN ignored; a tie shares the derivative evenly",
+)
+elementwise(
+    "fmin", np.fmin, lambda x, y: select(L.isnan(y) | (x <= y), x, y),
+    (lambda x, y, z: _only_if(x, y, _larger(y, x)), lambda x, y, z: _only_if(y, x, _larger(x, y))),
+    node="Fmin", numpy=(np.fmin,), doc="the smaller of x and y, NaN ignored; a tie shares the derivative evenly",
+)
+elementwise(
+    "heaviside", np.heaviside, lambda x, h: select(x < 0.0, 0.0, select(x > 0.0, 1.0, select(L.eq(x, 0.0), h, x))),
+    (_zero, lambda x, h, z: select(L.eq(x, 0.0), 1.0, 0.0)),
+    node="Heaviside", numpy=(np.heaviside,), doc="step from 0 to 1 with value h at 0; derivative 0 in x, and 1 in h at x = 0",
+)
+
+
+def _ldexp_value(x, i):
+    exponent = np.asarray(i)
+    if exponent.dtype.kind == "f":
+        whole = exponent.astype(np.int64)
+        if not np.array_equal(whole, exponent):
+            raise TypeError("ldexp() takes integer exponents")
+        exponent = whole
+    return np.ldexp(x, exponent)
+
+
+elementwise(
+    "ldexp", _ldexp_value, lambda x, i: x * L.exp2(i), (lambda x, i, z: L.exp2(i), None),
+    node="Ldexp", doc="x * 2**i for integer i", refused={1: "the exponent is an integer"},
+)

@@ -27,6 +27,10 @@ UNARY = (
 ).split()
 BINARY = "pow arctan2 hypot fmod copysign polygamma".split()
 
+#: Functions that are SciPy's ufuncs of the same name.
+SCIPY_UNARY = ("erfc erfinv erfcx logit log_expit gamma i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri").split()
+SCIPY_BINARY = "beta betaln gammainc gammaincc xlogy xlog1py rel_entr kl_div".split()
+
 
 class Expr:
     """A node of a traced element-wise expression.
@@ -190,9 +194,12 @@ def _function(name, nargs):
     return apply
 
 
-for _name in UNARY:
+for _name in UNARY + SCIPY_UNARY:
     globals()[_name] = _function(_name, 1)
-for _name in BINARY:
+#: Functions that are compiled from Python (`tapegrad.native.incomplete_gamma`).
+COMPILED_BINARY = ["gammainc_da"]
+
+for _name in BINARY + SCIPY_BINARY + COMPILED_BINARY:
     globals()[_name] = _function(_name, 2)
 
 eq = _function("eq", 2)

@@ -1,7 +1,7 @@
 """Special functions: rows whose values come from `scipy.special`.
 
 SciPy is imported when such a function is first used, not before.  Derivatives:
-NIST Digital Library of Mathematical Functions, 5.2, 5.15 and 7.2.
+NIST Digital Library of Mathematical Functions (DLMF), 5.2, 5.15, 7, 8.8 and 10.
 """
 
 from __future__ import annotations
@@ -44,15 +44,149 @@ elementwise(
     "lgamma", scipy_special("gammaln"), L.lgamma, (lambda x, z: L.digamma(x),),
     node="Lgamma", doc="log |gamma(x)|", calls_scipy=True,
 )
+
+
+def _trigamma(x, z):
+    # SciPy's zeta is for positive x; the reflection formula (DLMF 5.15.6) does the rest.
+    sine = L.sin((x - L.rint(x)) * math.pi)
+    return L.select(x > 0.0, L.polygamma(1.0, x), math.pi**2 / (sine * sine) - L.polygamma(1.0, 1.0 - x))
+
+
 elementwise(
-    "digamma", scipy_special("psi"), L.digamma, (lambda x, z: L.polygamma(1.0, x),),
+    "digamma", scipy_special("psi"), L.digamma, (_trigamma,),
     node="Digamma", doc="derivative of log gamma", calls_scipy=True,
 )
 elementwise(
     "polygamma", polygamma_value, L.polygamma, (None, lambda n, x, z: L.polygamma(n + 1.0, x)),
     node="Polygamma", doc="n-th derivative of digamma; the order n is a constant", calls_scipy=True,
+    refused={0: "the order is an integer"},
+)
+
+
+# ---- error functions and the normal distribution ---------------------------------------
+ROOT_PI = math.sqrt(math.pi)
+ROOT_2PI = math.sqrt(2.0 * math.pi)
+
+
+def _scipy_row(name, partials, doc, node=None, refused=None):
+    """A row whose value is SciPy's ufunc `name`; so is the function of that name in the language."""
+    elementwise(
+        name, scipy_special(name), getattr(L, name), partials, node=node or name.title().replace("_", ""), doc=doc,
+        calls_scipy=True, refused=refused,
+    )
+
+
+def _erfcx_dx(x, z):
+    # 2xz - 2/sqrt(pi) cancels far out: there the asymptotic series (DLMF 7.12.1), differentiated.
+    u = 0.5 / (x * x)
+    series = u * 0.0
+    for n in range(8, 0, -1):
+        series = (series + 1.0) * u * -(2.0 * n + 1.0)
+    return L.select(x > 20.0, (series + 1.0) * u * (-2.0 / ROOT_PI), 2.0 * x * z - TWO_OVER_SQRT_PI)
+
+
+_scipy_row("erfc", (lambda x, z: -TWO_OVER_SQRT_PI * L.exp(-(x * x)),), "1 - erf(x), accurate for large x")
+_scipy_row("erfinv", (lambda x, z: 0.5 * ROOT_PI * L.exp(z * z),), "inverse of erf")
+_scipy_row("erfcx", (_erfcx_dx,), "exp(x**2) * erfc(x)")
+_scipy_row("ndtr", (lambda x, z: L.exp(-0.5 * x * x) / ROOT_2PI,), "distribution function of the standard normal")
+_scipy_row("ndtri", (lambda x, z: ROOT_2PI * L.exp(0.5 * z * z),), "quantile of the standard normal, inverse of ndtr")
+_scipy_row(
+    # The density over the distribution function, in a form without underflow.
+    "log_ndtr", (lambda x, z: math.sqrt(2.0 / math.pi) / L.erfcx(x * -math.sqrt(0.5)),),
+    "logarithm of ndtr, accurate in both tails",
+)
+
+# ---- logistic ----------------------------------------------------------------------------
+_scipy_row("logit", (lambda x, z: 1.0 / (x * (1.0 - x)),), "log(x / (1 - x)), inverse of expit")
+_scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate for large negative x")
+
+# ---- gamma and beta functions --------------------------------------------------------------
+_scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function")
+_scipy_row(
+    "beta",
+    (
+        lambda a, b, z: z * (L.digamma(a) - L.digamma(a + b)),
+        lambda a, b, z: z * (L.digamma(b) - L.digamma(a + b)),
+    ),
+    "gamma(a) * gamma(b) / gamma(a + b)",
+)
+_scipy_row(
+    "betaln",
+    (lambda a, b, z: L.digamma(a) - L.digamma(a + b), lambda a, b, z: L.digamma(b) - L.digamma(a + b)),
+    "log |beta(a, b)|",
+)
+
+
+def _gamma_density(a, x):
+    """``x**(a - 1) * exp(-x) / gamma(a)``; near a large `a` in a form whose exponents do not cancel."""
+    t = 1.0 / (a * a)
+    correction = (1.0 / 12.0 + t * (-1.0 / 360.0 + t * (1.0 / 1260.0 + t * (-1.0 / 1680.0 + t * (1.0 / 1188.0))))) / a
+    off = (x - a) / a
+    large = L.exp(a * (L.log1p(off) - off) - correction) * L.sqrt(a) / (ROOT_2PI * x)
+    small = L.pow(x, a - 1.0) * L.exp(-x - L.lgamma(a))
+    return L.select((a > 20.0) & (L.abs(off) < 0.7), large, small)
+
+
+_scipy_row(
+    "gammainc", (lambda a, x, z: L.gammainc_da(a, x), lambda a, x, z: _gamma_density(a, x)),
+    "regularised lower incomplete gamma function",
+)
+_scipy_row(
+    "gammaincc", (lambda a, x, z: -L.gammainc_da(a, x), lambda a, x, z: -_gamma_density(a, x)),
+    "regularised upper incomplete gamma function",
+)
+
+# ---- Bessel functions ----------------------------------------------------------------------
+_scipy_row("i0", (lambda x, z: L.i1(x),), "modified Bessel function of order 0")
+_scipy_row(
+    "i1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.i0(x) - z / x),), "modified Bessel function of order 1",
+)
+_scipy_row("i0e", (lambda x, z: L.i1e(x) - L.sign(x) * z,), "exp(-|x|) * i0(x)")
+_scipy_row(
+    "i1e", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.i0e(x) - z * (L.sign(x) + 1.0 / x)),), "exp(-|x|) * i1(x)",
+)
+_scipy_row("j0", (lambda x, z: -L.j1(x),), "Bessel function of order 0")
+_scipy_row("j1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.j0(x) - z / x),), "Bessel function of order 1")
+
+# ---- entropies -----------------------------------------------------------------------------
+_scipy_row(
+    "xlogy",
+    (
+        lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= 0.0), 0.0, L.log(y)),
+        lambda x, y, z: L.select(L.eq(x, 0.0), 0.0, x / y),
+    ),
+    "x * log(y); value and derivative 0 where x = y = 0",
+)
+_scipy_row(
+    "xlog1py",
+    (
+        lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= -1.0), 0.0, L.log1p(y)),
+        lambda x, y, z: L.select(L.eq(x, 0.0), 0.0, x / (1.0 + y)),
+    ),
+    "x * log(1 + y); value and derivative 0 where x = 0 and y = -1",
+)
+_scipy_row("entr", (lambda x, z: -1.0 - L.log(x),), "-x * log(x); derivative +inf at 0")
+
+
+def _log_ratio(x, y):
+    near = L.abs(x - y) < 0.5 * y
+    return L.select(near, L.log1p((x - y) / y), L.log(x / y))
+
+
+_scipy_row(
+    "rel_entr",
+    (lambda x, y, z: _log_ratio(x, y) + 1.0, lambda x, y, z: L.select(L.eq(x, 0.0), 0.0, -(x / y))),
+    "x * log(x / y); derivative -inf in x at 0",
+)
+_scipy_row(
+    "kl_div",
+    (lambda x, y, z: _log_ratio(x, y), lambda x, y, z: (y - x) / y),
+    "x * log(x / y) - x + y; derivative -inf in x at 0",
 )
 
 #: scipy.special ufuncs by name -> row name (SciPy's ufuncs are found by name so
 #: that scipy need not be imported to build the table).
-SCIPY_UFUNCS = {"erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid"}
+SCIPY_UFUNCS = {
+    "erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid",
+    **{name: name for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, "exp2", "expm1", "log1p", "cbrt")},
+}  # fmt: skip

@@ -62,6 +62,9 @@ class Row:
         Name of the integer attribute that each instruction keeps for itself.
     calls_scipy : bool
         Whether its derivative calls a loop of a SciPy ufunc (imported when needed).
+    refused : dict
+        Position of a constant operand -> why it has no derivative; a tracked tensor
+        there raises instead of losing its derivative.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     """
@@ -79,6 +82,7 @@ class Row:
     constants: tuple = ()
     dynamic: str | None = None
     calls_scipy: bool = False
+    refused: dict = field(default_factory=dict)
     opcode: int = field(default=0, init=False)
 
     @property
@@ -149,13 +153,13 @@ def register(row):
     return row
 
 
-def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=(), calls_scipy=False):
+def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=(), calls_scipy=False, refused=None):
     """Register an element-wise row; its arity is the number of partials."""
     constants = tuple(k for k, partial in enumerate(partials) if partial is None)
     return register(
         Row(
             name, len(partials), node, value, doc, scalar, expr, tuple(partials), None, tuple(numpy), constants,
-            calls_scipy=calls_scipy,
+            calls_scipy=calls_scipy, refused=refused or {},
         )
     )
 

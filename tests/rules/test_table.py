@@ -24,6 +24,15 @@ DOMAINS = {
     **dict.fromkeys("arcsin arccos arctanh".split(), (UNIT,)),
     **dict.fromkeys("add subtract multiply maximum minimum logaddexp arctan2 hypot copysign".split(), (ANY, ANY)),
     **dict.fromkeys("divide remainder fmod floor_divide".split(), (ANY, POSITIVE)),
+    **dict.fromkeys("deg2rad rad2deg sinc erfc erfcx log_ndtr ndtr log_expit i0 i1 i0e i1e j0 j1".split(), (ANY,)),
+    **dict.fromkeys("logaddexp2 fmax fmin heaviside".split(), (ANY, ANY)),
+    **dict.fromkeys("gamma entr".split(), (POSITIVE,)),
+    **dict.fromkeys("beta betaln rel_entr kl_div".split(), (POSITIVE, POSITIVE)),
+    **dict.fromkeys("xlogy xlog1py".split(), (ANY, POSITIVE)),
+    **dict.fromkeys("logit ndtri".split(), ((0.1, 0.9),)),
+    **dict.fromkeys("gammainc gammaincc".split(), ((0.3, 4.0), POSITIVE)),
+    "erfinv": (UNIT,),
+    "ldexp": (ANY, None),
     "tan": ((-1.2, 1.2),),
     "arccosh": ((1.2, 3.0),),
     "power": (POSITIVE, ANY),
@@ -43,6 +52,8 @@ VALUES = {
     "relu": lambda x: np.maximum(x, 0),
     "clip": np.clip,
     "where": np.where,
+    "sinc": np.sinc,
+    **{row.name: getattr(special, row.name) for row in ROWS if row.calls_scipy and hasattr(special, row.name)},
 }
 
 
@@ -53,7 +64,7 @@ def value_of(row):
 def drawn(rng, domain, shape, name=None, position=None):
     """Values of the domain, away from the kinks at integers."""
     if domain is None:
-        if name == "polygamma":
+        if name in ("polygamma", "ldexp"):
             return np.full(shape, 2.0)
         return rng.integers(0, 2, shape).astype(bool)
     values = np.asarray(rng.uniform(*domain, shape))
@@ -116,7 +127,7 @@ def test_elementwise_arrays(name, char):
     shapes = [() if name != "polygamma" else (1,), (5,), (2, 3), (2, 1, 3), (0,), (2, 0)] if char == "d" else [(5,)]
     for shape in shapes:
         values = [drawn(rng, d, shape, name) for d in DOMAINS[name]]
-        constants = {k: values[k] for k in row.constants}
+        constants = {k: values[k].astype(char) if values[k].dtype.kind == "f" else values[k] for k in row.constants}
         if name == "polygamma":
             constants = {0: 2.0}
         operands = [np.asarray(v, char) for k, v in enumerate(values) if k not in constants]

@@ -1,0 +1,121 @@
+"""Element-wise NumPy functions that are not ufuncs, or are compositions of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import functions as F
+from .numpy_dispatch import _DIRECT, FUNCTIONS, VALUES, _plain_function, implements, only_defaults, refuse, value_of
+from .record import plain
+from .tensor import Tensor
+
+VALUES.update((np.isnat,))
+
+
+def _array(x):
+    return np.asarray(value_of(x))
+
+
+# ---- ufuncs ----------------------------------------------------------------------------
+
+
+def float_power(x, y):
+    """``x ** y`` in float64."""
+    x, y = (F.astype(F.lift(v), np.float64) for v in (x, y))
+    return F.power(x, y)
+
+
+def modf(x):
+    """Fraction and integer part of x; the derivative of the integer part is 0."""
+    x = F.lift(x)
+    whole = F.trunc(x)
+    finite = np.isfinite(_array(x))
+    if finite.all():
+        return x - whole, whole
+    return F.where(finite, x, 0.0) - F.where(finite, whole, 0.0), whole
+
+
+def frexp(x):
+    """Mantissa, with its derivative, and the binary exponent, an array of integers."""
+    x = F.lift(x)
+    exponent = np.asarray(np.frexp(_array(x))[1])
+    return F.ldexp(x, -exponent), plain(exponent)
+
+
+_DIRECT[np.float_power] = float_power
+_DIRECT[np.ldexp] = F.ldexp
+_DIRECT[np.modf] = modf
+_DIRECT[np.frexp] = frexp
+_DIRECT[np.divmod] = lambda x, y: (F.floor_divide(x, y), F.remainder(x, y))
+_DIRECT[np.conjugate] = F.clone
+
+
+# ---- functions --------------------------------------------------------------------------
+
+
+@implements(np.sinc)
+def _sinc(x):
+    return F.sinc(x)
+
+
+@implements(np.i0)
+def _i0(x):
+    return F.i0(x)
+
+
+@implements(np.fix)
+def _fix(x, out=None):
+    only_defaults(np.fix, out=out)
+    return F.trunc(x)
+
+
+def _round(a, decimals=0, out=None):
+    only_defaults(np.round, out=out)
+    if not decimals:
+        return F.rint(a)
+    # As NumPy rounds; the derivative is 0.
+    scale = 10.0 ** abs(decimals)
+    return F.rint(a * scale) / scale if decimals > 0 else F.rint(a / scale) * scale
+
+
+FUNCTIONS[np.round] = FUNCTIONS[np.around] = _round
+
+
+@implements(np.nan_to_num)
+def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    if not copy:
+        raise refuse(np.nan_to_num, " with copy=False, which writes into its argument")
+    if any(isinstance(v, Tensor) for v in (nan, posinf, neginf)):
+        raise refuse(np.nan_to_num, " with tensors as replacements; use np.where")
+    x = F.lift(x)
+    values = _array(x)
+    return F.where(np.isfinite(values), x, np.asarray(np.nan_to_num(values, nan=nan, posinf=posinf, neginf=neginf)))
+
+
+@implements(np.real)
+def _real(val):
+    return val
+
+
+@implements(np.imag)
+def _imag(val):
+    return plain(np.zeros(val.shape, val.dtype))
+
+
+@implements(np.real_if_close)
+def _real_if_close(a, tol=100):
+    return a
+
+
+@implements(np.unwrap)
+def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
+    if isinstance(period, Tensor) or isinstance(discont, Tensor):
+        raise refuse(np.unwrap, " with tensors as period or discont")
+    p = F.lift(p)
+    values = _array(p)
+    # Whole periods are added: constants between jumps.
+    return p + (np.unwrap(values, discont, axis, period=period) - values)
+
+
+for _function in (np.isposinf, np.isneginf, np.isreal, np.iscomplex):
+    FUNCTIONS[_function] = _plain_function(_function)

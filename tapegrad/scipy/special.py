@@ -1,0 +1,118 @@
+"""Functions of `scipy.special` that are not ufuncs; every other name is SciPy's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import functions as F
+from ..errors import UnsupportedFunctionError
+from ..record import apply
+from ..tensor import Tensor
+
+__all__ = ["log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"]
+
+
+def __getattr__(name):
+    import scipy.special
+
+    return getattr(scipy.special, name)
+
+
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
+    """Log of the sum of exponentials, ``log(sum(b * exp(a)))``, without overflow.
+
+    Parameters
+    ----------
+    a : Tensor or array-like
+    axis : int or tuple of int, optional
+        Axes to reduce; all by default.
+    b : Tensor or array-like, optional
+        Factors of the exponentials; they may be negative or zero.
+    keepdims : bool
+        Keep reduced axes with extent 1.
+    return_sign : bool
+        Also return the sign of the sum; the result is then the log of its absolute value.
+
+    Returns
+    -------
+    Tensor, or a tuple of two
+    """
+    a = F.lift(a)
+    if b is None:
+        result = F.logsumexp(a, axis=axis, keepdims=keepdims)
+        return (result, np.ones_like(result)) if return_sign else result
+    b = F.lift(b)
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    a = F.broadcast_to(a, shape) if a.shape != shape else a
+    axes = F._axis(a, axis, None)
+    # Any shift gives the same value and derivative; terms with a zero factor do not count.
+    values = np.where(np.asarray(b._v) != 0, np.asarray(a._v), -np.inf)
+    shift = np.max(values, axis=axes, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
+    # A factor of zero takes its term away, however large: the exponential must stay finite.
+    top = 80.0 if a.dtype == np.float32 else 700.0
+    terms = F.exp(F.where(np.asarray(b._v) != 0, a - shift, F.minimum(a - shift, top)))
+    total = F.sum(b * terms, axis=axis, keepdims=True)
+    found = F.log(F.absolute(total) if return_sign else total) + shift
+    if not keepdims:
+        kept = np.sum(np.empty(shape), axis=axes).shape
+        found, total = F.reshape(found, kept), F.reshape(total, kept)
+    return (found, F.sign(total)) if return_sign else found
+
+
+def _over_axes(row, x, axis):
+    x = F.lift(x)
+    if axis is None:
+        return F.reshape(row(F.reshape(x, (-1,))), tuple(x.shape))
+    if np.ndim(axis) == 0:
+        return row(x, axis=axis)
+    return None
+
+
+def softmax(x, axis=None):
+    """Exponentials normalised to sum 1 over `axis` (an int, a tuple; all axes by default)."""
+    found = _over_axes(F.softmax, x, axis)
+    return F.exp(log_softmax(x, axis)) if found is None else found
+
+
+def log_softmax(x, axis=None):
+    """Logarithm of `softmax`, accurate where that underflows."""
+    found = _over_axes(F.log_softmax, x, axis)
+    return x - F.logsumexp(x, axis=axis, keepdims=True) if found is None else found
+
+
+def polygamma(n, x):
+    """The `n`-th derivative of digamma at positive `x`.
+
+    Parameters
+    ----------
+    n : int or array-like of int
+        Order, a constant; 0 is digamma itself.
+    x : Tensor or array-like
+    """
+    if isinstance(n, Tensor):
+        if n.requires_grad:
+            raise UnsupportedFunctionError("polygamma has no derivative in its order n: the order is an integer")
+        n = n.numpy()
+    n = np.asarray(n)
+    if np.any(n < 0) or np.any(n != np.rint(n)):
+        raise ValueError("polygamma() takes orders that are non-negative integers")
+    if not n.any():
+        x = F.lift(x)
+        return F.digamma(F.broadcast_to(x, np.broadcast_shapes(n.shape, x.shape)) if n.ndim else x)
+    if not n.all():
+        return F.where(n == 0, F.digamma(x), polygamma(np.where(n == 0, 1, n), x))
+    return apply("polygamma", (n.astype(float) if n.ndim else float(n), x))
+
+
+def multigammaln(a, d):
+    """Log of the multivariate gamma function of dimension `d`, an int."""
+    d = int(d)
+    if d < 1:
+        raise ValueError("multigammaln() takes a positive dimension d")
+    result = d * (d - 1) * 0.25 * math.log(math.pi)
+    for j in range(d):
+        result = result + F.lgamma(a - 0.5 * j)
+    return result
