@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.linalg import _umath_linalg
 
 from .rules import BY_NAME
 from .rules import lang as L
@@ -56,6 +57,26 @@ class Eager:
 
     def __matmul__(self, other):
         return Eager(self.a @ other.a)
+
+    def constant(self, array):
+        return Eager(np.asarray(array, self.a.dtype))
+
+    def _linalg(self, name, *others):
+        # As in the sweep: no error for a singular matrix, but NaN.
+        with np.errstate(all="ignore"):
+            return getattr(_umath_linalg, name)(self.a, *(o.a for o in others))
+
+    def inv(self):
+        return Eager(self._linalg("inv"))
+
+    def det(self):
+        return Eager(self._linalg("det"))
+
+    def solve(self, other):
+        return Eager(self._linalg("solve", other))
+
+    def svd(self):
+        return [Eager(part) for part in self._linalg("svd_s")]
 
     def own(self):
         return Eager(self.a.copy())

@@ -287,6 +287,17 @@ for _function in (
     FUNCTIONS[_function] = _plain_function(_function)
 
 
+def implements(*functions):
+    """Decorator: the function stands for these functions of NumPy when they are called on tensors."""
+
+    def register(ours):
+        for function in functions:
+            FUNCTIONS[function] = ours
+        return ours
+
+    return register
+
+
 def function_on_tensors(self, function, types, args, kwargs):
     """``Tensor.__array_function__``."""
     ours = FUNCTIONS.get(function)

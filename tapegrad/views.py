@@ -42,13 +42,21 @@ def note_view(x, view):
     """Remember that `view` looks at the memory of `x` (if it does); returns `view`."""
     value = view._v
     if type(value) is np.ndarray and value is not x._v and value.base is not None and view is not x:
-        root = x if x._extras().made is None else root_of(x)[0]
+        root = x if x._extras().made is None else _root_to_read(x)
         extras = root._extras()
         if extras.views is None:
             extras.views = Views()
         extras.views.add(view)
         view._extras().made = root
     return view
+
+
+def _root_to_read(x):
+    """The root of `x`, also where a write to it would be refused."""
+    try:
+        return root_of(x)[0]
+    except ModifiedInPlaceError:
+        return x._extras().made
 
 
 def _address(array):
