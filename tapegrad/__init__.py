@@ -6,7 +6,7 @@ in reverse.  Importing this package compiles nothing and does not import Numba.
 
 __version__ = "0.1.0"
 
-from . import autograd, errors, indexing, inplace, nn, numpy_dispatch, numpy_products  # noqa: F401  (some add tensor methods)
+from . import autograd, errors, indexing, inplace, nn, numpy_dispatch, numpy_linalg, numpy_products  # noqa: F401  (some add tensor methods)
 from .config import info
 from .creation import (
     arange,

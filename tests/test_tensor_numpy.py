@@ -371,7 +371,7 @@ def test_creation():
 @pytest.mark.parametrize(
     "function",
     [
-        np.sort, np.fft.fft, np.linalg.inv, np.median, lambda t: np.interp(t, A[0], A[0]), lambda t: np.nextafter(t, 1.0), np.multiply.accumulate, np.logaddexp.reduce,
+        np.sort, np.fft.fft, np.linalg.eig, np.median, lambda t: np.interp(t, t[0], A[0]), lambda t: np.nextafter(t, 1.0), np.multiply.accumulate, np.logaddexp.reduce,
         lambda t: np.sum(t, out=np.zeros(())), lambda t: np.sum(t, dtype="f"), lambda t: np.sum(t, where=A > 0), lambda t: np.sum(t, initial=2.0),
         lambda t: np.dot(t, A.T, out=np.zeros((2, 2))), lambda t: np.cumsum(t, out=np.zeros(6)), lambda t: np.sin(t, where=A > 0),
         lambda t: np.linalg.norm(t, 2), lambda t: np.linalg.norm(t, 2, axis=(0, 1)), lambda t: np.linalg.norm(t, 1), lambda t: np.sin(t, dtype="f"),
