@@ -298,6 +298,11 @@ def implements(*functions):
     return register
 
 
+def named(module, *names):
+    """The functions of a module of NumPy with these names, as far as this version has them."""
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
 def function_on_tensors(self, function, types, args, kwargs):
     """``Tensor.__array_function__``."""
     ours = FUNCTIONS.get(function)

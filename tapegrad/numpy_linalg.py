@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from . import functions as F
-from .numpy_dispatch import _plain_function, implements, refuse
+from .numpy_dispatch import _plain_function, implements, named, refuse
 from .record import apply, plain, tracked
 
 #: NumPy's named tuples.
@@ -120,7 +120,7 @@ def _svd_of_symmetric(a, compute_uv):
     return _SVDResult(u, s, F.swapaxes(u * np.sign(w._v)[..., None, :], -1, -2))
 
 
-@implements(np.linalg.svdvals)
+@implements(*named(np.linalg, "svdvals"))
 def _svdvals(x, /):
     return _svd(x, compute_uv=False)
 
@@ -188,25 +188,24 @@ def _eig(a):
     raise refuse(np.linalg.eig, ": its results are complex; use np.linalg.eigh for symmetric matrices")
 
 
-for _function in (np.linalg.matrix_rank,):
-    implements(_function)(_plain_function(_function))
+implements(np.linalg.matrix_rank)(_plain_function(np.linalg.matrix_rank))
 
 
 # ---- names of NumPy 2 -----------------------------------------------------------------------
 
 
-@implements(np.linalg.diagonal)
+@implements(*named(np.linalg, "diagonal"))
 def _diagonal(x, /, *, offset=0):
     return F.diagonal(x, offset, -2, -1)
 
 
-@implements(np.linalg.trace)
+@implements(*named(np.linalg, "trace"))
 def _trace(x, /, *, offset=0, dtype=None):
     if dtype is not None:
         raise refuse(np.linalg.trace, " with the argument dtype=")
     return F.trace(x, offset, -2, -1)
 
 
-@implements(np.matrix_transpose, np.linalg.matrix_transpose)
+@implements(*named(np, "matrix_transpose"), *named(np.linalg, "matrix_transpose"))
 def _matrix_transpose(x, /):
     return F.swapaxes(x, -1, -2)

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import functions as F
 from .einsum import einsum
-from .numpy_dispatch import _DIRECT, _only_defaults, implements, refuse
+from .numpy_dispatch import _DIRECT, _only_defaults, implements, named, refuse
 from .record import tracked
 from .tensor import Tensor
 
@@ -54,20 +54,22 @@ def _checked(name, function, smallest):
     return call
 
 
-for _name, _function, _smallest in (
-    ("vecdot", _vecdot, (1, 1)), ("matvec", _matvec, (2, 1)), ("vecmat", _vecmat, (1, 2)),
-):  # fmt: skip
-    if hasattr(np, _name):
-        _DIRECT[getattr(np, _name)] = _checked(_name, _function, _smallest)
+_CHECKED = {
+    "vecdot": _checked("vecdot", _vecdot, (1, 1)),
+    "matvec": _checked("matvec", _matvec, (2, 1)),
+    "vecmat": _checked("vecmat", _vecmat, (1, 2)),
+}
+# They are ufuncs, and not in every version of NumPy.
+_DIRECT.update({getattr(np, name): function for name, function in _CHECKED.items() if hasattr(np, name)})
 
 
-@implements(np.linalg.vecdot)
+@implements(*named(np.linalg, "vecdot"))
 def _linalg_vecdot(x1, x2, /, *, axis=-1):
     x1, x2 = F.lift(x1), F.lift(x2)
-    return _DIRECT[np.vecdot](F.moveaxis(x1, axis, -1), F.moveaxis(x2, axis, -1))
+    return _CHECKED["vecdot"](F.moveaxis(x1, axis, -1), F.moveaxis(x2, axis, -1))
 
 
-@implements(np.linalg.matmul)
+@implements(*named(np.linalg, "matmul"))
 def _linalg_matmul(x1, x2, /):
     return F.matmul(x1, x2)
 
@@ -85,7 +87,7 @@ def _vdot(a, b, /):
     return F.matmul(F.ravel(F.lift(a)), F.ravel(F.lift(b)))
 
 
-@implements(np.linalg.outer)
+@implements(*named(np.linalg, "outer"))
 def _linalg_outer(x1, x2, /):
     x1, x2 = F.lift(x1), F.lift(x2)
     if x1.ndim != 1 or x2.ndim != 1:
@@ -116,7 +118,7 @@ def _tensordot(a, b, axes=2):
     return F.reshape(F.matmul(a, b), tuple(shape))
 
 
-@implements(np.linalg.tensordot)
+@implements(*named(np.linalg, "tensordot"))
 def _linalg_tensordot(x1, x2, /, *, axes=2):
     return _tensordot(x1, x2, axes)
 
@@ -157,7 +159,7 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return F.moveaxis(found, -1, axisc)
 
 
-@implements(np.linalg.cross)
+@implements(*named(np.linalg, "cross"))
 def _linalg_cross(x1, x2, /, *, axis=-1):
     x1, x2 = F.lift(x1), F.lift(x2)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
@@ -368,7 +370,6 @@ def _slope(f, h, axis, edge_order):
     count = f.shape[axis]
     uniform = np.ndim(h) == 0
     at = [_part(f, axis, k, k + 1) for k in (0, 1, 2)] + [_part(f, axis, count + k, count + k + 1 or None) for k in (-3, -2, -1)]
-    parts = []
     if uniform:
         inside = (_part(f, axis, 2, None) - _part(f, axis, None, -2)) / (2.0 * h)
     else:

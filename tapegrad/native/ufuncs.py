@@ -15,6 +15,7 @@ import re
 from functools import lru_cache
 
 import numpy as np
+from numpy.linalg import _umath_linalg
 
 
 class _UFuncHead(ctypes.Structure):
@@ -72,6 +73,12 @@ def core_dimensions(ufunc):
     return tuple(
         tuple(tuple(n for n in names.split(",") if n) for names in re.findall(r"\(([^)]*)\)", side)) for side in sides
     )
+
+
+def reduced_svd(rows, columns):
+    """NumPy's gufunc of the reduced singular value decomposition; older versions have one for each case."""
+    both = getattr(_umath_linalg, "svd_s", None)
+    return both or (_umath_linalg.svd_m_s if rows < columns else _umath_linalg.svd_n_s)
 
 
 def _example(shape, dtype):

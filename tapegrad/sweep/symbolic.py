@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.linalg import _umath_linalg
 
+from ..native.ufuncs import reduced_svd
 from ..rules import lang as L
 from ..tape.meta import c_strides
 
@@ -220,7 +221,7 @@ class Sym:
 
     def svd(self):
         """The reduced singular value decomposition ``U, s, Vh``."""
-        return self.plan.gufunc(_umath_linalg.svd_s, self)
+        return self.plan.gufunc(reduced_svd(*self.shape[-2:]), self)
 
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         """Cumulative sum or product along `axis`."""
