@@ -14,6 +14,8 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     nn,
     numpy_dispatch,
     numpy_elementwise,
+    numpy_linalg,
+    numpy_products,
     numpy_reductions,
     numpy_selecting,
     numpy_shaping,

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.linalg import _umath_linalg
 
+from .native.ufuncs import reduced_svd
 from .rules import BY_NAME
 from .rules import lang as L
 
@@ -60,6 +62,27 @@ class Eager:
 
     def __matmul__(self, other):
         return Eager(self.a @ other.a)
+
+    def constant(self, array):
+        return Eager(np.asarray(array, self.a.dtype))
+
+    def _linalg(self, name, *others):
+        # As in the sweep: no error for a singular matrix, but NaN.
+        with np.errstate(all="ignore"):
+            return getattr(_umath_linalg, name)(self.a, *(o.a for o in others))
+
+    def inv(self):
+        return Eager(self._linalg("inv"))
+
+    def det(self):
+        return Eager(self._linalg("det"))
+
+    def solve(self, other):
+        return Eager(self._linalg("solve", other))
+
+    def svd(self):
+        with np.errstate(all="ignore"):
+            return [Eager(part) for part in reduced_svd(*self.shape[-2:])(self.a)]
 
     def own(self):
         return Eager(self.a.copy())

@@ -190,6 +190,22 @@ def implements(*functions):
     return register
 
 
+def implements(*functions):
+    """Decorator: the function stands for these functions of NumPy when they are called on tensors."""
+
+    def register(ours):
+        for function in functions:
+            FUNCTIONS[function] = ours
+        return ours
+
+    return register
+
+
+def named(module, *names):
+    """The functions of a module of NumPy with these names, as far as this version has them."""
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
 def function_on_tensors(self, function, types, args, kwargs):
     """``Tensor.__array_function__``."""
     ours = FUNCTIONS.get(function)

@@ -344,6 +344,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     The derivative goes to the elements that the sort puts there, of equal ones to
     the first; in `q` it is the slope between the neighbours.
     """
+    x = F.astype(x, np.float64) if x.dtype.kind in "iub" else x
     if method not in _INTERPOLATING and method not in _NEIGHBOUR:
         raise refuse(function, f" with method={method!r}: the result jumps")
     if isinstance(q, Tensor) and q.requires_grad and method in _NEIGHBOUR:

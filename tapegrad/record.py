@@ -461,7 +461,8 @@ def _keep(store, signature, slots, flags, operands, values, value):
             continue
         saved = values[k]
         if saved.__class__ is not float and not (k in slots and flags[slots.index(k)]):
-            if saved.flags.owndata and not saved.flags.writeable or saved.base is not None and not saved.base.flags.writeable:
+            base = saved.base
+            if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
                 # Nobody can change it: an index map of our own.
                 objects.append(saved)
                 continue

@@ -11,9 +11,11 @@ ufunc itself before its address is given out.
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import lru_cache
 
 import numpy as np
+from numpy.linalg import _umath_linalg
 
 
 class _UFuncHead(ctypes.Structure):
@@ -64,23 +66,48 @@ def inner_loop(ufunc, types):
     return address, data or 0
 
 
+@lru_cache(maxsize=None)
+def core_dimensions(ufunc):
+    """Names of the core dimensions of each operand of a gufunc: ``(inputs, outputs)``, as in its signature."""
+    sides = ufunc.signature.replace(" ", "").replace("?", "").split("->")
+    return tuple(
+        tuple(tuple(n for n in names.split(",") if n) for names in re.findall(r"\(([^)]*)\)", side)) for side in sides
+    )
+
+
+def reduced_svd(rows, columns):
+    """NumPy's gufunc of the reduced singular value decomposition; older versions have one for each case."""
+    both = getattr(_umath_linalg, "svd_s", None)
+    return both or (_umath_linalg.svd_m_s if rows < columns else _umath_linalg.svd_n_s)
+
+
+def _example(shape, dtype):
+    """A well-conditioned array: symmetric and positive definite if it is a square matrix."""
+    positions = np.add.outer(np.arange(shape[0]), np.arange(shape[1])) if len(shape) == 2 else np.arange(shape[0])
+    return (1.0 / (1.0 + positions) + 3.0 * np.eye(*shape) if len(shape) == 2 else 1.0 + positions).astype(dtype)
+
+
 def _try_loop(ufunc, types, address, data):
     """Assert that the loop computes what the ufunc computes."""
-    inputs, output = types.split("->")
-    dtypes = [np.dtype(c) for c in inputs]
+    inputs, outputs = types.split("->")
     if ufunc.signature is None:
         # Some domains are the unit interval, others begin at 1.
-        args = [np.array([0.375, 1.25], dtype=d) + 0.5 * k for k, d in enumerate(dtypes)]
-        out = np.zeros(2, np.dtype(output))
-        _call(address, data, [*args, out], [2], [a.itemsize for a in (*args, out)])
-    elif ufunc is np.matmul:
-        args = [np.arange(1, 7, dtype=dtypes[0]).reshape(2, 3), np.arange(2, 8, dtype=dtypes[0]).reshape(3, 2)]
-        out = np.zeros((2, 2), np.dtype(output))
-        steps = [0, 0, 0] + [s for a in (*args, out) for s in a.strides]
-        _call(address, data, [*args, out], [1, 2, 3, 2], steps)
+        args = [np.array([0.375, 1.25], np.dtype(c)) + np.dtype(c).type(0.5 * k) for k, c in enumerate(inputs)]
+        found = [np.zeros(2, np.dtype(outputs))]
+        dims, steps = [2], [a.itemsize for a in (*args, *found)]
     else:
-        raise AssertionError(f"no trial is written for the generalised ufunc {ufunc}")
+        cores, results = core_dimensions(ufunc)
+        names = list(dict.fromkeys(name for core in (*cores, *results) for name in core))
+        # Different extents, so that a mistaken order would show; p is the lesser of m and n.
+        extents = {name: 2 if name == "p" else 3 - k % 2 for k, name in enumerate(names)}
+        args = [_example([extents[name] for name in core], c) for core, c in zip(cores, inputs)]
+        found = [np.zeros([extents[name] for name in core], c) for core, c in zip(results, outputs)]
+        dims, steps = [1, *extents.values()], [0] * (len(args) + len(found))
+        steps += [stride for a in (*args, *found) for stride in a.strides]
+    _call(address, data, [*args, *found], dims, steps)
     with np.errstate(all="ignore"):
         expected = ufunc(*args)
-    if not np.array_equal(out, expected, equal_nan=True):
-        raise AssertionError(f"the loop of {ufunc} gives {out}, the ufunc {expected}")
+    for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,)):
+        close = np.array_equal(one, other, equal_nan=True) if ufunc.signature is None else np.allclose(one, other, rtol=1e-4, atol=1e-6)
+        if not close:
+            raise AssertionError(f"the loop of {ufunc} gives {one}, the ufunc {other}")

@@ -43,6 +43,7 @@ class Planner:
         self.out = out
         self.words = []
         self.kernels = []  # (position of the address word, LoopSpec)
+        self.constants = []  # arrays whose addresses are in the words
         self.saved = []  # operand number or -1 for the result
         self.temporaries = P.FIRST_TEMPORARY
         self.targets = P.FIRST_TARGET
@@ -144,35 +145,61 @@ class Planner:
 
     def matmul(self, a, b):
         """Matrix product with NumPy's broadcasting, through NumPy's own loop."""
-        from ..native.ufuncs import inner_loop
-
         if a.ndim == 1:
             return self._drop(self.matmul(a.expand_dims([0]), b), -2 if b.ndim > 1 else -1)
         if b.ndim == 1:
             return self._drop(self.matmul(a, b.expand_dims([1])), -1)
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         a, b = (self._matrix(s, char) for s in (a, b))
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-        out = self.temporary((*batch, m, n), char, zero=k == 0)
-        if 0 not in out.shape and k:
-            loop, data = inner_loop(np.matmul, f"{char}{char}->{char}")
-            atoms = [a.atom, b.atom, out]
+        (found,) = self.gufunc(np.matmul, a, b)
+        return found
+
+    def gufunc(self, ufunc, *syms):
+        """The results of a generalised ufunc of NumPy, computed by its own inner loop."""
+        from ..native.ufuncs import core_dimensions, inner_loop
+
+        inputs, outputs = core_dimensions(ufunc)
+        char = "d" if any(s.char != "f" for s in syms) else "f"
+        syms = [(s if s.char == char else self._cast(s, char)).window() for s in syms]
+        extents, batches = {}, []
+        for sym, names in zip(syms, inputs):
+            split = sym.ndim - len(names)
+            batches.append(sym.shape[:split])
+            for name, extent in zip(names, sym.shape[split:]):
+                assert extents.setdefault(name, extent) == extent, (ufunc, [s.shape for s in syms])
+        if "p" in (name for names in outputs for name in names):
+            extents["p"] = min(extents.values())  # (m, n) -> p
+        batch = np.broadcast_shapes(*batches)
+        empty = 0 in batch or 0 in extents.values()
+        found = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
+        if not empty:
+            loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
+            atoms = [*(s.atom for s in syms), *found]
+            splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
             dims, strides = _coalesce(
-                batch, [_aligned_shape(x.shape[:-2], x.strides[:-2], batch) for x in atoms]
+                batch, [_aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
             )
             *outer, count = dims or [1]
             steps = [s[-1] if s else 0 for s in strides]
-            for x in atoms:
-                steps += x.strides[-2:]
-            words = [loop, data, 3]
+            for x, k in zip(atoms, splits):
+                steps += x.strides[k:]
+            words = [loop, data, len(atoms)]
             for x in atoms:
                 words += [x.reg, x.offset]
-            words += [4, count, m, k, n, len(steps), *steps, len(outer)]
+            words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
             for d, extent in enumerate(outer):
                 words += [extent, *(s[d] for s in strides)]
             self.step(P.GUFUNC, *words)
-        return self._sym(out)
+        return [self._sym(x) for x in found]
+
+    def constant(self, array, char):
+        """A constant array, which lives as long as the program."""
+        array = np.ascontiguousarray(array, char)
+        self.constants.append(array)
+        reg = self.temporaries
+        self.temporaries += 1
+        self.step(P.CONST, reg, array.ctypes.data)
+        return self._sym(Atom(reg, 0, array.shape, array.strides, char))
 
     def _drop(self, sym, axis):
         shape = list(sym.shape)
@@ -427,6 +454,7 @@ class Signature:
         self.saves = tuple(planner.saved)
         self.words = np.array(planner.words, np.int64)
         self.kernels = planner.kernels
+        self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
         self.number = len(self.ALL)

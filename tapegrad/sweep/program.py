@@ -19,6 +19,7 @@ SCAN = 10  # source reg, offset, target reg, char, how, exclusive, n, source str
 SCATTER = 11  # source reg, index reg, target reg, count, char: target[index] += source
 GATHER = 12  # source reg, index reg, target reg, count, char: target = source[index]
 ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
+CONST = 14  # reg, address: an array that the signature owns
 
 FIRST_SAVED = 1
 FIRST_TARGET = 16

@@ -194,6 +194,12 @@ def run(program, regs, records, adjoint, i, scratch):
             while top <= reg:
                 store_byte(scratch + top, 0)
                 top += 1
+        elif code == P.CONST:
+            reg = load_int(q)
+            store_int(regs + 8 * reg, load_int(q + 8))
+            while top <= reg:
+                store_byte(scratch + top, 0)
+                top += 1
         elif code == P.GUFUNC:
             _gufunc(regs, q, scratch + 512)
         elif code == P.SCAN:

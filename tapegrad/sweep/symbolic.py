@@ -11,7 +11,9 @@ temporaries but the sum.
 from __future__ import annotations
 
 import numpy as np
+from numpy.linalg import _umath_linalg
 
+from ..native.ufuncs import reduced_svd
 from ..rules import lang as L
 from ..tape.meta import c_strides
 
@@ -200,6 +202,26 @@ class Sym:
 
     def __matmul__(self, other):
         return self.plan.matmul(self, other)
+
+    def constant(self, array):
+        """A constant array in the dtype of this symbol."""
+        return self.plan.constant(array, "f" if self.char == "f" else "d")
+
+    def inv(self):
+        """The inverses of matrices; NaN where one is singular."""
+        return self.plan.gufunc(_umath_linalg.inv, self)[0]
+
+    def det(self):
+        """The determinants of matrices."""
+        return self.plan.gufunc(_umath_linalg.det, self)[0]
+
+    def solve(self, other):
+        """The solutions X of ``self @ X = other``; NaN where a matrix is singular."""
+        return self.plan.gufunc(_umath_linalg.solve, self, other)[0]
+
+    def svd(self):
+        """The reduced singular value decomposition ``U, s, Vh``."""
+        return self.plan.gufunc(reduced_svd(*self.shape[-2:]), self)
 
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         """Cumulative sum or product along `axis`."""

@@ -200,6 +200,8 @@ V = RNG.uniform(0.5, 2.0, 5)
 M = RNG.uniform(0.5, 2.0, (3, 4))
 C = RNG.uniform(0.5, 2.0, (2, 3, 4))
 S = RNG.uniform(0.5, 2.0, (4, 4))
+REGULAR = S + np.diag([1.0, 2.0, 4.0, 6.0])
+STACK = np.stack([REGULAR, REGULAR.T[::-1, ::-1] + 1.0])
 AXES = {
     (5,): [None, 0, -1, (0,), ()],
     (3, 4): [None, 0, 1, -1, -2, (0, 1), (1, 0), (-1, 0), (1,)],
@@ -387,6 +389,16 @@ CASES = {
         for x in (V - 1.0, M - 1.0) for r in ("mean", "sum", "none")] + [
         (lambda x, y: tg.nn.functional.binary_cross_entropy_with_logits(x, y), (0.3, 0.75), bce)],
     "cross_entropy": [(lambda x, r=r: tg.nn.functional.cross_entropy(x, CLASSES, r), (M,), lambda x, r=r: cross_entropy(x, r)) for r in ("mean", "sum", "none")],
+    "inv": [(np.linalg.inv, (REGULAR,)), (np.linalg.inv, (STACK,))],
+    "solve": [(np.linalg.solve, (REGULAR, V[:4])), (np.linalg.solve, (STACK, array((2, 4, 3)))), (np.linalg.solve, (REGULAR, array((4, 3)))), (np.linalg.solve, (REGULAR, array((2, 4, 1))))],
+    "det": [(np.linalg.det, (REGULAR,)), (np.linalg.det, (STACK,)), (np.linalg.det, (np.ones((3, 3)),))],
+    "logabsdet": [(lambda x: np.linalg.slogdet(x)[1], (REGULAR,)), (lambda x: np.linalg.slogdet(x)[1], (-STACK,))],
+    # Packed rows have symmetric operands and free signs: see also tests/numpy/test_linalg.py.
+    "cholesky": [(lambda x: np.linalg.cholesky(x @ x.mT), (REGULAR,)), (lambda x: np.linalg.cholesky(x @ x.mT, upper=True), (STACK,))],
+    "eigh": [(lambda x: np.linalg.eigvalsh(x + x.mT), (REGULAR,)), (lambda x: np.linalg.eigh(x + x.mT)[1], (STACK,))],
+    "svd": [(lambda x: np.linalg.svd(x, compute_uv=False), (M,)), (lambda x: np.linalg.svd(x, full_matrices=False)[2], (M,)), (lambda x: np.linalg.svd(x)[0], (STACK,))],
+    "qr": [(lambda x: np.linalg.qr(x)[0], (M.T,)), (lambda x: np.linalg.qr(x)[1], (STACK,))],
+    "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
 }  # fmt: skip
 
 
@@ -437,7 +449,7 @@ def test_nodes_agree_with_backward(name):
         for g, t in zip(found, leaves):
             np.testing.assert_allclose(plain(g), plain(t.grad), rtol=1e-12, atol=1e-13)
         compared += 1
-    assert compared or name in ("astype", "setitem", "put", "as_strided", "t")
+    assert compared or name in ("cholesky", "eigh", "logabsdet", "svd", "qr", "astype", "setitem", "put", "as_strided", "t")
 
 
 def test_nodes_of_assignments_agree_with_backward():

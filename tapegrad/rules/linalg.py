@@ -1,0 +1,204 @@
+"""Matrix functions: inverse, solutions, determinants, factorisations.
+
+The rules follow M. Giles, "Collected matrix derivative results for forward and
+reverse mode algorithmic differentiation" (2008), for inverse, solution and
+determinant; I. Murray, "Differentiation of the Cholesky decomposition" (2016);
+J. Townsend, "Differentiating the singular value decomposition" (2016); M. Seeger
+et al., "Auto-differentiating linear algebra" (2017), for QR; and G. Golub and
+V. Pereyra, "The differentiation of pseudo-inverses" (1973).
+
+A factorisation with several results is one row whose result packs them below
+each other in one array, so that one rule serves all of them; the user is given
+views of it.
+
+Conventions
+-----------
+Functions of symmetric matrices (`cholesky`, `eigh`) read one triangle but have
+the symmetric adjoint, the gradient along symmetric changes.  Eigenvectors and
+singular vectors of repeated values are not differentiable: the terms
+``1/(a - b)`` with ``a == b`` are left out, so functions that do not depend on
+the choice of the vectors keep their derivative.  `det` has its derivative at
+singular matrices too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import lang as L
+from .table import structural
+
+
+def _t(x):
+    return x.swapaxes(-1, -2)
+
+
+def _symmetric(x):
+    return (x + _t(x)) * 0.5
+
+
+def _columns(x):
+    """A vector (or a stack) as a factor of the columns of matrices."""
+    return x.expand_dims([x.ndim - 1])
+
+
+def _whole(x):
+    """A scalar (or a stack) as a factor of whole matrices."""
+    return x.expand_dims([x.ndim, x.ndim + 1])
+
+
+def _inverse_or_zero(x):
+    return L.select(L.eq(x, 0.0), 0.0, 1.0 / x)
+
+
+# ---- inverse, solution, determinant -----------------------------------------------------
+
+
+def _inv_vjp(g, a, z):
+    back = _t(z)
+    return (-(back @ g @ back),)
+
+
+structural("inv", 1, np.linalg.inv, _inv_vjp, node="LinalgInv", doc="inverse of a matrix")
+
+
+def _solve_vjp(g, a, b, z):
+    back = _t(a).solve(g)
+    return lambda: -(back @ _t(z)), back
+
+
+structural(
+    "solve", 2, np.linalg.solve, _solve_vjp, node="LinalgSolve", doc="solution X of A @ X = B, B a matrix or a stack",
+)
+
+
+def _det_vjp(g, a, z):
+    # Cofactors from A = U S V^T: det(U) det(V) U adj(S) V^T, right for singular A too.
+    u, s, vh = a.svd()
+    sign = u.det() * vh.det()
+    axis = s.ndim - 1
+    others = s.scan(axis, "mul", exclusive=True) * s.scan(axis, "mul", reverse=True, exclusive=True)
+    return (u * _columns(others * (g * sign).expand_dims([g.ndim])) @ vh,)
+
+
+structural(
+    "det", 1, np.linalg.det, _det_vjp, node="LinalgDet", doc="determinant; its derivative holds at singular matrices too",
+)
+
+
+def _logabsdet_vjp(g, a, z):
+    return (_whole(g) * _t(a.inv()),)
+
+
+structural(
+    "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, _logabsdet_vjp, node="LinalgSlogdet",
+    doc="log(abs(det A)), the second result of slogdet; the derivative at a singular matrix is NaN",
+)
+
+
+# ---- factorisations -----------------------------------------------------------------------
+
+
+def _cholesky_vjp(g, a, z, upper=False):
+    low, g = (_t(z), _t(g)) if upper else (z, g)
+    n = a.shape[-1]
+    half = g.constant(np.tril(np.ones((n, n))) - 0.5 * np.eye(n))
+    left = _t(low).solve((_t(low) @ g) * half)
+    return (_symmetric(_t(low).solve(_t(left))),)
+
+
+def _cholesky_value(a, upper=False):
+    return np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a)
+
+
+structural(
+    "cholesky", 1, _cholesky_value, _cholesky_vjp, node="LinalgCholesky",
+    doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
+)
+
+
+def _eigh_value(a, UPLO="L"):
+    w, v = np.linalg.eigh(a, UPLO)
+    return np.concatenate([w[..., None, :], v], axis=-2)
+
+
+def _eigh_vjp(g, a, z, UPLO="L"):
+    n, axis = a.shape[-1], a.ndim - 2
+    w, v = z.narrow(axis, 0, 1), z.narrow(axis, 1, n + 1)
+    to_w, to_v = g.narrow(axis, 0, 1), g.narrow(axis, 1, n + 1)
+    inner = _inverse_or_zero(w - _t(w)) * (_t(v) @ to_v) + g.constant(np.eye(n)) * to_w
+    return (_symmetric(v @ inner @ _t(v)),)
+
+
+structural(
+    "eigh", 1, _eigh_value, _eigh_vjp, node="LinalgEigh",
+    doc="eigenvalues (first row) and eigenvectors (columns of the rows below) of a symmetric matrix, packed; the terms "
+    "1/(a-b) of equal eigenvalues count as 0; the adjoint is symmetric",
+)
+
+
+def _svd_value(a):
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
+
+
+def _svd_vjp(g, a, z):
+    (m, n), axis = a.shape[-2:], a.ndim - 2
+    k = min(m, n)
+    u, s, v = z.narrow(axis, 0, m), z.narrow(axis, m, m + 1), z.narrow(axis, m + 1, m + 1 + n)
+    to_u, to_s, to_v = g.narrow(axis, 0, m), g.narrow(axis, m, m + 1), g.narrow(axis, m + 1, m + 1 + n)
+    gaps = _inverse_or_zero((s - _t(s)) * (s + _t(s)))
+    turn_u, turn_v = _t(u) @ to_u, _t(v) @ to_v
+    inner = gaps * (turn_u - _t(turn_u)) * s + _t(s) * (gaps * (turn_v - _t(turn_v))) + g.constant(np.eye(k)) * to_s
+    found = u @ inner @ _t(v)
+    inverse = _inverse_or_zero(s)
+    if m > k:
+        rest = to_u * inverse
+        found = found + (rest - u @ (_t(u) @ rest)) @ _t(v)
+    if n > k:
+        rest = to_v * inverse
+        found = found + u @ _t(rest - v @ (_t(v) @ rest))
+    return (found,)
+
+
+structural(
+    "svd", 1, _svd_value, _svd_vjp, node="LinalgSvd",
+    doc="reduced singular value decomposition U, s, V, packed below each other; the terms 1/(a-b) of equal singular "
+    "values and 1/a of zero ones count as 0",
+)
+
+
+def _qr_value(a):
+    return np.concatenate(np.linalg.qr(a), axis=-2)
+
+
+def _qr_vjp(g, a, z):
+    (m, n), axis = a.shape[-2:], a.ndim - 2
+    q, r = z.narrow(axis, 0, m), z.narrow(axis, m, m + n)
+    to_q, to_r = g.narrow(axis, 0, m), g.narrow(axis, m, m + n)
+    inner = r @ _t(to_r) - _t(to_q) @ q
+    lower = inner * g.constant(np.tril(np.ones((n, n))))
+    strict = inner * g.constant(np.tril(np.ones((n, n)), -1))
+    return (_t(r.solve(_t(to_q + q @ (lower + _t(strict))))),)
+
+
+structural(
+    "qr", 1, _qr_value, _qr_vjp, node="LinalgQr",
+    doc="reduced QR factors of a matrix with at least as many rows as columns, packed below each other",
+)
+
+
+def _pinv_value(a, rcond=1e-15, hermitian=False):
+    return np.linalg.pinv(a, rcond, hermitian)
+
+
+def _pinv_vjp(g, a, z, rcond=1e-15, hermitian=False):
+    back, gt = _t(z), _t(g)
+    left, right = gt @ z @ back, back @ z @ gt
+    return ((left - a @ (z @ left)) + (right - (right @ z) @ a) - back @ g @ back,)
+
+
+structural(
+    "pinv", 1, _pinv_value, _pinv_vjp, node="LinalgPinv",
+    doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
+)
