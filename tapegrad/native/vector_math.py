@@ -73,7 +73,7 @@ def vectorise_calls(text):
             symbols.append(f"ptr @{symbol}")
             mappings.append(f"_ZGV_LLVM_N{lanes}{'v' * nargs}_{name}({symbol})")
         lines.append(
-            f'attributes #{number} = {{ nounwind willreturn memory(none) '
+            f'attributes #{number} = {{ nounwind willreturn readnone '
             f'"vector-function-abi-variant"="{",".join(mappings)}" }}'
         )
     lines.append(
