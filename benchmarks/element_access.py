@@ -32,7 +32,7 @@ def recurrence(length: int):
     return call
 
 
-@benchmark(issue=1, name="element_access")
+@benchmark(part=1, name="element_access")
 def element_access(quick: bool) -> Iterator[Row]:
     """Element reads and writes in a Python loop."""
     short, long = 1_000, 10_000 if quick else 40_000

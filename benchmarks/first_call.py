@@ -68,7 +68,7 @@ def fresh_process(program: str, cache: str) -> dict[str, float]:
     return json.loads(ended.stdout)
 
 
-@benchmark(issue=1, name="first_call")
+@benchmark(part=1, name="first_call")
 def first_call(quick: bool) -> Iterator[Row]:
     """Import and first gradient, with cold and with warm caches."""
     repeats = 3 if quick else 7

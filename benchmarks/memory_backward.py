@@ -39,7 +39,7 @@ def chain(x, length: int):
     return y
 
 
-@benchmark(issue=1, name="memory_backward")
+@benchmark(part=1, name="memory_backward")
 def memory_backward(quick: bool) -> Iterator[Row]:
     """Resident memory while going back through 200 operations on 8 MB arrays."""
     length = 60 if quick else 200

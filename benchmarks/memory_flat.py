@@ -84,7 +84,7 @@ def measure_growth(name: str, last: int) -> dict[str, int]:
     return sizes
 
 
-@benchmark(issue=1, name="memory_flat")
+@benchmark(part=1, name="memory_flat")
 def memory_flat(quick: bool) -> Iterator[Row]:
     """Growth of resident memory from iteration 1 000 to 100 000."""
     rss()  # raises where it cannot be read

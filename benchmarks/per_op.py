@@ -39,7 +39,7 @@ def repeated(operation: Callable, *operands) -> Callable[[], None]:
     return call
 
 
-@benchmark(issue=1, name="per_op")
+@benchmark(part=1, name="per_op")
 def per_op(quick: bool) -> Iterator[Row]:
     """Microseconds per recorded operation on arrays of 4 and of 10^4 elements."""
     try:

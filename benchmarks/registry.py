@@ -87,28 +87,28 @@ class Row:
 class Benchmark:
     """A registered benchmark.
 
-    `issue` is the number of the piece of work (1 to 8) that made the promise.
+    `part` is the number of the part of the project (1 to 8) that made the promise.
     """
 
     name: str
-    issue: int
+    part: int
     function: Callable[[bool], Iterator[Row]]
 
     @property
     def summary(self) -> str:
         """The first line of its docstring, and who promised."""
         line = (self.function.__doc__ or "").strip().split("\n")[0]
-        return f"{line} (promised in issue {self.issue})"
+        return f"{line} (part {self.part})"
 
 
 _REGISTERED: dict[str, Benchmark] = {}
 
 
-def benchmark(*, issue: int, name: str) -> Callable:
+def benchmark(*, part: int, name: str) -> Callable:
     """Register a function ``f(quick) -> iterator of Row`` under a name."""
 
     def register(function: Callable[[bool], Iterator[Row]]) -> Callable:
-        _REGISTERED[name] = Benchmark(name, issue, function)
+        _REGISTERED[name] = Benchmark(name, part, function)
         return function
 
     return register

@@ -49,7 +49,7 @@ def with_autograd():
     return lambda: [float(value) for value in gradient(*POINT)]
 
 
-@benchmark(issue=1, name="scalar_chain")
+@benchmark(part=1, name="scalar_chain")
 def scalar_chain(quick: bool) -> Iterator[Row]:
     """Recording and sweeping 1 000 scalar multiply-adds (2 000 instructions)."""
     peers = (

@@ -38,7 +38,7 @@ def instructions(turns: int) -> int:
     return BODY * turns + 1
 
 
-@benchmark(issue=1, name="scalar_sweep")
+@benchmark(part=1, name="scalar_sweep")
 def scalar_sweep(quick: bool) -> Iterator[Row]:
     """One backward sweep over 10^6 scalar instructions (10^5 in quick mode)."""
     turns = (100_000 if quick else 1_000_000) // BODY

@@ -80,7 +80,7 @@ def with_torch(fused: bool):
     return step
 
 
-@benchmark(issue=1, name="train_step")
+@benchmark(part=1, name="train_step")
 def train_step(quick: bool) -> Iterator[Row]:
     """Forward, backward and update of a small network, batch 128, float64."""
     what, promise = "one training step beside PyTorch", "at most PyTorch's time"

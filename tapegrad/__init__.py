@@ -19,6 +19,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     numpy_reductions,
     numpy_selecting,
     numpy_shaping,
+    operators,
 )
 from .config import info
 from .creation import (

@@ -180,17 +180,6 @@ def _any_tracked(thing):
 
 
 def implements(*functions):
-    """Decorator: the function stands for these NumPy functions when one is called on a tensor."""
-
-    def register(ours):
-        for function in functions:
-            FUNCTIONS[function] = ours
-        return ours
-
-    return register
-
-
-def implements(*functions):
     """Decorator: the function stands for these functions of NumPy when they are called on tensors."""
 
     def register(ours):

@@ -182,7 +182,7 @@ _MODES = {"v": 0, "s": 1, "f": 2}
 
 def _correlated(a, v, mode):
     """``sum_j a[k + j] v[j]`` for the shifts that `mode` keeps; `a` is not the shorter one."""
-    n, m = a.shape[0], v.shape[0]
+    m = v.shape[0]
     left = (0, m >> 1, m - 1)[mode]
     right = (0, m - left - 1, m - 1)[mode]
     a = _extended(a, left, right)

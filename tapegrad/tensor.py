@@ -12,28 +12,23 @@ description of an ndarray, `_t`/`_i` store and slot, `_r` leaf that requires a g
 key (of a leaf: a new object after each change in place; of an interior array:
 the token it shares with the store), `_x` rarely used extras.
 
-The scalar operators are written for speed: one comparison (`store.ident`) says
-that the operand is on a live tape of this very thread, and the instruction is
-appended to the store's staging lists.  Anything else goes to `tapegrad.record`.
+Operators, indexing, functions and NumPy's protocols are added by the modules of
+those names.
 """
 
 from __future__ import annotations
 
 import operator
-import sys
 import weakref
-from _thread import get_ident
 
 import numpy as np
 
 from . import record as _record
 from .errors import DtypeError, GradientError, LeaveTapeError, UnsupportedFunctionError
 from .printing import format_number, format_tensor
-from .record import apply, apply_one, apply_two, normalise, plain, settle
-from .rules import BY_NAME
+from .record import normalise, plain
 from .tape.meta import meta_of
-from .tape.places import PACKAGE, caller_place, name_of
-from .tape.store import thread_state
+from .tape.places import name_of
 
 _new = object.__new__
 
@@ -51,89 +46,6 @@ class Extras:
         self.source = None
         self.made = None
         self.views = None
-
-
-#: Source of the scalar operators.  Written out per operator because a call of a
-#: Python function costs as much as a tenth of the whole operation.
-_FAST_PATH = """
-def {method}(self, other):
-    store = self._t
-    if store is not None and store.ident == get_ident():
-        {own} = self._v
-        if type({own}) is float:
-            kind = type(other)
-            if kind is float:
-                {theirs} = operand = other
-            elif kind is Tensor or kind is Parameter:
-                {theirs} = other._v
-                if type({theirs}) is not float:
-                    return binary(row, {order})
-                theirs = other._t
-                if theirs is store:
-                    operand = other._i
-                elif theirs is not None:
-                    return binary(row, {order})
-                elif other._r:
-                    try:
-                        operand = store.leaves[other._k]
-                    except KeyError:
-                        operand = store.enter(other)
-                else:
-                    operand = {theirs}
-            elif kind is int:
-                {theirs} = operand = float(other)
-            else:
-                return binary(row, {order})
-            try:
-                value = x {symbol} y
-            except ArithmeticError:
-                return binary(row, {order})
-            tokens = store.tokens
-            index = len(tokens)
-            if index >= store.limit:
-                store.make_room()
-                return binary(row, {order})
-            frame = _frame(1)
-            if frame.f_code is not store.code:
-                store.note_code(frame.f_code)
-            store.ops.append({opcode})
-            store.lefts.append({left})
-            store.rights.append({right})
-            store.offsets.append(frame.f_lasti)
-            tokens.append(value)
-            t = new(Tensor)
-            t._v = value
-            t._t = store
-            t._i = index
-            return t
-    return binary(row, {order})
-"""
-
-
-def _accepts(other):
-    return type(other) in _KNOWN or isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list, tuple, complex))
-
-
-_NEGATIVE = BY_NAME["negative"]
-
-#: Types that need no closer look, filled at the end of this module.
-_KNOWN = {float, int, np.ndarray, np.float64}
-
-
-def _binary(row, a, b):
-    if not (_accepts(a) and _accepts(b)):
-        return NotImplemented
-    return apply_two(row, a, b, 4)
-
-
-def _compare(function):
-    def method(self, other):
-        if not _accepts(other):
-            return NotImplemented
-        other = other._v if isinstance(other, Tensor) else other
-        return plain(np.asarray(function(self._v, other)))
-
-    return method
 
 
 class Tensor:
@@ -156,68 +68,8 @@ class Tensor:
     __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
     __array_priority__ = 1000.0
 
-    # -- arithmetic -----------------------------------------------------------
-    # + - * / and their reflected forms: see _install_operators.
-
-    def __neg__(self):
-        return apply_one(_NEGATIVE, self)
-
-    def __pos__(self):
-        return self
-
-    def __abs__(self):
-        return apply("absolute", (self,))
-
-    def __pow__(self, other):
-        if not _accepts(other):
-            return NotImplemented
-        if type(other) in (int, float) and other == 2:
-            return apply("power2", (self,))
-        return apply("power", (self, other))
-
-    def __rpow__(self, other):
-        return _binary(BY_NAME["power"], other, self)
-
-    def __mod__(self, other):
-        return _binary(BY_NAME["remainder"], self, other)
-
-    def __rmod__(self, other):
-        return _binary(BY_NAME["remainder"], other, self)
-
-    def __floordiv__(self, other):
-        return _binary(BY_NAME["floor_divide"], self, other)
-
-    def __rfloordiv__(self, other):
-        return _binary(BY_NAME["floor_divide"], other, self)
-
-    def __divmod__(self, other):
-        return self // other, self % other
-
-    def __rdivmod__(self, other):
-        return other // self, other % self
-
-    def __matmul__(self, other):
-        return _binary(BY_NAME["matmul"], self, other)
-
-    def __rmatmul__(self, other):
-        return _binary(BY_NAME["matmul"], other, self)
-
-    __lt__ = _compare(operator.lt)
-    __le__ = _compare(operator.le)
-    __gt__ = _compare(operator.gt)
-    __ge__ = _compare(operator.ge)
-    __eq__ = _compare(operator.eq)
-    __ne__ = _compare(operator.ne)
+    # -- arithmetic: see tapegrad.operators ----------------------------------
     __hash__ = object.__hash__
-
-    def __and__(self, other):
-        return plain(np.logical_and(self._v, getattr(other, "_v", other)))
-
-    def __or__(self, other):
-        return plain(np.logical_or(self._v, getattr(other, "_v", other)))
-
-    def __invert__(self):
-        return plain(np.logical_not(self._v))
 
     # -- leaving the tape -------------------------------------------------------
     def _refuse(self, how, instead):
@@ -549,8 +401,6 @@ class Tensor:
         if self._extras(False) is not None:
             self._x.grad = None
 
-    # Methods installed by other modules: operators with = (inplace), indexing
-    # (indexing), NumPy's protocols (numpy_dispatch), functions (functions).
 
 
 class Parameter(Tensor):
@@ -678,36 +528,8 @@ def _values_of(data):
     return [_values_of(d) if isinstance(d, (list, tuple)) else getattr(d, "_v", d) for d in data]
 
 
-def _install_operators():
-    """Define ``+ - * /`` and their reflected forms from the template `_FAST_PATH`."""
-    for name, symbol, method in (
-        ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
-    ):  # fmt: skip
-        row = BY_NAME[name]
-        scope = {
-            "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary,
-            "get_ident": get_ident, "new": object.__new__, "row": row,
-        }  # fmt: skip
-        for reflected in (False, True):
-            full = f"__{'r' if reflected else ''}{method}__"
-            source = _FAST_PATH.format(
-                method=full,
-                symbol=symbol,
-                own="y" if reflected else "x",
-                theirs="x" if reflected else "y",
-                order="other, self" if reflected else "self, other",
-                left="operand" if reflected else "self._i",
-                right="self._i" if reflected else "operand",
-                opcode=row.opcode,
-            )
-            exec(compile(source, f"{PACKAGE}<operators>", "exec"), scope)
-            setattr(Tensor, full, scope[full])
-
-
 #: The module tapegrad.autograd, which sets it (it imports this one).
 _autograd = None
-_KNOWN |= {Tensor, Parameter}
 _record._Types.Tensor = Tensor
 _record._Types.Parameter = Parameter
-_install_operators()
 

@@ -20,7 +20,7 @@ from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
 from ..tape.store import OBJECT_BYTES
 from . import program as P
-from .symbolic import ITEMSIZE, Atom, Placed, Scattered, Sym, _contiguous
+from .symbolic import ITEMSIZE, Atom, Placed, Scattered, Sym
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
