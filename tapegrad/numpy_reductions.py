@@ -140,14 +140,15 @@ def _std_of(x, axis, mask, ddof, keepdims):
     return F.sqrt(variance)
 
 
-def _moment(function, of):
+def _moment(function, of, skip_nan=False):
     def call(
         a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=_NO_VALUE, mean=_NO_VALUE,
         correction=_NO_VALUE,
     ):  # fmt: skip
         x = _checked(function, a, dtype, out, mean=None if mean is _NO_VALUE else mean)
         ddof = ddof if correction is _NO_VALUE else correction
-        return of(x, axis, _mask(function, where, x), ddof, _flag(keepdims))
+        mask = _numbers(x, where) if skip_nan else _mask(function, where, x)
+        return of(x, axis, mask, ddof, _flag(keepdims))
 
     return call
 
@@ -230,20 +231,8 @@ def _nanmean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=_NO_VA
     return _mean_of(x, axis, _numbers(x, where), _flag(keepdims))
 
 
-def _nan_moment(function, of):
-    def call(
-        a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=_NO_VALUE, mean=_NO_VALUE,
-        correction=_NO_VALUE,
-    ):  # fmt: skip
-        x = _checked(function, a, dtype, out, mean=None if mean is _NO_VALUE else mean)
-        ddof = ddof if correction is _NO_VALUE else correction
-        return of(x, axis, _numbers(x, where), ddof, _flag(keepdims))
-
-    return call
-
-
-FUNCTIONS[np.nanvar] = _nan_moment(np.nanvar, _var_of)
-FUNCTIONS[np.nanstd] = _nan_moment(np.nanstd, _std_of)
+FUNCTIONS[np.nanvar] = _moment(np.nanvar, _var_of, skip_nan=True)
+FUNCTIONS[np.nanstd] = _moment(np.nanstd, _std_of, skip_nan=True)
 
 
 # ---- scans ------------------------------------------------------------------------------

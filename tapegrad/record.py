@@ -258,7 +258,8 @@ def apply_two(row, a, b, depth=3):
     """`apply` for a row of two operands without attributes.
 
     `depth` is how many calls the user's code is away from `_write`: asking for
-    each frame in between costs more than writing the instruction.
+    each frame in between costs more than writing the instruction.  The two
+    operands are looked at by the same lines twice, for the same reason.
     """
     Tensor, Parameter = _Types.Tensor, _Types.Parameter
     given = other = None

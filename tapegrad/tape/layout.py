@@ -29,11 +29,9 @@ ARRAY_RECORD = struct.Struct("iiiidq")
 CONTINUATION = struct.Struct("iiiiqq")
 
 OPERANDS = (4, 8)
-OFFSET = 12
 VALUE = 16
 CONSTANT = 24
 
-NOTHING = 0  # slot 0
 SCALAR_LEAF = 1
 FIRST_ARRAY = 1024
 #: Above any signature of array instructions:

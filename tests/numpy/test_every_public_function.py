@@ -221,12 +221,17 @@ def test_every_line_is_about_a_function_that_exists_or_did():
             assert name.startswith(("numpy.", "scipy.")) and len(reason) > 10 and not reason.endswith(".")
 
 
-@pytest.mark.parametrize("name", sorted(CREATION - {"require", "full", "arange"}))
+def _takes_like(name):
+    try:
+        return "like" in str(inspect.signature(getattr(np, name)))
+    except ValueError:  # no signature before NumPy 2.4
+        return False
+
+
+@pytest.mark.parametrize("name", sorted(n for n in CREATION - {"require", "full", "arange"} if _takes_like(n)))
 def test_creation_like_a_tensor(name):
     function = getattr(np, name)
     argument = [1.0, 2.0] if name.startswith("a") else 2
-    if "like" not in str(inspect.signature(function)):
-        pytest.skip("no like=")
     found = function(argument, like=leaf(V))
     assert isinstance(found, tg.Tensor) and found.shape == function(argument).shape
 
