@@ -5,11 +5,14 @@ language of `tapegrad.rules.lang`; the scalar switch of the sweep, the array
 kernels, node calls and the printed form are all made from them.
 
 A *structural* row (reductions, products, data movement) gives a NumPy value
-function and a VJP written as calls of other primitives on whatever it is
-handed: the sweep's planner hands it symbolic arrays once per signature of
-shapes, a node call hands it arrays.  A VJP returns one contribution per operand,
-in operand order (or a function that makes it, where that costs a step that may
-not be needed); it must not look at numbers, only at shapes.
+function, and a VJP and a JVP written as calls of other primitives on whatever
+they are handed: the sweep's planner hands them symbolic arrays once per
+signature of shapes, a node call hands them arrays.  A VJP returns one
+contribution per operand, in operand order (or a function that makes it, where
+that costs a step that may not be needed); a JVP returns the tangent of the
+result.  Neither may look at numbers, only at shapes, and a JVP reads no value
+that the VJP does not read for the same operands (so a tape recorded for one
+mode serves the other).
 
 Opcodes are positions in the table, so the order of the rows is part of the
 format of a saved tape: append, do not insert.
@@ -54,6 +57,10 @@ class Row:
         ``partial(*operands, z)`` for each operand (element-wise rows).
     vjp : callable, optional
         ``vjp(g, *operands, z, **attrs) -> tuple`` (structural rows).
+    jvp : callable, optional
+        ``jvp(tangents, *operands, z, **attrs) -> tangent of z`` (structural rows);
+        `tangents` has one entry per differentiable operand, None where it is zero,
+        and at least one that is not None.
     numpy : tuple
         The NumPy functions that record this row when called on a tensor.
     constants : tuple of int
@@ -83,6 +90,7 @@ class Row:
     dynamic: str | None = None
     calls_scipy: bool = False
     refused: dict = field(default_factory=dict)
+    jvp: Callable | None = None
     opcode: int = field(default=0, init=False)
 
     @property
@@ -134,6 +142,42 @@ class Row:
             found.append(None if zero else times(g, partial))
         return found
 
+    def tangent(self, tangents, operands, result, attrs):
+        """The tangent of the result, from the tangents of the operands.
+
+        Works on whatever it is given, as `contributions` does.
+
+        Parameters
+        ----------
+        tangents : sequence
+            One per differentiable operand, of its shape; None where it is zero.
+        operands : sequence
+            All operands.
+        result : array-like
+            The result.
+        attrs : dict
+
+        Returns
+        -------
+        array-like or None
+            The tangent, which may still have to be broadcast to the shape of the
+            result; None if it is zero.
+        """
+        if all(t is None for t in tangents):
+            return None
+        if not self.elementwise:
+            return self.jvp(tangents, *operands, result, **attrs)
+        total = None
+        for s, t in zip(self.slots(len(operands)), tangents):
+            if t is None:
+                continue
+            partial = self.partials[s](*operands, result)
+            if isinstance(partial, (int, float)) and partial == 0.0:
+                continue
+            part = times(t, partial)
+            total = part if total is None else total + part
+        return total
+
     def __str__(self):
         kind = "element-wise" if self.elementwise else "structural"
         return f"{self.name}/{self.arity} [{kind}, opcode {self.opcode}, {self.node_name}]: {self.doc}"
@@ -164,10 +208,10 @@ def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=()
     )
 
 
-def structural(name, arity, value, vjp, *, node, doc, numpy=(), constants=(), dynamic=None):
+def structural(name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None):
     """Register a structural row."""
     return register(
-        Row(name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic)
+        Row(name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic, jvp=jvp)
     )
 
 
