@@ -14,7 +14,7 @@ from operator import index as as_index
 import numpy as np
 
 from .errors import DtypeError
-from .record import apply, apply_one, as_operand, plain
+from .record import apply, apply_one, as_operand, derived, observed, plain
 from .rules import BY_NAME
 from .tape.meta import c_strides
 from .tensor import Tensor
@@ -78,6 +78,10 @@ def power(x, y):
     return x**y if isinstance(x, Tensor) else apply("power", (x, y))
 
 
+def _truth(condition):
+    return condition.astype(bool)
+
+
 def where(condition, x, y):
     """`x` where `condition` holds, else `y`.
 
@@ -91,8 +95,7 @@ def where(condition, x, y):
     Tensor
         The gradient of the branch that is not taken is exactly zero.
     """
-    condition = np.asarray(condition._v if isinstance(condition, Tensor) else condition)
-    return apply("where", (condition.astype(bool), x, y))
+    return apply("where", (derived(_truth, condition), x, y))
 
 
 def clip(x, min=None, max=None):
@@ -458,6 +461,20 @@ def _moved(row, x, function):
     return apply(row, (x, index.reshape(-1)), (("shape", index.shape),))
 
 
+def moved_by(row, x, function, *others):
+    """As `_moved`, with an index map ``function(positions, *values)`` that depends on values (of `others`)."""
+    x = lift(x)
+    positions = np.arange(x.size).reshape(x.shape)
+
+    def index_map(*values):
+        found = np.array(function(positions, *values), np.int64, order="C")
+        found.flags.writeable = False
+        return found
+
+    index = derived(index_map, *others)
+    return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Tensor) else index.reshape(-1)), (("shape", index.shape),))
+
+
 def repeat(x, repeats, axis=None):
     """Elements repeated, as ``np.repeat``."""
     return _moved("repeat", x, lambda p: np.repeat(p, repeats, axis))
@@ -475,8 +492,7 @@ def roll(x, shift, axis=None):
 
 def take(x, indices, axis=None, mode="raise"):
     """Elements at integer positions, as ``np.take``; `mode` "wrap" or "clip" brings positions outside back in."""
-    indices = np.asarray(indices._v if isinstance(indices, Tensor) else indices)
-    return _moved("gather", x, lambda p: np.take(p, indices, axis, mode=mode))
+    return moved_by("gather", x, lambda p, at: np.take(p, at, axis, mode=mode), indices)
 
 
 # ---- on and off the tape -------------------------------------------------------------
@@ -487,13 +503,17 @@ def clone(x):
     return apply("clone", (x,))
 
 
+def _cast_to(dtype):
+    return lambda x: x.astype(dtype)
+
+
 def astype(x, dtype):
     """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
     x, dtype = lift(x), np.dtype(dtype)
     if dtype.kind != "f":
-        if isinstance(x, Tensor) and x.requires_grad:
+        if isinstance(x, Tensor) and x.requires_grad and x.dtype.kind == "f":
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
-        return plain(np.asarray(x._v).astype(dtype))
+        return observed(_cast_to(dtype), (x,), np.asarray(x._v).astype(dtype))
     if dtype.char not in "df":
         raise DtypeError(f"tensors that require a gradient are float64 or float32, not {dtype}")
     return apply("astype", (x,), (("dtype", dtype.char),))

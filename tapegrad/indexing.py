@@ -22,7 +22,7 @@ import numpy as np
 from .errors import DtypeError, GradientError
 from .functions import reshape
 from .inplace import assign_elements
-from .record import apply, apply_view, as_operand, plain, tracked
+from .record import apply, apply_view, as_operand, leaving, plain, tracked
 from .tape.meta import c_strides
 from .rules import BY_NAME
 from .tape.store import thread_state
@@ -33,7 +33,7 @@ from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 def _clean(key):
     """The key with tensors replaced by their values."""
     if isinstance(key, Tensor):
-        value = key._v
+        value = leaving(key, "an index")
         if type(value) is float:
             raise IndexError(
                 "a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape"

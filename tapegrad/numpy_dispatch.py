@@ -12,7 +12,7 @@ import numpy as np
 
 from . import functions as F
 from .errors import LeaveTapeError, UnsupportedFunctionError
-from .record import apply, apply_one, apply_two, normalise, plain, tracked
+from .record import apply, apply_one, apply_two, leaving, normalise, observed, plain, trace_of, tracked
 from .refused import REFUSED
 from .rules import BY_FUNCTION, BY_NAME
 from .rules.special import SCIPY_UFUNCS
@@ -27,8 +27,8 @@ _DIRECT = {np.power: F.power, np.positive: F.clone}
 
 
 def value_of(thing):
-    """The value of a tensor; anything else as it is."""
-    return thing._v if isinstance(thing, Tensor) else thing
+    """The value of a tensor, taken as a constant; anything else as it is."""
+    return leaving(thing, "a constant") if isinstance(thing, Tensor) else thing
 
 
 def name_of(function):
@@ -73,7 +73,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if kwargs:
         raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
     if ufunc in VALUES:
-        return plain(np.asarray(ufunc(*[value_of(x) for x in inputs])))
+        return observed(ufunc, inputs, ufunc(*_values(inputs, False)))
     direct = _DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
@@ -125,16 +125,27 @@ def _plain_function(function):
     def call(*args, **kwargs):
         if kwargs.get("out") is not None:
             raise refuse(function, " with the argument out=")
-        return _wrap(function(*_values(args), **{k: _values(v) for k, v in kwargs.items()}))
+        found = function(*_values(args, False), **{k: _values(v, False) for k, v in kwargs.items()})
+        trace = trace_of(_flat((args, list(kwargs.values()))))
+        return _wrap(found) if trace is None else trace.host(function, args, kwargs, found)
 
     return call
 
 
-def _values(thing):
+def _flat(things):
+    for thing in things:
+        if isinstance(thing, (list, tuple)):
+            yield from _flat(thing)
+        else:
+            yield thing
+
+
+def _values(thing, constant=True):
+    """`thing` with its tensors replaced by their values; `constant`: what is done with them is not repeated in a replay."""
     if isinstance(thing, Tensor):
-        return np.asarray(thing._v)
+        return np.asarray(leaving(thing, "a constant") if constant else thing._v)
     if isinstance(thing, (list, tuple)):
-        return type(thing)(_values(x) for x in thing)
+        return type(thing)(_values(x, constant) for x in thing)
     return thing
 
 

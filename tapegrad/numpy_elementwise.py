@@ -6,7 +6,7 @@ import numpy as np
 
 from . import functions as F
 from .numpy_dispatch import _DIRECT, FUNCTIONS, VALUES, _plain_function, implements, only_defaults, refuse, value_of
-from .record import plain
+from .record import decided, derived, plain
 from .tensor import Tensor
 
 VALUES.update((np.isnat,))
@@ -29,16 +29,16 @@ def modf(x):
     """Fraction and integer part of x; the derivative of the integer part is 0."""
     x = F.lift(x)
     whole = F.trunc(x)
-    finite = np.isfinite(_array(x))
-    if finite.all():
+    if decided(lambda x: np.isfinite(x).all(), x):
         return x - whole, whole
+    finite = derived(np.isfinite, x)
     return F.where(finite, x, 0.0) - F.where(finite, whole, 0.0), whole
 
 
 def frexp(x):
     """Mantissa, with its derivative, and the binary exponent, an array of integers."""
     x = F.lift(x)
-    exponent = np.asarray(np.frexp(_array(x))[1])
+    exponent = decided(lambda x: np.frexp(x)[1], x)
     return F.ldexp(x, -exponent), plain(exponent)
 
 
@@ -88,8 +88,8 @@ def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if any(isinstance(v, Tensor) for v in (nan, posinf, neginf)):
         raise refuse(np.nan_to_num, " with tensors as replacements; use np.where")
     x = F.lift(x)
-    values = _array(x)
-    return F.where(np.isfinite(values), x, np.asarray(np.nan_to_num(values, nan=nan, posinf=posinf, neginf=neginf)))
+    replaced = derived(lambda x: np.asarray(np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)), x)
+    return F.where(derived(np.isfinite, x), x, replaced)
 
 
 @implements(np.real)
@@ -112,9 +112,8 @@ def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
     if isinstance(period, Tensor) or isinstance(discont, Tensor):
         raise refuse(np.unwrap, " with tensors as period or discont")
     p = F.lift(p)
-    values = _array(p)
     # Whole periods are added: constants between jumps.
-    return p + (np.unwrap(values, discont, axis, period=period) - values)
+    return p + derived(lambda p: np.unwrap(p, discont, axis, period=period) - p, p)
 
 
 for _function in (np.isposinf, np.isneginf, np.isreal, np.iscomplex):

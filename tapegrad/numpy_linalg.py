@@ -8,7 +8,7 @@ import numpy as np
 
 from . import functions as F
 from .numpy_dispatch import _plain_function, implements, named, refuse
-from .record import apply, plain, tracked
+from .record import apply, decided, derived, plain, tracked
 
 #: NumPy's named tuples.
 _EYE = np.eye(1)
@@ -64,9 +64,10 @@ def _det(a):
 @implements(np.linalg.slogdet)
 def _slogdet(a):
     a = F.lift(a)
-    sign, logarithm = np.linalg.slogdet(a._v)
-    if tracked(a):
-        logarithm = apply("logabsdet", (a,))
+    if not tracked(a):
+        return _SlogdetResult(*(F.lift(part) for part in np.linalg.slogdet(a._v)))
+    sign = derived(lambda m: np.linalg.slogdet(m).sign, a)
+    logarithm = apply("logabsdet", (a,))
     return _SlogdetResult(F.lift(sign), F.lift(logarithm))
 
 
@@ -111,13 +112,14 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
 def _svd_of_symmetric(a, compute_uv):
     """As NumPy: eigenvalues without their signs, descending."""
     w, u = _eigh(a)
-    order = np.argsort(np.abs(w._v), axis=-1)[..., ::-1]
-    w = F._moved("gather", w, lambda p: np.take_along_axis(p, order, -1))
+    order = derived(lambda w: np.argsort(np.abs(w), axis=-1)[..., ::-1], w)
+    w = F.moved_by("gather", w, lambda p, order: np.take_along_axis(p, order, -1), order)
     s = F.ELEMENTWISE["abs"](w)
     if not compute_uv:
         return s
-    u = F._moved("gather", u, lambda p: np.take_along_axis(p, order[..., None, :], -1))
-    return _SVDResult(u, s, F.swapaxes(u * np.sign(w._v)[..., None, :], -1, -2))
+    u = F.moved_by("gather", u, lambda p, order: np.take_along_axis(p, order[..., None, :], -1), order)
+    sign = derived(lambda w: np.sign(w)[..., None, :], w)
+    return _SVDResult(u, s, F.swapaxes(u * sign, -1, -2))
 
 
 @implements(*named(np.linalg, "svdvals"))
@@ -173,8 +175,7 @@ def _lstsq(a, b, rcond=None):
     rcond = eps * max(a.shape) if rcond is None else eps if rcond < 0 else float(rcond)
     x = F.matmul(_pinv(a, rcond), b)
     s = _svd(a, compute_uv=False)
-    values = np.asarray(s._v)
-    rank = int((values > rcond * values.max(initial=0.0)).sum())
+    rank = int(decided(lambda s: (s > rcond * s.max(initial=0.0)).sum(), s))
     if rank == a.shape[1] < a.shape[0]:
         residuals = F.sum((b - F.matmul(a, x)) ** 2.0, axis=0)
         residuals = F.reshape(residuals, (1,)) if b.ndim == 1 else residuals

@@ -15,8 +15,8 @@ import numpy as np
 
 from . import functions as F
 from .einsum import einsum
-from .numpy_dispatch import _DIRECT, only_defaults, implements, named, refuse
-from .record import tracked
+from .numpy_dispatch import _DIRECT, only_defaults, implements, named, refuse, value_of
+from .record import decided, tracked
 from .tensor import Tensor
 
 _NO_VALUE = np._NoValue
@@ -262,7 +262,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         raise refuse(np.interp, " for tracked knots xp (x and fp may be tracked)")
     # NumPy computes in float64 whatever the operands are.
     x, fp = F.astype(x, np.float64), F.astype(fp, np.float64)
-    knots = np.asarray(xp._v if isinstance(xp, Tensor) else xp, float)
+    knots = np.asarray(value_of(xp), float)
     if knots.ndim != 1 or fp.ndim != 1 or knots.shape != tuple(fp.shape):
         raise ValueError("fp and xp are not of the same length, or not one-dimensional")
     if not knots.size:
@@ -277,8 +277,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         knots, fp = knots[order], fp[order]
         knots = np.concatenate((knots[-1:] - period, knots, knots[:1] + period))
         fp = F.concatenate((fp[-1:], fp, fp[:1]))
-    here = np.asarray(x._v)
-    at = np.clip(np.searchsorted(knots, here, "right") - 1, 0, max(len(knots) - 2, 0))
+    at = decided(lambda here: np.clip(np.searchsorted(knots, here, "right") - 1, 0, max(len(knots) - 2, 0)), x)
     after = np.minimum(at + 1, len(knots) - 1)
     at = np.where(knots[after] == knots[at], after, at)
     width = np.where(after == at, 1.0, knots[after] - knots[at])
@@ -286,8 +285,8 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
     # The last knot itself is on the last piece, whose derivative it shares.
     found = start + (stop - start) / width * (x - knots[at])
     last, first = fp[len(knots) - 1], fp[0]
-    found = F.where(here > knots[-1], last if right is None else right, found)
-    return F.where(here < knots[0], first if left is None else left, found)
+    found = F.where(x > knots[-1], last if right is None else right, found)
+    return F.where(x < knots[0], first if left is None else left, found)
 
 
 def _picked(x, positions):

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import functions as F
 from .numpy_dispatch import FUNCTIONS, given, implements, only_defaults, refuse, value_of
-from .record import apply, plain
+from .record import apply, decided, derived, plain
 from .tensor import Tensor
 
 _NO_VALUE = np._NoValue
@@ -175,7 +175,7 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO_VALUE):
         w = F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape)))
         w = F.broadcast_to(w, x.shape)
     total = F.sum(w, axis=axis, keepdims=keepdims)
-    if np.any(np.asarray(total._v) == 0):
+    if decided(lambda total: np.any(total == 0), total):
         raise ZeroDivisionError("the weights sum to zero and cannot be normalised")
     result = F.sum(x * w, axis=axis, keepdims=keepdims) / total
     return (result, total) if returned else result
@@ -186,7 +186,7 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO_VALUE):
 
 def _numbers(x, where=_NO_VALUE):
     """The places that are numbers and not left out; None if all are."""
-    mask = ~np.isnan(np.asarray(x._v))
+    mask = decided(lambda x: ~np.isnan(x), x)
     extra = _mask(None, where, x)
     if extra is not None:
         mask = mask & extra
@@ -345,13 +345,16 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     rest = tuple(k for k in range(x.ndim) if k not in axes)
     front = tuple(x.shape[k] for k in rest)
     order = (*rest, *axes)
-    lines = np.transpose(np.asarray(x._v), order).reshape((-1, _count(x, axis)))
+
+    def as_lines(values):
+        return np.transpose(values, order).reshape((-1, _count(x, axis)))
+
+    lines = as_lines(np.asarray(x._v))
     places = np.transpose(np.arange(x.size).reshape(x.shape), order).reshape(lines.shape)
     n = lines.shape[1]
     if n == 0:
         raise IndexError(f"np.{function.__name__} of nothing: the axis is empty")
-    sorted_places = np.take_along_axis(places, np.argsort(lines, axis=1, kind="stable"), 1)
-    missing = np.isnan(lines).sum(axis=1)
+    missing = decided(lambda values: np.isnan(as_lines(values)).sum(axis=1), x)
     counts = (n - missing) if skip_nan else np.full(len(lines), n)
     bad = (counts == 0) if skip_nan else missing > 0
     wide = points.reshape(-1, 1)
@@ -370,9 +373,13 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     shape = (*points.shape, *front)
 
     def taken(position):
-        index = np.ascontiguousarray(sorted_places[rows, position].reshape(-1), np.int64)
-        index.flags.writeable = False
-        return apply("gather", (x, index), (("shape", shape),))
+        def index_map(values):
+            ranking = np.argsort(as_lines(values), axis=1, kind="stable")
+            index = np.ascontiguousarray(np.take_along_axis(places, ranking, 1)[rows, position].reshape(-1), np.int64)
+            index.flags.writeable = False
+            return index
+
+        return apply("gather", (x, derived(index_map, x)), (("shape", shape),))
 
     below, above = taken(low), taken(high)
     if isinstance(q, Tensor) and q.requires_grad:
@@ -440,10 +447,14 @@ def _vector_norm(x, ord, axis, keepdims):
         return F.power(F.sum(F.power(size, float(ord)), axis=axis, keepdims=keepdims), 1.0 / ord)
     # Scaled by the largest element against overflow; any scale gives the same value and derivative.
     axes = _axes(x, axis)
-    top = np.max(np.asarray(size._v), axis=axes, keepdims=True, initial=0.0)
-    top = np.where((top > 0) & np.isfinite(top), top, 1.0).astype(x.dtype)
+    top = derived(lambda size: _scale(size, axes), size)
     result = F.power(F.sum(F.power(size / top, float(ord)), axis=axis, keepdims=True), 1.0 / ord) * top
     return _dropped(result, axis, keepdims)
+
+
+def _scale(size, axes):
+    top = np.max(size, axis=axes, keepdims=True, initial=0.0)
+    return np.where((top > 0) & np.isfinite(top), top, 1.0).astype(size.dtype)
 
 
 def _matrix_norm(x, ord, axes, keepdims):

@@ -13,6 +13,7 @@ import numpy as np
 from . import functions as F
 from .errors import LeaveTapeError
 from .numpy_dispatch import FUNCTIONS, _any_tracked, only_defaults, _plain_function, _values, implements, refuse
+from .record import decided, tracked
 from .numpy_shaping import as_tensor, cast, rearranged, untracked
 from .tensor import Tensor
 
@@ -72,7 +73,7 @@ def _insert(arr, obj, values, axis=None):
 @implements(np.trim_zeros)
 def _trim_zeros(filt, trim="fb", axis=None):
     filt = as_tensor(filt)
-    found = np.argwhere(np.asarray(filt._v))
+    found = decided(np.argwhere, filt)
     axes = range(filt.ndim) if axis is None else F._axis_tuple(axis, filt.ndim)
     key = [slice(None)] * filt.ndim
     for k in axes:
@@ -236,8 +237,9 @@ def _permuted(a, axis, ranking):
         a, axis = F.ravel(a), -1
     if a.ndim == 0:
         raise np.exceptions.AxisError(axis, 0)
-    order = ranking(a._v, axis)
-    return rearranged(lambda p: np.take_along_axis(p, order, axis), a)
+    if not tracked(a):
+        return rearranged(lambda p: np.take_along_axis(p, ranking(a._v, axis), axis), a)
+    return F.moved_by("gather", a, lambda p, values: np.take_along_axis(p, ranking(values, axis), axis), a)
 
 
 # ---- writing -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from _thread import get_ident
 
 import numpy as np
 
-from .record import apply, apply_one, apply_two, plain
+from .record import apply, apply_one, apply_two, observed
 from .rules import BY_NAME
 from .tape.places import PACKAGE
 from .tensor import Parameter, Tensor
@@ -92,12 +92,18 @@ def _binary(row, a, b):
     return apply_two(row, a, b, 4)
 
 
+_UFUNC = {
+    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
+    operator.eq: np.equal, operator.ne: np.not_equal,
+}  # fmt: skip
+
+
 def _compare(function):
     def method(self, other):
         if not _accepts(other):
             return NotImplemented
-        other = other._v if isinstance(other, Tensor) else other
-        return plain(np.asarray(function(self._v, other)))
+        found = function(self._v, other._v if isinstance(other, Tensor) else other)
+        return observed(_UFUNC[function], (self, other), found)
 
     return method
 
@@ -164,15 +170,15 @@ __ge__ = _compare(operator.ge)
 __eq__ = _compare(operator.eq)
 __ne__ = _compare(operator.ne)
 def __and__(self, other):
-    return plain(np.logical_and(self._v, getattr(other, "_v", other)))
+    return observed(np.logical_and, (self, other), np.logical_and(self._v, getattr(other, "_v", other)))
 
 
 def __or__(self, other):
-    return plain(np.logical_or(self._v, getattr(other, "_v", other)))
+    return observed(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
 
 
 def __invert__(self):
-    return plain(np.logical_not(self._v))
+    return observed(np.logical_not, (self,), np.logical_not(self._v))
 
 
 #: The operators defined above.

@@ -16,7 +16,7 @@ import numpy as np
 from .errors import DtypeError, LeaveTapeError, TapeMismatchError, UnsupportedFunctionError
 from .rules import BY_NAME
 from .sweep.plan import Signature
-from .tape.layout import CLEARED
+from .tape.layout import CLEARED, TRACED
 from .tape.meta import SCALAR, meta_of
 from .tape.places import PACKAGE
 from .tape.store import OBJECT_BYTES, thread_state
@@ -237,10 +237,68 @@ def apply(row, operands, attrs=(), value=None, integer=0):
                 )
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
-            return plain(value)
+            return without_derivative(row, operands, values, attrs, value, integer)
     if not thread_state().enabled:
-        return plain(value)
+        return without_derivative(row, operands, values, attrs, value, integer)
     return _write(row, operands, values, metas, flags, attrs, value, integer)
+
+
+def trace_of(operands):
+    """The trace of a functional recording that one of the operands belongs to, or None."""
+    for o in operands:
+        if isinstance(o, _Types.Tensor) and o._t is not None and o._t.trace is not None:
+            return o._t.trace
+    return None
+
+
+def without_derivative(row, operands, values, attrs, value, integer=0):
+    """The result of an operation that passes no derivative: a constant, except in a functional recording."""
+    trace = trace_of(operands)
+    return plain(value) if trace is None else trace.record(row, attrs, operands, values, integer, value)
+
+
+def observed(function, operands, value):
+    """The result `value` of a NumPy function without derivative: a constant, except in a functional recording."""
+    trace = trace_of(operands)
+    return plain(np.asarray(value)) if trace is None else trace.host(function, operands, {}, value)
+
+
+def derived(function, *operands):
+    """``function(*values)``, an array that a rule takes as a constant: computed again at each replay.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and gives plain arrays; looks at nothing else.
+    *operands : Tensor, ndarray or number
+
+    Returns
+    -------
+    ndarray, or Tensor
+        A live tensor in a functional recording.
+    """
+    values = [o._v if isinstance(o, _Types.Tensor) else o for o in operands]
+    value = function(*[np.asarray(v) for v in values])
+    trace = trace_of(operands)
+    return value if trace is None else trace.host(function, operands, {}, value)
+
+
+def decided(function, *operands):
+    """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
+    values = [np.asarray(o._v if isinstance(o, _Types.Tensor) else o) for o in operands]
+    value = function(*values)
+    trace = trace_of(operands)
+    if trace is not None:
+        outcome = trace.host(function, operands, {}, np.asarray(value))
+        trace.exact(outcome, "a decision")
+    return value
+
+
+def leaving(t, how):
+    """The value of tensor `t`, which the caller treats as a constant: a functional recording guards it."""
+    if t._t is not None and t._t.trace is not None:
+        return t._t.trace.exact(t, how)
+    return t._v
 
 
 def scalar_value(row, values):
@@ -295,8 +353,10 @@ def apply_two(row, a, b, depth=3):
         value = row.value(x, y)
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
-    if not (on_a or on_b) or not thread_state().enabled:
+    if not (on_a or on_b):
         return plain(value)
+    if not thread_state().enabled:
+        return without_derivative(row, (a, b), (x, y), (), value)
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
 
@@ -324,8 +384,10 @@ def apply_one(row, a):
         value = row.value(x)
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
-    if (a._t is None and not a._r) or not thread_state().enabled:
+    if a._t is None and not a._r:
         return plain(value)
+    if not thread_state().enabled:
+        return without_derivative(row, (a,), (x,), (), value)
     return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
 
 
@@ -335,7 +397,7 @@ _ON = (True,)
 def apply_view(row, x, attrs, value, offset):
     """Record that `value` is the view of the tracked array `x` at `offset`."""
     if not thread_state().enabled:
-        return plain(value)
+        return without_derivative(row, (x,), (x._v,), attrs, value, offset)
     return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
 
 
@@ -390,7 +452,10 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     if frame.f_code is not store.code:
         store.note_code(frame.f_code)
 
-    if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas):
+    trace = store.trace
+    if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (
+        trace is None or not row.constants or trace_of([operands[k] for k in row.constants]) is None
+    ):
         if row.calls_scipy:
             store.special = True
         if value is values[0] or value is values[-1]:
@@ -407,6 +472,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
                 if on:
                     sides[k] = place
             left, right = sides if len(sides) == 2 else (sides[0], 0)
+    elif trace is not None:
+        trace.note(row, attrs, operands, values, integer, value)
+        token, opcode, left, right = object(), TRACED, 0, 0
     else:
         key = (row, attrs, tuple(metas), tuple(flags))
         signature = Signature.BY_KEY.get(key)
@@ -433,7 +501,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     if token is not value:
         t._k = token
         if not scalar:
-            t._m = signature.out
+            t._m = meta_of(value) if trace is not None else signature.out
     return t
 
 

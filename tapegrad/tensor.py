@@ -98,7 +98,7 @@ class Tensor:
         return complex(self._only())
 
     def __index__(self):
-        value = np.asarray(self._v)
+        value = np.asarray(_record.leaving(self, "index"))
         if value.dtype.kind not in "iub":
             raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}")
         return operator.index(value.item())
@@ -108,6 +108,8 @@ class Tensor:
             raise ValueError(
                 f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
             )
+        if self._t is not None and self._t.trace is not None:
+            return self._t.trace.truth(self)
         return bool(self._v)
 
     def __array__(self, dtype=None, copy=None):
@@ -132,16 +134,18 @@ class Tensor:
         ValueError
             If the tensor does not have exactly one element.
         """
+        _record.leaving(self, "item()")
         # A new object: the value itself is the token by which the tape knows that this tensor is alive.
         return 1.0 * self._v if type(self._v) is float else self._only().item()
 
     def tolist(self):
         """The values as nested lists of Python numbers; leaves the tape."""
+        _record.leaving(self, "tolist()")
         return 1.0 * self._v if type(self._v) is float else self._v.tolist()
 
     def numpy(self):
         """The values as an ndarray that shares memory; read-only if a gradient is required."""
-        array = np.asarray(self._v)
+        array = np.asarray(_record.leaving(self, "numpy()"))
         if self.requires_grad:
             array = array.view()
             array.flags.writeable = False
@@ -154,6 +158,8 @@ class Tensor:
         change of the leaf); that of a computed tensor is read-only, because the
         tape may need it: write to a ``.clone()``.
         """
+        if self._t is not None and self._t.trace is not None:
+            return self._t.trace.detached(self)
         if type(self._v) is float:
             return plain(1.0 * self._v)
         if self._t is not None:
@@ -208,7 +214,7 @@ class Tensor:
         return (self[i] for i in range(self.shape[0]))
 
     def __contains__(self, value):
-        return bool(np.any(np.asarray(self._v) == getattr(value, "_v", value)))
+        return bool(np.any(self == value))
 
     def __repr__(self):
         leaf = self._t is None

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus
 from ..functions import tanh as tanh
-from ..record import apply
+from ..record import apply, derived
 from ..tensor import Tensor
 
 __all__ = [
@@ -85,20 +85,24 @@ def cross_entropy(input, target, reduction="mean"):
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     input = lift(input)
-    target = np.asarray(target._v if isinstance(target, Tensor) else target)
+    target = lift(target) if isinstance(target, Tensor) else np.asarray(target)
     if target.dtype.kind not in "iu" or target.shape != tuple(input.shape[:-1]):
         raise ValueError(
             f"target must hold integer classes and have shape {tuple(input.shape[:-1])}, "
             f"got {target.dtype} of shape {target.shape}"
         )
     classes = input.shape[-1]
-    flat = np.ascontiguousarray(target, np.int64).reshape(-1)
-    # Negative classes are huge as unsigned numbers.
-    if flat.size and np.maximum.reduce(flat.view(np.uint64)) >= classes:
-        raise IndexError(f"target holds a class outside 0 .. {classes - 1}")
-    index = _starts(flat.size, classes) + flat
-    index.flags.writeable = False
-    return apply("cross_entropy", (input, index), (("reduction", reduction),))
+
+    def index_map(target):
+        flat = np.ascontiguousarray(target, np.int64).reshape(-1)
+        # Negative classes are huge as unsigned numbers.
+        if flat.size and np.maximum.reduce(flat.view(np.uint64)) >= classes:
+            raise IndexError(f"target holds a class outside 0 .. {classes - 1}")
+        index = _starts(flat.size, classes) + flat
+        index.flags.writeable = False
+        return index
+
+    return apply("cross_entropy", (input, derived(index_map, target)), (("reduction", reduction),))
 
 
 def mse_loss(input, target, reduction="mean"):

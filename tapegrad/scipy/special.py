@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import functions as F
 from ..errors import UnsupportedFunctionError
-from ..record import apply
+from ..record import apply, derived
 from ..tensor import Tensor
 
 __all__ = ["log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"]
@@ -18,6 +18,11 @@ def __getattr__(name):
     import scipy.special
 
     return getattr(scipy.special, name)
+
+
+def _shift(a, b, axes):
+    shift = np.max(np.where(b != 0, a, -np.inf), axis=axes, keepdims=True, initial=-np.inf)
+    return np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
 
 
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
@@ -48,12 +53,10 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     a = F.broadcast_to(a, shape) if a.shape != shape else a
     axes = F._axis(a, axis, None)
     # Any shift gives the same value and derivative; terms with a zero factor do not count.
-    values = np.where(np.asarray(b._v) != 0, np.asarray(a._v), -np.inf)
-    shift = np.max(values, axis=axes, keepdims=True, initial=-np.inf)
-    shift = np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
+    shift = derived(lambda a, b: _shift(a, b, axes), a, b)
     # A factor of zero takes its term away, however large: the exponential must stay finite.
     top = 80.0 if a.dtype == np.float32 else 700.0
-    terms = F.exp(F.where(np.asarray(b._v) != 0, a - shift, F.minimum(a - shift, top)))
+    terms = F.exp(F.where(derived(lambda b: b != 0, b), a - shift, F.minimum(a - shift, top)))
     total = F.sum(b * terms, axis=axis, keepdims=True)
     found = F.log(F.absolute(total) if return_sign else total) + shift
     if not keepdims:

@@ -25,6 +25,8 @@ cleared     number of instructions whose values a backward pass has released;
 live_ops    of a retired store: opcodes of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
+trace       of a functional recording (`tapegrad.replay`): what a replay needs
+            beyond the records; None in define-by-run.
 others      number of records that are neither leaves nor instructions
             (continuations, and stand-ins for tensors of retired stores).
 
@@ -67,7 +69,7 @@ class Store:
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
         "code", "code_runs", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
-        "explicit", "forward", "retired", "live_ops", "special", "others", "pinned", "cleared", "clearings", "__weakref__",
+        "explicit", "forward", "retired", "live_ops", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -75,6 +77,7 @@ class Store:
         self.explicit = explicit
         self.forward = None
         self.retired = None
+        self.trace = None
         self._empty()
         if parts is not None and parts[3] <= LARGEST_REUSED:
             self.buffer, self.view, self.address, self.capacity = parts

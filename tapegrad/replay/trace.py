@@ -1,0 +1,296 @@
+"""What a functional recording notes beyond the records of its store.
+
+In define-by-run a tape keeps what the adjoints read.  A recording that is to be
+replayed at other points keeps what the *values* depend on: every operand of every
+operation (`Entry`), results without a derivative (comparisons, positions), and
+each time Python learned something from a value (`bool(t)`, `t.item()`, an index):
+a *guard*, with what was seen.  A replay at a point where a guard sees something
+else would follow the wrong path; it stops there.
+
+Scalar instructions on float64 need no entry: their records say everything.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from ..record import _Types, normalise, plain
+from ..tape.layout import TRACED
+from ..tape.meta import meta_of
+from ..rules import BY_NAME
+from ..tape.places import PACKAGE, caller_place
+
+#: Kinds of entries.
+ROW, HOST, GUARD = "row", "host", "guard"
+
+
+class Entry:
+    """One thing a replay does that a scalar record cannot say.
+
+    Attributes
+    ----------
+    kind : str
+        ``"row"`` (a row of the rules table), ``"host"`` (a NumPy function without
+        derivative) or ``"guard"``.
+    function : Row or callable or str
+        For a guard: how the value was read.
+    attrs : tuple of (str, object)
+        Attributes of the row, or keyword arguments of the function.
+    operands : tuple of int
+        Slots; negative numbers count the trace's constants from -1.
+    differentiable : bool
+        Whether the adjoint passes (not under ``no_grad``, through ``detach``, or for a host function).
+    integer : int
+        The dynamic attribute of the row.
+    seen : bytes
+        For a guard: the value that was seen.
+    meta : Meta
+        Description of the result.
+    """
+
+    __slots__ = ("kind", "function", "attrs", "operands", "differentiable", "integer", "seen", "meta")
+
+    def __init__(self, kind, function, attrs, operands, differentiable, integer, value):
+        self.kind, self.function, self.attrs, self.operands = kind, function, attrs, operands
+        self.differentiable, self.integer = differentiable, integer
+        # Of a result only the description: a value kept here would be copied at each indexed assignment.
+        self.seen = value if kind == GUARD else None
+        self.meta = None if kind == GUARD else meta_of(value)
+
+    @property
+    def name(self):
+        """The word for it in listings."""
+        if self.kind == ROW:
+            return self.function.name
+        return self.function if self.kind == GUARD else getattr(self.function, "__name__", str(self.function))
+
+
+class Trace:
+    """The entries of one recording.
+
+    Parameters
+    ----------
+    store : Store
+        Where the scalar instructions go.
+    captured : dict of int to ndarray
+        Arrays the function captured, by id: a replay reads them where they are.
+    """
+
+    def __init__(self, store, captured=None):
+        self.store = store
+        store.trace = self
+        self.entries = {}
+        self.constants = []
+        self.captured = captured or {}
+        self.cuts = []
+        self._copies = {}
+        self._numbers = {}
+
+    # -- inputs -----------------------------------------------------------------
+    def enter(self, value):
+        """A live tensor that stands for an argument; its slot is a leaf."""
+        t = plain(normalise(value))
+        t._k = object()
+        t._r = True
+        slot = self.store.enter(t)
+        t._r = False
+        t._t, t._i = self.store, slot
+        if t._v.__class__ is not float:
+            t._m = meta_of(t._v)
+        return t
+
+    # -- entries ------------------------------------------------------------------
+    def note(self, row, attrs, operands, values, integer, value, differentiable=True):
+        """Note an operation on rows that is about to be written to the next slot."""
+        references = tuple(self._reference(o, v) for o, v in zip(operands, values))
+        self.entries[len(self.store.tokens)] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+
+    def record(self, row, attrs, operands, values, integer, value):
+        """Note and write an operation through which no derivative passes; returns its tensor."""
+        self._room()
+        self.note(row, attrs, operands, values, integer, value, False)
+        return self._write(value)
+
+    def host(self, function, args, kwargs, value):
+        """Note a function without derivative; returns its result as a live tensor.
+
+        What is not an array of numbers (a bool, a string, a list) is returned as
+        it is, behind a guard on the operands.
+        """
+        if isinstance(value, tuple):
+            return tuple(self.host(_Item(function, k), args, kwargs, v) for k, v in enumerate(value))
+        if isinstance(value, _Types.Tensor):
+            value = value._v
+        if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
+            for operand in _tensors((args, kwargs)):
+                self.exact(operand, getattr(function, "__name__", "a function"))
+            return value
+        live = []
+        if isinstance(function, np.ufunc) and not kwargs:
+            args = _promoted(args)
+        layout = _replaced((tuple(args), dict(kwargs)), live)
+        self._room()
+        references = tuple(self._reference(t, t._v) for t in live)
+        value = np.asarray(value)
+        self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, value)
+        return self._write(value)
+
+    def detached(self, t):
+        """``t.detach()``: the same value, through which no derivative passes."""
+        self.cuts.append(("detach", caller_place(3)))
+        return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
+
+    def truth(self, t):
+        """``bool(t)``: a guard on the truth value."""
+        seen = bool(t._v)
+        self._guard(t, "bool", np.asarray(seen).tobytes())
+        return seen
+
+    def exact(self, t, how):
+        """A guard on the whole value of `t`; returns the value."""
+        if t._t is self.store:
+            self._guard(t, how, np.asarray(t._v).tobytes())
+        return t._v
+
+    def _guard(self, t, how, seen):
+        self._room()
+        self.entries[len(self.store.tokens)] = Entry(GUARD, how, (), (t._i,), False, 0, seen)
+        self._append(None)
+
+    # -- writing ------------------------------------------------------------------
+    def _room(self):
+        store = self.store
+        if len(store.tokens) + 4 >= store.limit:
+            store.make_room()
+
+    def _append(self, token):
+        store = self.store
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        if frame.f_code is not store.code:
+            store.note_code(frame.f_code)
+        store.ops.append(TRACED)
+        store.lefts.append(0)
+        store.rights.append(0)
+        store.offsets.append(frame.f_lasti)
+        store.tokens.append(token)
+
+    def _write(self, value):
+        t = plain(value)
+        t._t, t._i = self.store, len(self.store.tokens)
+        if value.__class__ is not float:
+            t._m = meta_of(value)
+        t._k = object()
+        self._append(t._k)
+        return t
+
+    def _reference(self, operand, value):
+        if isinstance(operand, _Types.Tensor) and operand._t is self.store:
+            return operand._i
+        return -1 - self._constant(value)
+
+    def _constant(self, value):
+        """The number of a constant: a float, an array the function captured, or a copy of any other array."""
+        if value.__class__ is float:
+            key = (value, np.copysign(1.0, value)) if value == value else "nan"
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = len(self.constants)
+                self.constants.append(value)
+            return number
+        known = self._copies.get(id(value))
+        if known is not None and known[0] is value and _same(self.constants[known[1]], value):
+            return known[1]
+        number = len(self.constants)
+        owner = value
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        kept = value if id(owner) in self.captured or not owner.flags.writeable else np.array(value, order="K")
+        self.constants.append(kept)
+        self._copies[id(value)] = (value, number)
+        return number
+
+
+class Host:
+    """A NumPy function without derivative, with its arguments; live operands stand as `Operand`."""
+
+    def __init__(self, function, layout):
+        self.function, self.layout = function, layout
+        self.__name__ = getattr(function, "__name__", str(function))
+
+    @property
+    def ufunc(self):
+        """The ufunc, if this is a plain call of one on its operands only; else None."""
+        args, kwargs = self.layout
+        plain_call = not kwargs and all(isinstance(a, Operand) for a in args)
+        return self.function if plain_call and isinstance(self.function, np.ufunc) else None
+
+    def __call__(self, *values):
+        args, kwargs = _filled(self.layout, values)
+        with np.errstate(all="ignore"):
+            return np.asarray(self.function(*args, **kwargs))
+
+
+class _Item:
+    """The `k`-th result of a function."""
+
+    def __init__(self, function, k):
+        self.function, self.k = function, k
+        self.__name__ = f"{getattr(function, '__name__', function)}[{k}]"
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)[self.k]
+
+
+class Operand(int):
+    """Stands for the operand of this number in the arguments of a host function."""
+
+
+def _promoted(args):
+    """Operands of a ufunc with Python numbers made arrays of the dtype they take beside the others."""
+    dtypes = [a.dtype for a in args if hasattr(a, "dtype")]
+    return [np.asarray(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+
+
+def _tensors(thing):
+    if isinstance(thing, _Types.Tensor):
+        yield thing
+    elif isinstance(thing, (list, tuple)):
+        for part in thing:
+            yield from _tensors(part)
+    elif isinstance(thing, dict):
+        yield from _tensors(list(thing.values()))
+
+
+def _replaced(thing, live):
+    """`thing` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
+    if isinstance(thing, _Types.Tensor):
+        live.append(thing)
+        return Operand(len(live) - 1)
+    if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
+        live.append(plain(thing))
+        return Operand(len(live) - 1)
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(_replaced(part, live) for part in thing)
+    if isinstance(thing, dict):
+        return {k: _replaced(v, live) for k, v in thing.items()}
+    return thing
+
+
+def _filled(layout, values):
+    if isinstance(layout, Operand):
+        return values[layout]
+    if isinstance(layout, (list, tuple)):
+        return type(layout)(_filled(part, values) for part in layout)
+    if isinstance(layout, dict):
+        return {k: _filled(v, values) for k, v in layout.items()}
+    return layout
+
+
+def _same(a, b):
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
