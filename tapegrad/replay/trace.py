@@ -85,6 +85,7 @@ class Trace:
         self.constants = []
         self.captured = captured or {}
         self.cuts = []
+        self.input_slots, self.input_metas, self.input_values = [], [], []
         self._copies = {}
         self._numbers = {}
 
@@ -97,6 +98,9 @@ class Trace:
         slot = self.store.enter(t)
         t._r = False
         t._t, t._i = self.store, slot
+        self.input_slots.append(slot)
+        self.input_metas.append(meta_of(t._v))
+        self.input_values.append(t._v)
         if t._v.__class__ is not float:
             t._m = meta_of(t._v)
         return t

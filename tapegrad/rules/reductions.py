@@ -51,7 +51,7 @@ def _sum_vjp(g, x, z, axis=None, keepdims=False):
 
 structural(
     "sum", 1, lambda x, axis=None, keepdims=False: np.add.reduce(x, axis, keepdims=keepdims), _sum_vjp,
-    jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims)), node="Sum", doc="sum over axes",
+    jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims)), linear=True, node="Sum", doc="sum over axes",
 )
 
 
@@ -234,5 +234,5 @@ def _cumsum_jvp(t, x, z, axis=None):
 
 
 structural(
-    "cumsum", 1, _cumsum_value, _cumsum_vjp, jvp=of_one(_cumsum_jvp), node="Cumsum", doc="cumulative sum along an axis",
+    "cumsum", 1, _cumsum_value, _cumsum_vjp, jvp=of_one(_cumsum_jvp), linear=True, node="Cumsum", doc="cumulative sum along an axis",
 )

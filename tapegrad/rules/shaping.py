@@ -51,7 +51,7 @@ for _name, _node, _doc in (
     ("as_strided", "AsStrided", "a strided window of the C-ordered elements"),
 ):
     VIEWS[_name] = structural(
-        _name, 1, _view_value, _view_vjp, jvp=of_one(_view_jvp), node=_node, doc=_doc, dynamic="offset",
+        _name, 1, _view_value, _view_vjp, jvp=of_one(_view_jvp), linear=True, node=_node, doc=_doc, dynamic="offset",
     )
 
 
@@ -72,7 +72,7 @@ for _name, _node, _doc in (
     ("squeeze", "Squeeze", "axes of extent 1 removed"),
     ("expand_dims", "Unsqueeze", "axes of extent 1 added"),
 ):
-    structural(_name, 1, _reshape_value, _reshape_vjp, jvp=of_one(_reshape_jvp), node=_node, doc=_doc)
+    structural(_name, 1, _reshape_value, _reshape_vjp, jvp=of_one(_reshape_jvp), linear=True, node=_node, doc=_doc)
 
 
 def _transpose_vjp(g, x, z, axes=()):
@@ -82,11 +82,11 @@ def _transpose_vjp(g, x, z, axes=()):
 for _name, _node, _doc in (("transpose", "Permute", "axes permuted"), ("t", "T", "a matrix transposed")):
     structural(
         _name, 1, lambda x, axes=(): np.transpose(x, axes), _transpose_vjp,
-        jvp=of_one(lambda t, x, z, axes=(): t.transpose(axes)), node=_node, doc=_doc,
+        jvp=of_one(lambda t, x, z, axes=(): t.transpose(axes)), linear=True, node=_node, doc=_doc,
     )
 structural(
     "flip", 1, lambda x, axes=(): np.flip(x, axes), lambda g, x, z, axes=(): (g.flip(axes),),
-    jvp=of_one(lambda t, x, z, axes=(): t.flip(axes)), node="Flip", doc="the order along axes reversed",
+    jvp=of_one(lambda t, x, z, axes=(): t.flip(axes)), linear=True, node="Flip", doc="the order along axes reversed",
 )
 
 
@@ -108,7 +108,7 @@ for _name, _node, _doc in (
 ):
     structural(
         _name, 1, lambda x, index, shape=(): np.reshape(np.take(x, index), shape), _gather_vjp,
-        jvp=of_one(_gather_jvp), node=_node, doc=_doc, constants=(1,),
+        jvp=of_one(_gather_jvp), linear=True, node=_node, doc=_doc, constants=(1,),
     )
 
 
@@ -126,7 +126,7 @@ def _concatenate_jvp(tangents, *rest, axis=0):
 
 
 structural(
-    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp, jvp=_concatenate_jvp, node="Cat",
+    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp, jvp=_concatenate_jvp, linear=True, node="Cat",
     doc="arrays joined along an existing axis",
 )
 
@@ -144,7 +144,7 @@ def _stack_jvp(tangents, *rest, axis=0):
 
 
 structural(
-    "stack", -1, lambda *xs, axis=0: np.stack(xs, axis=axis), _stack_vjp, jvp=_stack_jvp, node="Stack",
+    "stack", -1, lambda *xs, axis=0: np.stack(xs, axis=axis), _stack_vjp, jvp=_stack_jvp, linear=True, node="Stack",
     doc="arrays joined along a new axis",
 )
 
@@ -166,7 +166,7 @@ def _diagflat_jvp(t, x, z, k=0, shape=()):
 
 
 structural(
-    "diag", 1, _diagflat_value, _diagflat_vjp, jvp=of_one(_diagflat_jvp), node="Diag",
+    "diag", 1, _diagflat_value, _diagflat_vjp, jvp=of_one(_diagflat_jvp), linear=True, node="Diag",
     doc="a matrix with a vector on its diagonal",
 )
 
@@ -192,7 +192,7 @@ def _assign_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
 
 structural(
     "setitem", 2, lambda x, v, shape=(), strides=(), offset=0: _assigned(x, v, shape, strides, offset), _assign_vjp,
-    jvp=_assign_jvp, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset",
+    jvp=_assign_jvp, linear=True, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset",
 )
 
 
@@ -214,7 +214,7 @@ def _put_jvp(tangents, x, v, index, z, shape=()):
 
 
 structural(
-    "put", 2, _put_value, _put_vjp, jvp=_put_jvp, node="IndexPut", doc="x with x[index_array_or_mask] = v", constants=(2,),
+    "put", 2, _put_value, _put_vjp, jvp=_put_jvp, linear=True, node="IndexPut", doc="x with x[index_array_or_mask] = v", constants=(2,),
 )
 
 
@@ -225,6 +225,6 @@ def _astype_vjp(g, x, z, dtype="d"):
 
 structural(
     "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), _astype_vjp,
-    jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), node="ToCopy",
+    jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), linear=True, node="ToCopy",
     doc="conversion between float32 and float64",
 )

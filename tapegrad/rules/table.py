@@ -72,6 +72,13 @@ class Row:
     refused : dict
         Position of a constant operand -> why it has no derivative; a tracked tensor
         there raises instead of losing its derivative.
+    linear : bool
+        Whether a structural row is linear in its differentiable operands; then its JVP, applied to
+        them, is its value.
+    forward : callable, optional
+        ``forward(*operands, **attrs)``: the value of a structural row that is not linear, in the
+        rules' language, with the same rounding as `value`.  A row without it is computed by calling
+        `value`, also in a replay.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     """
@@ -91,6 +98,8 @@ class Row:
     calls_scipy: bool = False
     refused: dict = field(default_factory=dict)
     jvp: Callable | None = None
+    linear: bool = False
+    forward: Callable | None = None
     opcode: int = field(default=0, init=False)
 
     @property
@@ -208,10 +217,15 @@ def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=()
     )
 
 
-def structural(name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None):
+def structural(
+    name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None
+):
     """Register a structural row."""
     return register(
-        Row(name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic, jvp=jvp)
+        Row(
+            name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic,
+            jvp=jvp, linear=linear, forward=forward,
+        )
     )
 
 

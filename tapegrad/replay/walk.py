@@ -1,0 +1,177 @@
+"""The compiled replay: values and guards forward, adjoints backward, gradients out.
+
+A replay is one call of `replay` with the address of its parameters (`P_*` below,
+an int64 array that belongs to a workspace).  The forward part interprets the
+workspace's *stream*, int64 words ``[code, parameters...]``; runs of scalar
+instructions are one step of it (`native.scalar_values`), the value of an array
+entry is a program (`replay.values`) run by `sweep.steps.run`.  The backward part
+is the reverse sweep of define-by-run (`sweep.walk.reverse`).
+
+It stops, and returns why, at a guard that sees something else than at recording,
+and at a *host* step, which only NumPy can do; the caller does that step and goes
+on from there.
+"""
+
+from __future__ import annotations
+
+from ..native.compile import compiled
+from ..native.memory import (
+    call3,
+    call_compiled6,
+    copy_bytes,
+    differ,
+    load_double,
+    load_int,
+    release,
+    store_byte,
+    store_double,
+    store_int,
+)
+from ..sweep.access import SIZE
+from ..sweep.walk import reverse
+from ..tape.layout import VALUE
+
+# Steps of a stream.
+END = 0
+SCALARS = 1  # low, high
+PROGRAM = 2  # words, slot, operands, (register, address)*; the first is the result
+HOST = 3  # number
+GUARD = 4  # number, address, nbytes, address of what was seen
+COMPARE = 5  # number, comparison, address, address, outcome seen
+#: Ufunc -> comparison of a COMPARE step.
+COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "equal": 4, "not_equal": 5}
+
+# Parameters.
+(
+    P_STREAM, P_RECORDS, P_VALUES, P_RUN, P_SCRATCH, P_ADJOINT, P_SLOTS, P_MARKS, P_HIGH, P_LOW, P_SWITCH, P_TABLE,
+    P_OBJECTS, P_FLOAT, P_OUTPUT, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
+) = range(22)  # fmt: skip
+PARAMETERS = 22
+
+#: What `replay` returns.
+DONE, AT_HOST, AT_GUARD = 0, 1, 2
+
+
+@compiled("int64(int64)")
+def forward(p):
+    """Go on with the stream at word ``p[P_AT]``; returns why it stopped, and at what in ``p[P_STOPPED]``."""
+    stream, records = load_int(p + 8 * P_STREAM), load_int(p + 8 * P_RECORDS)
+    values, run, scratch = load_int(p + 8 * P_VALUES), load_int(p + 8 * P_RUN), load_int(p + 8 * P_SCRATCH)
+    regs = scratch + 4096
+    at = stream + 8 * load_int(p + 8 * P_AT)
+    while True:
+        code = load_int(at)
+        if code == SCALARS:
+            call3(values, records, load_int(at + 8), load_int(at + 16))
+            at += 24
+        elif code == PROGRAM:
+            count = load_int(at + 24)
+            for k in range(count):
+                store_int(regs + 8 * load_int(at + 32 + 16 * k), load_int(at + 40 + 16 * k))
+            call_compiled6(run, load_int(at + 8), regs, records, 0, load_int(at + 16), scratch)
+            at += 32 + 16 * count
+        elif code == COMPARE:
+            how, x, y = load_int(at + 16), load_double(load_int(at + 24)), load_double(load_int(at + 32))
+            outcome = (
+                x < y if how == 0 else x <= y if how == 1 else x > y if how == 2 else x >= y if how == 3
+                else x == y if how == 4 else x != y
+            )
+            if outcome != (load_int(at + 40) != 0):
+                store_int(p + 8 * P_STOPPED, load_int(at + 8))
+                return AT_GUARD
+            at += 48
+        elif code == GUARD:
+            if differ(load_int(at + 16), load_int(at + 32), load_int(at + 24)) != 0:
+                store_int(p + 8 * P_STOPPED, load_int(at + 8))
+                return AT_GUARD
+            at += 40
+        elif code == HOST:
+            store_int(p + 8 * P_STOPPED, load_int(at + 8))
+            store_int(p + 8 * P_AT, (at + 16 - stream) // 8)
+            return AT_HOST
+        else:
+            return DONE
+
+
+@compiled("void(int64)")
+def enter(p):
+    """Bring the inputs to their slots."""
+    records, inputs = load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_INPUTS)
+    at = load_int(p + 8 * P_ELEMENTS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        value = load_double(load_int(inputs + 8 * load_int(at)) + 8 * load_int(at + 8))
+        store_double(records + SIZE * load_int(at + 16) + VALUE, value)
+        at += 24
+    at = load_int(p + 8 * P_ARRAYS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        copy_bytes(load_int(at + 8), load_int(inputs + 8 * load_int(at)), load_int(at + 16))
+        at += 24
+    store_int(p + 8 * P_AT, 0)
+
+
+@compiled("void(int64)")
+def backward(p):
+    """Sweep back from the adjoints that stand in their words, and bring the gradients out."""
+    records, adjoint = load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT)
+    reverse(
+        records, adjoint, load_int(p + 8 * P_MARKS), load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW),
+        load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_OBJECTS),
+        load_int(p + 8 * P_FLOAT), load_int(p + 8 * P_SCRATCH), 0,
+    )
+    # Gradients: (target, nbytes, slot of the array or 0), then elements (target, slot).
+    at = load_int(p + 8 * P_GRADIENTS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        target, nbytes, slot = load_int(at), load_int(at + 8), load_int(at + 16)
+        found = load_int(adjoint + 8 * slot) if slot != 0 else 0
+        if found != 0:
+            copy_bytes(target, found, nbytes)
+            release(found)
+            store_int(adjoint + 8 * slot, 0)
+        else:
+            for k in range(nbytes // 8):
+                store_int(target + 8 * k, 0)
+            for k in range(nbytes - nbytes % 8, nbytes):
+                store_byte(target + k, 0)
+        at += 24
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        target = load_int(at)
+        store_double(target, load_double(target) + load_double(adjoint + 8 * load_int(at + 8)))
+        at += 16
+
+
+@compiled("void(int64)")
+def reset(p):
+    """Zero the adjoints."""
+    adjoint = load_int(p + 8 * P_ADJOINT)
+    for k in range(load_int(p + 8 * P_SLOTS)):
+        store_int(adjoint + 8 * k, 0)
+
+
+@compiled("int64(int64)")
+def replay(p):
+    """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradient of the scalar output."""
+    enter(p)
+    return resume(p)
+
+
+@compiled("int64(int64)")
+def resume(p):
+    """Go on after a host step."""
+    why = forward(p)
+    if why != DONE:
+        return why
+    if load_int(p + 8 * P_BACKWARD) != 0:
+        reset(p)
+        store_double(load_int(p + 8 * P_ADJOINT) + 8 * load_int(p + 8 * P_OUTPUT), 1.0)
+        backward(p)
+    return DONE
+
+

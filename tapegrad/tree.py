@@ -1,0 +1,95 @@
+"""Nested containers of scalars and arrays: flattened to a list of leaves, and put together again.
+
+Dicts, lists, tuples, namedtuples and dataclasses are containers; anything else is
+a leaf.  The `Structure` says what was where; it is hashable, and prints as the
+container with ``*`` for its leaves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+class Structure:
+    """What a container looked like without its leaves."""
+
+    __slots__ = ("kind", "keys", "parts", "count", "_hash")
+
+    def __init__(self, kind=None, keys=(), parts=()):
+        self.kind, self.keys, self.parts = kind, keys, parts
+        self.count = 1 if kind is None else sum(p.count for p in parts)
+        self._hash = hash((kind, keys, parts))
+
+    def __hash__(self):
+        return self._hash
+
+    def __eq__(self, other):
+        return (
+            isinstance(other, Structure)
+            and self._hash == other._hash
+            and (self.kind, self.keys, self.parts) == (other.kind, other.keys, other.parts)
+        )
+
+    def __str__(self):
+        if self.kind is None:
+            return "*"
+        inside = ", ".join(f"{k}: {p}" if k is not None else str(p) for k, p in zip(self.keys, self.parts))
+        brackets = {dict: "{}", list: "[]", tuple: "()"}.get(self.kind)
+        return f"{brackets[0]}{inside}{brackets[1]}" if brackets else f"{self.kind.__name__}({inside})"
+
+    __repr__ = __str__
+
+
+LEAF = Structure()
+
+
+def flatten(thing):
+    """The leaves of `thing`, depth first, and its `Structure`."""
+    leaves = []
+    return leaves, _flatten(thing, leaves)
+
+
+def _flatten(thing, leaves):
+    kind = type(thing)
+    if kind is dict:
+        return Structure(dict, tuple(thing), tuple(_flatten(v, leaves) for v in thing.values()))
+    if kind is list or kind is tuple or isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        keys = getattr(thing, "_fields", (None,) * len(thing))
+        return Structure(kind, keys, tuple(_flatten(v, leaves) for v in thing))
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        names = tuple(f.name for f in dataclasses.fields(thing))
+        return Structure(kind, names, tuple(_flatten(getattr(thing, n), leaves) for n in names))
+    leaves.append(thing)
+    return LEAF
+
+
+def unflatten(structure, leaves):
+    """The container of `structure` with these leaves (consumed in order)."""
+    return _unflatten(structure, iter(leaves))
+
+
+def _unflatten(structure, leaves):
+    if structure.kind is None:
+        return next(leaves)
+    parts = [_unflatten(p, leaves) for p in structure.parts]
+    if structure.kind is dict:
+        return dict(zip(structure.keys, parts))
+    if structure.kind in (list, tuple):
+        return structure.kind(parts)
+    if hasattr(structure.kind, "_fields"):
+        return structure.kind(*parts)
+    made = object.__new__(structure.kind)
+    for name, part in zip(structure.keys, parts):
+        object.__setattr__(made, name, part)
+    return made
+
+
+def leaf_names(structure, name=""):
+    """The path of every leaf as text: ``['w']['bias']``, in order."""
+    if structure.kind is None:
+        return [name]
+    found = []
+    for k, (key, part) in enumerate(zip(structure.keys, structure.parts)):
+        at = f"[{key!r}]" if structure.kind is dict else f".{key}" if key is not None else f"[{k}]"
+        found += leaf_names(part, name + at)
+    return found
