@@ -197,7 +197,7 @@ structural(
 
 
 def _put_value(x, v, index, shape=()):
-    x = np.array(x)
+    x = np.array(x, order="C")
     x.reshape(-1)[index] = np.broadcast_to(v, shape).reshape(-1)
     return x
 

@@ -252,7 +252,8 @@ class Planner:
         if not sym.atom.whole:
             sym = sym.own()
         out = self.temporary(shape, sym.char)
-        self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
+        if index.size:
+            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
         return self._sym(out)
 
     def _index(self, index):
