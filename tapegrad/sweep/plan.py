@@ -271,7 +271,8 @@ class Planner:
             reg = whole.reg
             if offset is self.DYNAMIC:
                 reg, offset = self.shifted(reg, item), 0
-            target = Atom(reg, offset * item, window, [s * item for s in strides], char)
+            steps = whole.strides if strides is None else [s * item for s in strides]
+            target = Atom(reg, offset * item, window, steps, char)
             self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
         return self._sym(whole)
 

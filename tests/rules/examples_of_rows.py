@@ -232,6 +232,12 @@ def _recorded(name):
     return found
 
 
+#: Shapes of up to three operands that broadcast.
+BROADCAST = [
+    ((3, 1), (1, 4), (4,)), ((), (4,), (1,)), ((2, 3), (), ()), ((2, 1, 3), (4, 1), (3,)), ((3,), (0, 3), ()),
+]  # fmt: skip
+
+
 def _elementwise(name):
     row, domains, rng = BY_NAME[name], DOMAINS[name], generator(30)
     for shape in ((), (5,), (2, 3), (2, 1, 3), (0,), (2, 0)):
@@ -242,8 +248,9 @@ def _elementwise(name):
     yield Example(row, tuple(o.T for o in layouts), (), None)
     yield Example(row, tuple(o[::-1, ::-2] for o in layouts), (), None)
     if len(domains) > 1:
-        for shapes in (((3, 1), (1, 4), (4,)), ((), (4,), (1,)), ((2, 3), (), ()), ((2, 1, 3), (4, 1), (3,)), ((3,), (0, 3), ())):
-            yield Example(row, tuple(_operand(row, rng, shape, k) for k, shape in zip(range(row.arity), shapes)), (), None)
+        for shapes in BROADCAST:
+            operands = [_operand(row, rng, shape, k) for k, shape in zip(range(row.arity), shapes)]
+            yield Example(row, tuple(operands), (), None)
 
 
 def _operand(row, rng, shape, k):
