@@ -238,19 +238,25 @@ BROADCAST = [
 ]  # fmt: skip
 
 
+def elementwise_example(name, shapes, rng):
+    """An example of an element-wise row whose operands have the shapes given (one too many is left out)."""
+    row = BY_NAME[name]
+    return Example(row, tuple(_operand(row, rng, shape, k) for k, shape in zip(range(row.arity), shapes)), (), None)
+
+
 def _elementwise(name):
-    row, domains, rng = BY_NAME[name], DOMAINS[name], generator(30)
+    row, rng = BY_NAME[name], generator(30)
     for shape in ((), (5,), (2, 3), (2, 1, 3), (0,), (2, 0)):
-        yield Example(row, tuple(_operand(row, rng, shape, k) for k in range(row.arity)), (), None)
-    single = [_operand(row, rng, (5,), k) for k in range(row.arity)]
-    yield Example(row, tuple(o.astype("f") if o.dtype.kind == "f" else o for o in single), (), None)
-    layouts = [_operand(row, rng, (4, 6), k) for k in range(row.arity)]
-    yield Example(row, tuple(o.T for o in layouts), (), None)
-    yield Example(row, tuple(o[::-1, ::-2] for o in layouts), (), None)
-    if len(domains) > 1:
-        for shapes in BROADCAST:
-            operands = [_operand(row, rng, shape, k) for k, shape in zip(range(row.arity), shapes)]
-            yield Example(row, tuple(operands), (), None)
+        yield elementwise_example(name, [shape] * row.arity, rng)
+    single, layouts = (elementwise_example(name, [shape] * row.arity, rng).operands for shape in ((5,), (4, 6)))
+    for operands in (
+        [o.astype("f") if o.dtype.kind == "f" else o for o in single],
+        [o.T for o in layouts],
+        [o[::-1, ::-2] for o in layouts],
+    ):
+        yield Example(row, tuple(operands), (), None)
+    for shapes in BROADCAST if row.arity > 1 else ():
+        yield elementwise_example(name, shapes, rng)
 
 
 def _operand(row, rng, shape, k):

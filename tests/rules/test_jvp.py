@@ -2,8 +2,11 @@
 
 import itertools
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis.extra import numpy as hnp
 
 from tapegrad.eager import Eager, unbroadcast
 from tapegrad.native.loops import loop_kernel
@@ -14,7 +17,7 @@ from tapegrad.sweep.plan import Planner, Signature
 from tapegrad.tape.layout import ARRAY_RECORD
 from tapegrad.tape.meta import meta_of
 from tests.rules.checker import generator
-from tests.rules.examples_of_rows import examples_of
+from tests.rules.examples_of_rows import ELEMENTWISE, Example, elementwise_example, examples_of
 
 NAMES = [row.name for row in ROWS]
 #: Rows of symmetric matrices: they read one triangle, their derivative is along symmetric changes.
@@ -81,41 +84,84 @@ def test_row_has_both_modes_and_a_line_of_documentation(name):
     assert row.partials if row.elementwise else callable(row.vjp) and callable(row.jvp)
 
 
+def compare_with_differences(example):
+    """Compare for every set of operands; returns how many numbers were compared."""
+    compared = 0
+    for chosen in choices(example):
+        tangents = tangents_of(example, chosen)
+        found, expected = eager(example, tangents), differences(example, tangents)
+        assert found.shape == expected.shape, str(example)
+        scale = 1.0 + np.max(np.abs(found), initial=0.0, where=np.isfinite(found))
+        tolerance = 2e-3 if single(*example.operands, example.value) else 2e-6
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale, err_msg=str(example))
+        compared += found.size
+    return compared
+
+
+def compare_with_vjp(example):
+    """The dot-product identity, for every set of operands."""
+    row, value = example.row, example.value
+    operands = [Eager(o) for o in example.operands]
+    weights = np.asarray(generator(1).standard_normal(value.shape), value.dtype)
+    for chosen in choices(example):
+        tangents = tangents_of(example, chosen, 2)
+        forward = np.sum(weights * eager(example, tangents), dtype="d")
+        backward = 0.0
+        adjoints = row.contributions(Eager(weights), operands, Eager(value), chosen, example.keywords)
+        for t, found in zip(tangents, adjoints):
+            for part in found if isinstance(found, tuple) else (found,):
+                if part is not None and t is not None:
+                    backward += np.sum(unbroadcast(part.a, t.shape) * t, dtype="d")
+        tolerance = 1e-4 if single(*example.operands, value) else 1e-10
+        scale = 1.0 + np.nan_to_num(abs(forward)) + value.size
+        np.testing.assert_allclose(forward, backward, rtol=0, atol=tolerance * scale, err_msg=str(example))
+
+
 @pytest.mark.filterwarnings("ignore:Degrees of freedom")
 @pytest.mark.parametrize("name", NAMES)
 def test_against_central_differences(name):
-    compared = 0
-    for example in examples_of(name):
-        for chosen in choices(example):
-            tangents = tangents_of(example, chosen)
-            found, expected = eager(example, tangents), differences(example, tangents)
-            assert found.shape == expected.shape, str(example)
-            scale = 1.0 + np.max(np.abs(found), initial=0.0, where=np.isfinite(found))
-            tolerance = 2e-3 if single(*example.operands, example.value) else 2e-6
-            np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * scale, err_msg=str(example))
-            compared += found.size
-    assert compared
+    assert sum(compare_with_differences(example) for example in examples_of(name))
 
 
 @pytest.mark.filterwarnings("ignore:Degrees of freedom")
 @pytest.mark.parametrize("name", NAMES)
 def test_is_the_transpose_of_the_vjp(name):
     for example in examples_of(name):
-        row, value = example.row, example.value
-        operands = [Eager(o) for o in example.operands]
-        weights = generator(1).standard_normal(value.shape).astype(value.dtype)
-        for chosen in choices(example):
-            tangents = tangents_of(example, chosen, 2)
-            forward = np.sum(weights * eager(example, tangents), dtype="d")
-            backward = 0.0
-            adjoints = row.contributions(Eager(weights), operands, Eager(value), chosen, example.keywords)
-            for t, found in zip(tangents, adjoints):
-                for part in found if isinstance(found, tuple) else (found,):
-                    if part is not None and t is not None:
-                        backward += np.sum(unbroadcast(part.a, t.shape) * t, dtype="d")
-            tolerance = 1e-4 if single(*example.operands, value) else 1e-10
-            scale = 1.0 + np.nan_to_num(abs(forward)) + value.size
-            np.testing.assert_allclose(forward, backward, rtol=0, atol=tolerance * scale, err_msg=str(example))
+        compare_with_vjp(example)
+
+
+few = settings(max_examples=5, deadline=None, derandomize=True, database=None)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@few
+@given(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3, min_side=0))
+def test_elementwise_of_drawn_shapes(name, drawn):
+    example = elementwise_example(name, drawn.input_shapes, generator(31))
+    compare_with_differences(example)
+    compare_with_vjp(example)
+
+
+@few
+@given(st.data())
+def test_reductions_of_drawn_shapes(data):
+    shape = data.draw(hnp.array_shapes(max_dims=3, max_side=3))
+    axis, keepdims = data.draw(st.none() | hnp.valid_tuple_axes(len(shape))), data.draw(st.booleans())
+    keywords = (("axis", axis), ("keepdims", keepdims))
+    for name in ("sum", "mean", "prod", "var", "std", "norm", "logsumexp", "max", "min"):
+        example = Example(BY_NAME[name], (generator(32).uniform(0.5, 2.0, shape),), keywords, None)
+        compare_with_vjp(example)
+        if name != "std" or example.value.min() > 1e-3:  # differences fail near its kink
+            compare_with_differences(example)
+
+
+@few
+@given(hnp.mutually_broadcastable_shapes(signature="(m?,n),(n,p?)->(m?,p?)", max_dims=2, max_side=3))
+def test_products_of_drawn_shapes(drawn):
+    operands = tuple(generator(33).uniform(-1.0, 1.0, shape) for shape in drawn.input_shapes)
+    example = Example(BY_NAME["matmul"], operands, (), None)
+    compare_with_differences(example)
+    compare_with_vjp(example)
 
 
 def test_no_tangent_is_zero():
