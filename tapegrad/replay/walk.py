@@ -156,13 +156,6 @@ def reset(p):
 
 
 @compiled("int64(int64)")
-def replay(p):
-    """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradient of the scalar output."""
-    enter(p)
-    return resume(p)
-
-
-@compiled("int64(int64)")
 def resume(p):
     """Go on after a host step."""
     why = forward(p)
@@ -175,3 +168,8 @@ def resume(p):
     return DONE
 
 
+@compiled("int64(int64)")
+def replay(p):
+    """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradient of the scalar output."""
+    enter(p)
+    return resume(p)
