@@ -173,7 +173,8 @@ class Emitter:
         if op == "neg":
             return b.fneg(values[0])
         if op in INTRINSICS:
-            return b.call(b.module.declare_intrinsic(f"llvm.{INTRINSICS[op]}", [self.ftype]), values)
+            signature = ir.FunctionType(self.ftype, [self.ftype] * len(values))
+            return b.call(b.module.declare_intrinsic(f"llvm.{INTRINSICS[op]}", [self.ftype], signature), values)
         if op in LIBM:
             return self._in_double(values, lambda xs: b.call(self._libm(LIBM[op], len(xs)), xs))
         if op in UFUNCS:

@@ -31,6 +31,10 @@ from ..tape.meta import c_strides
 _REDUCE = {"add": (np.add, 0.0), "mul": (np.multiply, 1.0), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
 
 
+#: Rows that are one reduction, which may write straight to the result.
+_ONE_STEP = ("max", "min", "prod")
+
+
 class Unplanned(Exception):
     """There is no program for this entry."""
 
@@ -82,7 +86,7 @@ class ValuePlanner(Planner):
         function, identity = _REDUCE[how]
         sym = sym.window()
         char = sym.char
-        if char not in "df" or 0 in sym.shape:
+        if char not in "df":
             raise Unplanned(f"{how} of {char}")
         kept = tuple(1 if k in axes else n for k, n in enumerate(sym.shape))
         shape = kept if keepdims else tuple(n for k, n in enumerate(sym.shape) if k not in axes)
@@ -90,6 +94,9 @@ class ValuePlanner(Planner):
         atom = Atom(0, 0, kept, c_strides(kept, ITEMSIZE[char]), char) if direct else self.temporary(kept, char)
         bits = struct.unpack("q", struct.pack("d", identity))[0]
         self.step(P.FILL, atom.reg, max(1, int(np.prod(kept, dtype=np.int64))), bits, P.CHARS[char])
+        if 0 in sym.shape:
+            result = self._sym(atom)
+            return result if keepdims else result.reshape(shape)
         # NumPy walks the axes of longest stride outermost.
         order = sorted(range(sym.ndim), key=lambda k: (-abs(sym.atom.strides[k]), k))
         extents = [sym.shape[k] for k in order]
@@ -99,6 +106,22 @@ class ValuePlanner(Planner):
         self._loop(inner_loop(function, f"{char}{char}->{char}"), [atom, sym.atom, atom], dims, strides)
         result = self._sym(atom)
         return result if keepdims else result.reshape(shape)
+
+    #: The eager operations called NumPy for these; so does a replay.
+    eager = frozenset(
+        "exp exp2 expm1 log log2 log10 log1p cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh "
+        "pow arctan2 hypot fmod".split()
+    )
+
+    def call(self, name, *args):
+        """A function of the language on symbols and numbers, by NumPy's loop."""
+        chars = {a.char for a in args if isinstance(a, Sym)}
+        char = "f" if chars == {"f"} else "d"
+        syms = [a if isinstance(a, Sym) and a.char == char else self._number(a, char) for a in args]
+        return self.ufunc(np.power if name == "pow" else getattr(np, name), *syms)
+
+    def _number(self, thing, char):
+        return self._cast(thing, char) if isinstance(thing, Sym) else self.constant(np.asarray(float(thing)), char)
 
     #: Whether a step may write straight to the result.
     direct = False
@@ -184,5 +207,5 @@ def _row(plan, row, attrs):
         return row.jvp(tangents, *operands, plan._sym(plan.result), **attrs)
     if row.forward is None:
         raise Unplanned(row.name)
-    plan.direct = True
+    plan.direct = row.name in _ONE_STEP
     return row.forward(*operands, **attrs)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from ..native.compile import compiled
 from ..native.memory import (
+    allocate,
     call3,
     call_compiled6,
     copy_bytes,
@@ -44,7 +45,7 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 # Parameters.
 (
     P_STREAM, P_RECORDS, P_VALUES, P_RUN, P_SCRATCH, P_ADJOINT, P_SLOTS, P_MARKS, P_HIGH, P_LOW, P_SWITCH, P_TABLE,
-    P_OBJECTS, P_FLOAT, P_OUTPUT, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
+    P_OBJECTS, P_FLOAT, P_SEEDS, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
 ) = range(22)  # fmt: skip
 PARAMETERS = 22
 
@@ -115,8 +116,22 @@ def enter(p):
 
 @compiled("void(int64)")
 def backward(p):
-    """Sweep back from the adjoints that stand in their words, and bring the gradients out."""
+    """Sweep back from the seeds, and bring the gradients out."""
     records, adjoint = load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT)
+    for k in range(load_int(p + 8 * P_SLOTS)):
+        store_int(adjoint + 8 * k, 0)
+    # Seeds: (slot, address, nbytes of an array or 0); each slot once.
+    at = load_int(p + 8 * P_SEEDS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        word, seed, nbytes = adjoint + 8 * load_int(at), load_int(at + 8), load_int(at + 16)
+        if nbytes == 0:
+            store_double(word, load_double(word) + load_double(seed))
+        else:
+            store_int(word, allocate(nbytes))
+            copy_bytes(load_int(word), seed, nbytes)
+        at += 24
     reverse(
         records, adjoint, load_int(p + 8 * P_MARKS), load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW),
         load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_OBJECTS),
@@ -147,14 +162,6 @@ def backward(p):
         at += 16
 
 
-@compiled("void(int64)")
-def reset(p):
-    """Zero the adjoints."""
-    adjoint = load_int(p + 8 * P_ADJOINT)
-    for k in range(load_int(p + 8 * P_SLOTS)):
-        store_int(adjoint + 8 * k, 0)
-
-
 @compiled("int64(int64)")
 def resume(p):
     """Go on after a host step."""
@@ -162,14 +169,12 @@ def resume(p):
     if why != DONE:
         return why
     if load_int(p + 8 * P_BACKWARD) != 0:
-        reset(p)
-        store_double(load_int(p + 8 * P_ADJOINT) + 8 * load_int(p + 8 * P_OUTPUT), 1.0)
         backward(p)
     return DONE
 
 
 @compiled("int64(int64)")
 def replay(p):
-    """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradient of the scalar output."""
+    """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradients."""
     enter(p)
     return resume(p)

@@ -297,6 +297,8 @@ class Workspace:
         arrays = [(k, native.data_address(self.arrays[s]), self.arrays[s].nbytes) for k, s in enumerate(tape.leaves) if s]
         self.copied = np.array([len(arrays), *(w for a in arrays for w in a)], np.int64)
         self.gradients = [np.zeros(m.shape, np.dtype(m.char)) if w else None for m, w in zip(tape.inputs, tape.wanted)]
+        self.seeds = [np.ones(np.shape(m) if m is None else m.shape, "d" if m is None else m.char) for m in self._output_metas()]
+        self.seeded = self._seeding()
         self.delivered = np.array(self._delivery(), np.int64)
         from ..native.scalar_values import value_switch
         from ..native.scalars import reverse_switch
@@ -311,7 +313,7 @@ class Workspace:
         p[W.P_OBJECTS], p[W.P_FLOAT] = native.items_address(self.objects), native.FLOAT_TYPE
         p[W.P_INPUTS], p[W.P_ELEMENTS] = address(self.inputs), address(self.elements)
         p[W.P_ARRAYS], p[W.P_GRADIENTS] = address(self.copied), address(self.delivered)
-        p[W.P_OUTPUT] = tape.outputs[0][0] if tape.outputs else 0
+        p[W.P_SEEDS] = address(self.seeded)
         self.pointer = address(p)
         Signature.compile_pending()
         self._table = None
@@ -352,6 +354,18 @@ class Workspace:
             marks[slot] = 0
         found = np.flatnonzero(marks)
         return marks, (int(found[-1]) if len(found) else 0), (int(found[0]) if len(found) else 1)
+
+    def _output_metas(self):
+        """Descriptions of the outputs that depend on a wanted argument, else None."""
+        return [m if slot and self.tape.active[slot] else None for slot, m in self.tape.outputs]
+
+    def _seeding(self):
+        words = []
+        for k, meta in enumerate(self._output_metas()):
+            slot = self.tape.outputs[k][0]
+            if meta is not None and slot not in words[::3] and meta.size:
+                words += [slot, native.data_address(self.seeds[k]), 0 if meta is SCALAR else meta.nbytes]
+        return np.array([len(words) // 3, *words], np.int64)
 
     def _delivery(self):
         tape = self.tape

@@ -29,14 +29,26 @@ def _softmax_change(t, x, z, axis=-1):
     return L.times(t - L.times(t, z).sum(axis=axis, keepdims=True), z)
 
 
+def _softmax_forward(x, axis=-1):
+    e = L.exp(x - x.reduce("max", axis, True))
+    return e / e.sum(axis, True)
+
+
+def _log_softmax_forward(x, axis=-1):
+    shifted = x - x.reduce("max", axis, True)
+    return shifted - L.log(L.exp(shifted).sum(axis, True))
+
+
 structural(
     "softmax", 1, _softmax_value, lambda g, x, z, axis=-1: (_softmax_change(g, x, z, axis),),
-    jvp=of_one(_softmax_change), node="Softmax", doc="exponentials normalised to sum 1 along an axis",
+    jvp=of_one(_softmax_change),
+    forward=_softmax_forward, node="Softmax", doc="exponentials normalised to sum 1 along an axis",
 )
 structural(
     "log_softmax", 1, _log_softmax_value,
     lambda g, x, z, axis=-1: (g - L.times(g.sum(axis=axis, keepdims=True), L.exp(z)),),
-    jvp=of_one(lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True)), node="LogSoftmax",
+    jvp=of_one(lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True)), forward=_log_softmax_forward,
+    node="LogSoftmax",
     doc="logarithm of softmax, accurate where softmax underflows",
 )
 
@@ -46,10 +58,17 @@ def _bce_value(x, y, reduction="mean"):
     return np.mean(loss) if reduction == "mean" else np.sum(loss) if reduction == "sum" else loss
 
 
+def _bce_forward(x, y, reduction="mean"):
+    loss = L.select(x > 0.0, x, L.select(L.isnan(x), x, 0.0)) - x * y + L.log1p(L.exp(-L.abs(x)))
+    total = loss if reduction == "none" else loss.sum()
+    return total / float(loss.size) if reduction == "mean" else total
+
+
 def _bce_vjp(g, x, y, z, reduction="mean"):
     if reduction == "mean":
         g = g * inverse(int(np.prod(np.broadcast_shapes(x.shape, y.shape))))
-    return L.times(g, L.sigmoid(x) - y), L.times(g, -x)
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    return L.times(g, L.sigmoid(x) - y).broadcast_to(shape), L.times(g, -x).broadcast_to(shape)
 
 
 def _bce_jvp(tangents, x, y, z, reduction="mean"):
@@ -66,7 +85,7 @@ def _bce_jvp(tangents, x, y, z, reduction="mean"):
 
 
 structural(
-    "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, jvp=_bce_jvp, node="BinaryCrossEntropyWithLogits",
+    "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, jvp=_bce_jvp, forward=_bce_forward, node="BinaryCrossEntropyWithLogits",
     doc="-y log s(x) - (1 - y) log(1 - s(x)) with s the sigmoid, reduced by mean, sum or none",
 )
 

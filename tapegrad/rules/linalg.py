@@ -62,7 +62,7 @@ def _inv_vjp(g, a, z):
 
 
 structural(
-    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), node="LinalgInv",
+    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv",
     doc="inverse of a matrix",
 )
 
@@ -78,7 +78,7 @@ def _solve_jvp(tangents, a, b, z):
 
 
 structural(
-    "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, node="LinalgSolve",
+    "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, forward=lambda a, b: a.solve(b), node="LinalgSolve",
     doc="solution X of A @ X = B, B a matrix or a stack",
 )
 
@@ -102,7 +102,7 @@ def _det_vjp(g, a, z):
 
 
 structural(
-    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a))), node="LinalgDet",
+    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a))), forward=lambda a: a.det(), node="LinalgDet",
     doc="determinant; its derivative holds at singular matrices too",
 )
 

@@ -32,6 +32,6 @@ def _matmul_jvp(tangents, a, b, z):
 
 
 structural(
-    "matmul", 2, np.matmul, _matmul_vjp, jvp=_matmul_jvp, node="Mm", numpy=(np.matmul,),
+    "matmul", 2, np.matmul, _matmul_vjp, jvp=_matmul_jvp, forward=lambda a, b: a @ b, node="Mm", numpy=(np.matmul,),
     doc="matrix product with NumPy's broadcasting",
 )

@@ -63,6 +63,10 @@ def _mean_value(x, axis=None, keepdims=False):
     return np.add.reduce(x, axis, keepdims=keepdims) / count_of(x, axis)
 
 
+def _mean_forward(x, axis=None, keepdims=False):
+    return x.sum(axis, keepdims) / float(count_of(x, axis))
+
+
 def _mean_vjp(g, x, z, axis=None, keepdims=False):
     return (spread(g * inverse(count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),)
 
@@ -72,7 +76,7 @@ def _mean_jvp(t, x, z, axis=None, keepdims=False):
 
 
 structural(
-    "mean", 1, _mean_value, _mean_vjp, jvp=of_one(_mean_jvp),
+    "mean", 1, _mean_value, _mean_vjp, jvp=of_one(_mean_jvp), forward=_mean_forward,
     node="Mean", doc="arithmetic mean over axes",
 )
 
@@ -95,11 +99,11 @@ def _extremum_jvp(t, x, z, axis=None, keepdims=False):
 
 structural(
     "max", 1, lambda x, axis=None, keepdims=False: np.maximum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    jvp=of_one(_extremum_jvp), node="Max", doc="maximum over axes; ties share the derivative evenly",
+    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("max", axis, keepdims), node="Max", doc="maximum over axes; ties share the derivative evenly",
 )
 structural(
     "min", 1, lambda x, axis=None, keepdims=False: np.minimum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    jvp=of_one(_extremum_jvp), node="Min", doc="minimum over axes; ties share the derivative evenly",
+    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("min", axis, keepdims), node="Min", doc="minimum over axes; ties share the derivative evenly",
 )
 
 
@@ -124,12 +128,18 @@ def _prod_jvp(t, x, z, axis=None, keepdims=False):
 
 structural(
     "prod", 1, lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), _prod_vjp,
-    jvp=of_one(_prod_jvp), node="Prod", doc="product over axes, exact where factors are zero",
+    jvp=of_one(_prod_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("mul", axis, keepdims), node="Prod", doc="product over axes, exact where factors are zero",
 )
 
 
 def _centred(x, axis):
     return x - x.sum(axis=axis, keepdims=True) * inverse(count_of(x, axis))
+
+
+def _var_forward(x, axis=None, ddof=0, keepdims=False):
+    count = count_of(x, axis)
+    rest = x - x.sum(axis, True) / float(count)
+    return (rest * rest).sum(axis, keepdims) / float(max(count - ddof, 0))
 
 
 def _var_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
@@ -144,8 +154,12 @@ def _var_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
 
 structural(
     "var", 1, lambda x, axis=None, ddof=0, keepdims=False: np.var(x, axis=axis, ddof=ddof, keepdims=keepdims),
-    _var_vjp, jvp=of_one(_var_jvp), node="Var", doc="variance over axes with `ddof`",
+    _var_vjp, jvp=of_one(_var_jvp), forward=_var_forward, node="Var", doc="variance over axes with `ddof`",
 )
+
+
+def _std_forward(x, axis=None, ddof=0, keepdims=False):
+    return L.sqrt(_var_forward(x, axis, ddof, keepdims))
 
 
 def _std_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
@@ -162,7 +176,7 @@ def _std_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
 
 structural(
     "std", 1, lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims),
-    _std_vjp, jvp=of_one(_std_jvp), node="Std",
+    _std_vjp, jvp=of_one(_std_jvp), forward=_std_forward, node="Std",
     doc="standard deviation over axes with `ddof`; derivative 0 where it is 0",
 )
 
@@ -179,6 +193,19 @@ def _direction(x, z, axis, keepdims):
     return L.select(L.eq(z, 0.0), 0.0, x / z)
 
 
+def _without(x, axis, keepdims):
+    """`x`, a result with its reduced axes kept, in the shape NumPy would give it."""
+    axes = axes_of(x, axis)
+    return x if keepdims else x.reshape([n for k, n in enumerate(x.shape) if k not in axes])
+
+
+def _norm_forward(x, axis=None, keepdims=False):
+    scale = L.abs(x).reduce("max", axis, True)
+    safe = L.select((scale > 0.0) & (scale < math.inf), scale, 1.0)
+    part = x / safe
+    return _without(safe * L.sqrt((part * part).sum(axis, True)), axis, keepdims)
+
+
 def _norm_vjp(g, x, z, axis=None, keepdims=False):
     return (L.times(spread(g, x, axis, keepdims), _direction(x, z, axis, keepdims)),)
 
@@ -188,7 +215,7 @@ def _norm_jvp(t, x, z, axis=None, keepdims=False):
 
 
 structural(
-    "norm", 1, _norm_value, _norm_vjp, jvp=of_one(_norm_jvp), node="Norm",
+    "norm", 1, _norm_value, _norm_vjp, jvp=of_one(_norm_jvp), forward=_norm_forward, node="Norm",
     doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0",
 )
 
@@ -206,6 +233,12 @@ def _shares(x, z, axis, keepdims):
     return L.select(L.eq(x, z), 1.0, L.exp(x - z))
 
 
+def _logsumexp_forward(x, axis=None, keepdims=False):
+    top = x.reduce("max", axis, True)
+    shift = L.select(L.abs(top) < math.inf, top, 0.0)
+    return _without(L.log(L.exp(x - shift).sum(axis, True)) + shift, axis, keepdims)
+
+
 def _logsumexp_vjp(g, x, z, axis=None, keepdims=False):
     return (L.times(spread(g, x, axis, keepdims), _shares(x, z, axis, keepdims)),)
 
@@ -215,7 +248,7 @@ def _logsumexp_jvp(t, x, z, axis=None, keepdims=False):
 
 
 structural(
-    "logsumexp", 1, _logsumexp_value, _logsumexp_vjp, jvp=of_one(_logsumexp_jvp), node="Logsumexp",
+    "logsumexp", 1, _logsumexp_value, _logsumexp_vjp, jvp=of_one(_logsumexp_jvp), forward=_logsumexp_forward, node="Logsumexp",
     doc="log of the sum of exponentials over axes, without overflow",
 )
 

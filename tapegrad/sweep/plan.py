@@ -37,6 +37,8 @@ class Planner:
     """Collects the steps of one program."""
 
     DYNAMIC = Dynamic()
+    #: Functions of the language that are computed at once, by a call of `call`, not in fused loops.
+    eager = frozenset()
 
     def __init__(self, metas, out):
         self.metas = metas
@@ -318,6 +320,9 @@ class Planner:
             elif isinstance(value, Scattered):
                 self._scatter(k, value, meta)
             else:
+                lead = len(value.shape) - len(meta.shape)
+                fits = lead >= 0 and all(m in (1, n) for m, n in zip(meta.shape, value.shape[lead:]))
+                assert fits, f"a contribution of shape {value.shape} for an operand of shape {meta.shape}"
                 atom = value.atom
                 direct = atom is not None and atom.whole and value.shape == meta.shape and value.char == meta.char
                 if direct and meta is not SCALAR:

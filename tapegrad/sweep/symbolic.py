@@ -84,6 +84,8 @@ class Sym:
 
     # -- element-wise ---------------------------------------------------------
     def _apply(self, name, *args):
+        if name in self.plan.eager:
+            return self.plan.call(name, *args)
         syms = [a for a in args if isinstance(a, Sym)]
         shape = np.broadcast_shapes(*(s.shape for s in syms))
         exprs = [a.expr if isinstance(a, Sym) else L.Expr.lift(a) for a in args]
