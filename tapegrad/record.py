@@ -260,7 +260,8 @@ def without_derivative(row, operands, values, attrs, value, integer=0):
 def observed(function, operands, value):
     """The result `value` of a NumPy function without derivative: a constant, except in a functional recording."""
     trace = trace_of(operands)
-    return plain(np.asarray(value)) if trace is None else trace.host(function, operands, {}, value)
+    value = np.asarray(value)
+    return plain(value) if trace is None else trace.host(function, operands, {}, value)
 
 
 def derived(function, *operands):

@@ -109,12 +109,16 @@ class Surroundings:
             for key, item in vars(value).items():
                 self._thing(f"{name}.{key}", item, depth - 1)
 
+    def forgive(self):
+        """Leave out what has changed by now: the function itself changes it (a counter, a log)."""
+        self.checks = [(n, read, what, old) for n, read, what, old in self.checks if not _differs(read(what), old)]
+
     # -- comparing ----------------------------------------------------------------
     def changed(self):
         """The name of the first thing that has changed, or None."""
         for name, read, what, before in self.checks:
             now = read(what)
-            if now is not before and not _equal(now, before):
+            if _differs(now, before):
                 return name
         return None
 
@@ -146,10 +150,12 @@ def _attributes(thing):
     return _entries(vars(thing))
 
 
-def _equal(now, before):
-    if type(now) is not type(before):
+def _differs(now, before):
+    if now is before:
         return False
-    return isinstance(now, (*_SIMPLE, list)) and (now == before or now != now)
+    if type(now) is not type(before):
+        return True
+    return not (isinstance(now, (*_SIMPLE, list)) and (now == before or now != now))
 
 
 def _names(code):
