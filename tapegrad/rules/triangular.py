@@ -58,6 +58,11 @@ def _jvp(tangents, a, b, z, trans=0, lower=False, unit=False):
 
 
 structural(
-    "solve_triangular", 2, _value, _vjp, jvp=_jvp, node="LinalgSolveTriangular",
+    "solve_triangular",
+    2,
+    _value,
+    _vjp,
+    jvp=_jvp,
+    node="LinalgSolveTriangular",
     doc="solution X of A @ X = B for a triangular A; only that triangle is read and has an adjoint",
 )

@@ -259,8 +259,7 @@ def _slopes(x, dx, wide, y, slope, ends):
         first = 3.0 * (wide[:1] * slope[-1:] + wide[-1:] * slope[:1])
         diagonal = np.concatenate([2.0 * (dx[-1:] + dx[:1]), middle])
         upper = np.concatenate([dx[-1:], dx[:-1]])
-        lower = np.concatenate([dx[1:], dx[:1]])
-        matrix = np.diag(diagonal) + np.roll(np.diag(upper), 1, axis=1) + np.roll(np.diag(lower), -1, axis=1)
+        matrix = np.diag(diagonal) + np.roll(np.diag(upper), 1, axis=1) + np.roll(np.diag(dx), -1, axis=1)
         found = _solved(matrix, np.concatenate([first, right]))
         return np.concatenate([found, found[:1]])
     one = np.ones(1)
@@ -269,8 +268,8 @@ def _slopes(x, dx, wide, y, slope, ends):
         ends_of = ((one, one, 2.0 * slope[:1]), (one, one, 2.0 * slope[-1:]))
     else:
         ends_of = (
-            _end(start, x[2:3] - x[:1] if n > 2 else None, dx[:1], dx[1:2], wide[:1], wide[1:2], slope[:1], slope[1:2], 1.0),
-            _end(end, x[-1:] - x[-3:-2] if n > 2 else None, dx[-1:], dx[-2:-1], wide[-1:], wide[-2:-1], slope[-1:], slope[-2:-1], -1.0),
+            _end(start, dx[:1], dx[1:2], wide[:1], wide[1:2], slope[:1], slope[1:2], 1.0),
+            _end(end, dx[-1:], dx[-2:-1], wide[-1:], wide[-2:-1], slope[-1:], slope[-2:-1], -1.0),
         )
     (d0, u0, b0), (d1, l1, b1) = ends_of
     diagonal = np.concatenate([d0, middle, d1])
@@ -279,12 +278,16 @@ def _slopes(x, dx, wide, y, slope, ends):
     return _solved(matrix, np.concatenate([b0, right, b1]))
 
 
-def _end(bc, span, h, h2, w, w2, slope, slope2, sign):
-    """Diagonal, off-diagonal and right-hand side of the equation of one end; `h2`, `slope2` are one interval further in."""
+def _end(bc, h, h2, w, w2, slope, slope2, sign):
+    """Diagonal, off-diagonal and right-hand side of the equation of one end.
+
+    `h` is the width of the interval there, `h2` of the next one, `w` and `w2` are
+    the same in the shape of `slope`.
+    """
     one = np.ones(1)
     if isinstance(bc, str):
-        d = np.reshape(span, (1,) * len(w.shape))
-        return h2, span, ((w + 2.0 * d) * w2 * slope + w * w * slope2) / d
+        d = w + w2
+        return h2, h + h2, ((w + 2.0 * d) * w2 * slope + w * w * slope2) / d
     order, given = bc
     given = np.expand_dims(given, 0)
     if order == 1:

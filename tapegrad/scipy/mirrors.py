@@ -21,8 +21,8 @@ from ..errors import DtypeError, UnsupportedFunctionError
 MIRRORS = {
     "scipy.special": ("log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"),
     "scipy.linalg": (
-        "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "solve",
-        "solve_triangular", "svd", "svdvals", "toeplitz",
+        "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "norm",
+        "pinv", "qr", "solve", "solve_triangular", "svd", "svdvals", "toeplitz",
     ),
     "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "simpson", "solve_ivp", "trapezoid"),
     "scipy.interpolate": ("CubicSpline",),
@@ -103,7 +103,7 @@ def finite(check, *things):
 
 
 def mirror(module):
-    """Decorator: plain arguments go to SciPy's function of the same name in `module`, tensors to the function itself."""
+    """Decorator: plain arguments go to SciPy's function of the same name in `module`, tensors to our own."""
 
     def decorate(ours):
         name = ours.__name__

@@ -66,7 +66,7 @@ TABLES = {
 def combined(factors, stages):
     """The sum of the stages with these factors; zeros are left out."""
     total = None
-    for factor, stage in zip(factors, stages):
+    for factor, stage in zip(factors, stages, strict=True):
         if factor:
             part = float(factor) * stage
             total = part if total is None else total + part
@@ -170,7 +170,7 @@ class Stepper:
             h = t_new - t
             size = abs(new - self.now)
             stages = [self.f]
-            for c, a in zip(table.c, table.a):
+            for c, a in zip(table.c, table.a, strict=True):
                 stages.append(self.fun(t + c * h, y + combined(a, stages) * h))
             y_new = y + h * combined(table.b, stages)
             f_new = self.fun(t + h, y_new)

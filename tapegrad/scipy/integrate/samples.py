@@ -124,7 +124,7 @@ def fixed_quad(func, a, b, args=(), n=5):
     >>> area, _ = fixed_quad(np.square, 0.0, b)
     >>> area.backward()
     >>> b.grad
-    tensor(4.)
+    tensor(4.0000)
     """
     if not differentiable(a, b, args):
         # With plain arguments the same operations in the same order; `func` may hold tensors.

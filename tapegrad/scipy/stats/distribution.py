@@ -99,14 +99,14 @@ class Distribution:
             else:
                 # A Python number stays one: it promotes weakly.
                 given[k] = float(v) if isinstance(v, (int, float)) else array(v)
-        rule = getattr(type(self), f"_{how}", None)
-        if rule is None:
-            raise UnsupportedFunctionError(
-                f"{self.name}.{how} has no closed form whose derivative tapegrad knows. Use {self.name}.log"
-                f"{self.density}, or leave the tape on purpose with .detach().numpy()"
-            )
         with np.errstate(all="ignore"):
-            return rule(self, **self._standard(given))
+            return getattr(self, f"_{how}")(**self._standard(given))
+
+    def _no_tails(self):
+        return UnsupportedFunctionError(
+            f"the distribution function of {self.name} has no closed form whose derivative tapegrad knows. Use "
+            f"{self.name}.log{self.density}, or leave the tape on purpose with .detach().numpy()"
+        )
 
     # -- to be given by each distribution ----------------------------------------------
 
@@ -137,9 +137,9 @@ def _fold(function, neutral, conditions):
 class Continuous(Distribution):
     """A distribution with a density.
 
-    A subclass gives ``log_density(y, *shapes)`` and the class attributes
-    `low`, `high` (ends of the support), and may give ``lower(y, *shapes)``, the distribution
-    function, ``upper``, one minus it, and their logarithms.
+    A subclass gives ``log_density(y, *shapes)`` and the ends of its support
+    (`low`, `high`), and may give ``lower(y, *shapes)``, the distribution function,
+    ``upper``, one minus it, and their logarithms ``log_lower``, ``log_upper``.
     """
 
     density = "pdf"
@@ -164,7 +164,7 @@ class Continuous(Distribution):
         under = False if isinstance(low, float) and low == -np.inf else y < low if self.closed else y <= low
         over = False if isinstance(high, float) and high == np.inf else y > high if self.closed else y >= high
         valid = both(self._valid(*shapes), scale > 0, np.logical_not(np.isnan(y)))
-        fill = np.where(valid, np.where(over, above, below), np.nan)
+        fill = np.where(valid, np.where(over, above, below), np.nan).astype(found.dtype)
         inside = np.logical_and(valid, np.logical_not(either(under, over)))
         return np.where(inside, found, fill)
 
@@ -181,10 +181,7 @@ class Continuous(Distribution):
             rule = getattr(self, name, None)
             if rule is not None:
                 return self._bounded(change(rule(y, *shapes)), y, scale, shapes, below, above)
-        raise UnsupportedFunctionError(
-            f"the distribution function of {self.name} has no closed form whose derivative tapegrad knows. Use "
-            f"{self.name}.logpdf, or leave the tape on purpose with .detach().numpy()"
-        )
+        raise self._no_tails()
 
     def _cdf(self, y, scale, shapes):
         names = (("lower", _same), ("upper", _complement), ("log_lower", np.exp))
@@ -234,10 +231,7 @@ class Discrete(Distribution):
     def _tail(self, name, k, shapes, below, above):
         rule = getattr(self, name, None)
         if rule is None:
-            raise UnsupportedFunctionError(
-                f"the distribution function of {self.name} has no closed form whose derivative tapegrad knows. Use "
-                f"{self.name}.logpmf, or leave the tape on purpose with .detach().numpy()"
-            )
+            raise self._no_tails()
         k = np.floor(k)
         low, high = self.ends(*shapes)
         valid = both(self._valid(*shapes), np.logical_not(np.isnan(k)))
