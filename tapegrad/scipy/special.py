@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import functions as F
 from ..record import apply
-from .mirrors import MIRRORS, constant, mirror, own_names
+from .mirrors import MIRRORS, constant, mirror, own_names, value
 
 __all__ = list(MIRRORS["scipy.special"])
 __getattr__ = own_names("scipy.special")
@@ -45,12 +45,13 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     a = F.broadcast_to(a, shape) if a.shape != shape else a
     axes = F._axis(a, axis, None)
     # Any shift gives the same value and derivative; terms with a zero factor do not count.
-    values = np.where(np.asarray(b._v) != 0, np.asarray(a._v), -np.inf)
+    counts = value(b) != 0
+    values = np.where(counts, value(a), -np.inf)
     shift = np.max(values, axis=axes, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
     # A factor of zero takes its term away, however large: the exponential must stay finite.
     top = 80.0 if a.dtype == np.float32 else 700.0
-    terms = F.exp(F.where(np.asarray(b._v) != 0, a - shift, F.minimum(a - shift, top)))
+    terms = F.exp(F.where(counts, a - shift, F.minimum(a - shift, top)))
     total = F.sum(b * terms, axis=axis, keepdims=True)
     found = F.log(F.absolute(total) if return_sign else total) + shift
     if not keepdims:

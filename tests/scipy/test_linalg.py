@@ -32,6 +32,11 @@ def signs_fixed(v):
     return v * v
 
 
+def general(found):
+    """Eigenvalues and eigenvectors, these without their sign."""
+    return [np.copy(found[0]), signs_fixed(found[1])]
+
+
 CASES = [
     *(
         ("solve_triangular", lambda m, a, b, k=(t, lo, u): m.solve_triangular(a, b, *k), arrays)
@@ -86,6 +91,19 @@ CASES = [
     ("svd", lambda m, a: [signs_fixed(p) if p.ndim == 2 else p for p in m.svd(a, full_matrices=False)], (TALL,)),
     ("svd", lambda m, a: m.svd(a, compute_uv=False), (TALL.T,)),
     ("svdvals", lambda m, a: m.svdvals(a), (TALL,)),
+    *(
+        ("eigh", lambda m, a, b, lo=lo: general(m.eigh(symmetric(a), positive(b), lower=lo)), (A, STACK[0, 0]))
+        for lo in (False, True)
+    ),
+    ("eigvalsh", lambda m, a, b: m.eigvalsh(symmetric(a), positive(b)), (A, STACK[0, 0])),
+    ("qr", lambda m, a: m.qr(a, mode="economic"), (TALL,)),
+    ("qr", lambda m, a: m.qr(a), (TALL.T,)),
+    ("qr", lambda m, a: m.qr(a), (A,)),
+    ("qr", lambda m, a: m.qr(a, mode="r"), (A,)),
+    *(("pinv", lambda m, a: m.pinv(a), (x,)) for x in (TALL, TALL.T, A)),
+    ("norm", lambda m, a: m.norm(a), (TALL,)),
+    ("norm", lambda m, a: m.norm(a, 1, axis=0, keepdims=True), (TALL,)),
+    ("norm", lambda m, a: m.norm(a, np.inf), (VECTOR,)),
     ("block_diag", lambda m, a, b, c: m.block_diag(a, b, c), (A, VECTOR, 2.0)),
     ("block_diag", lambda m, a, b: m.block_diag(a, b), (TALL, MATRIX)),
     ("toeplitz", lambda m, c: m.toeplitz(c), (VECTOR,)),
@@ -109,7 +127,10 @@ UNMODIFIED = {
     "solve": (A, VECTOR),
     "block_diag": (A, A),
     "toeplitz": (VECTOR,),
-    **dict.fromkeys(["cho_factor", "cholesky", "expm", "inv", "det", "eigh", "eigvalsh", "svd", "svdvals"], (A,)),
+    **dict.fromkeys(
+        ["cho_factor", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "norm", "pinv", "qr", "svd", "svdvals"],
+        (A,),
+    ),
 }
 
 
@@ -179,6 +200,10 @@ BAD = [
     ("det", (np.ones((2, 3)),), ValueError, "square"),
     ("eigh", (np.ones((2, 3)),), ValueError, "square"),
     ("eigvalsh", (np.full((2, 2), np.inf),), ValueError, "infs or NaNs"),
+    ("eigh", (np.eye(2), -np.eye(2)), np.linalg.LinAlgError, "ositive definite"),
+    ("qr", (np.full((2, 2), np.nan),), ValueError, "infs or NaNs"),
+    ("pinv", (np.full((2, 2), np.nan),), ValueError, "infs or NaNs"),
+    ("norm", (np.full(2, np.nan),), ValueError, "infs or NaNs"),
     ("svd", (np.ones(3),), ValueError, "shape|matrix"),
     ("svdvals", (np.full((2, 2), np.inf),), ValueError, "infs or NaNs"),
     ("cho_solve", ((np.ones((2, 3)), False), np.ones(2)), ValueError, "square"),
@@ -201,8 +226,20 @@ def test_bad_input_raises_the_class_of_scipy(name, arguments, error, message):
 
 def test_what_is_refused_for_tensors():
     refusal = tg.errors.UnsupportedFunctionError
-    with pytest.raises(refusal, match="b="):
-        mirrored.eigh(leaf(A), np.eye(4))
+    with pytest.raises(refusal, match="type=2"):
+        mirrored.eigh(leaf(A), np.eye(4), type=2)
+    for options, message in (({"pivoting": True}, "pivoting"), ({"mode": "raw"}, "raw"), ({}, "tall")):
+        with pytest.raises(refusal, match=message):
+            mirrored.qr(leaf(TALL), **options)
+    with pytest.raises(ValueError, match="Mode"):
+        mirrored.qr(leaf(TALL), mode="thin")
+    for options in ({"atol": 1e-3}, {"return_rank": True}):
+        with pytest.raises(refusal, match=next(iter(options))):
+            mirrored.pinv(leaf(TALL), **options)
+    with pytest.raises(ValueError, match="positive"):
+        mirrored.pinv(leaf(TALL), rtol=-1.0)
+    small = np.diag([1.0, 1e-3])
+    np.testing.assert_allclose(plain(mirrored.pinv(leaf(small), rtol=0.01)), scipy.linalg.pinv(small, rtol=0.01))
     with pytest.raises(refusal, match="subset_by_value"):
         mirrored.eigvalsh(leaf(A), subset_by_value=(0, 1))
     with pytest.raises(refusal, match="full_matrices=False"):

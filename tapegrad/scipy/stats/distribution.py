@@ -65,7 +65,7 @@ class Distribution:
             [parameter(n, parameter.POSITIONAL_OR_KEYWORD) for n in (self.first, *self.shapes)]
             + [parameter(n, parameter.POSITIONAL_OR_KEYWORD, default=value) for n, value in self.rest]
         )
-        self.__doc__ = f"The distribution `scipy.stats.{name}`: {self.first}, {', '.join(self.signature.parameters)}."
+        self.__doc__ = f"The distribution `scipy.stats.{name}`, with ``log{self.density}{self.signature}`` and so on."
 
     def __repr__(self):
         return f"<tapegrad.scipy.stats.{self.name}>"
