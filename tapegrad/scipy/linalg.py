@@ -84,7 +84,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     >>> from tapegrad.scipy.linalg import solve_triangular
     >>> a = tg.tensor([[2.0, 0.0], [1.0, 4.0]], requires_grad=True)
     >>> solve_triangular(a, np.array([2.0, 9.0]), lower=True)
-    tensor([1., 2.], grad_fn=<SelectBackward0>)
+    tensor([1., 2.], grad_fn=<SliceBackward0>)
     >>> solve_triangular(a, np.array([2.0, 9.0]), lower=True).sum().backward()
     >>> np.diagonal(a.grad)
     tensor([-0.3750, -0.5000])

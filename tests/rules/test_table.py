@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.special as special
 
 import tapegrad as tg
+import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.record import apply
 from tapegrad.rules import BY_NAME, ROWS
+from tapegrad.scipy.integrate.runge_kutta import moved
 from tests.rules.checker import check, generator, gradient, leaf, plain, wrap
 
 ANY = (-2.0, 2.0)
@@ -399,6 +402,9 @@ CASES = {
     "svd": [(lambda x: np.linalg.svd(x, compute_uv=False), (M,)), (lambda x: np.linalg.svd(x, full_matrices=False)[2], (M,)), (lambda x: np.linalg.svd(x)[0], (STACK,))],
     "qr": [(lambda x: np.linalg.qr(x)[0], (M.T,)), (lambda x: np.linalg.qr(x)[1], (STACK,))],
     "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
+    # Both rows in both modes: tests/rules/test_solvers.py.
+    "solve_triangular": [(scipy_linalg.solve_triangular, (REGULAR, M.T), scipy.linalg.solve_triangular)],
+    "runge_kutta_stage": [(lambda y, h, k: moved(y, h, (0.5,), [k]), (V, np.array(0.3), V**2), lambda y, h, k: y + h * 0.5 * k)],
 }  # fmt: skip
 
 

@@ -103,7 +103,8 @@ def test_extrapolation(bc):
                     plain(spline(POINTS, 1, other)), expected(POINTS, 1, other), rtol=1e-10, atol=1e-12
                 )
                 np.testing.assert_allclose(
-                    plain(spline.integrate(POINTS[1], POINTS[-1], other)), expected.integrate(POINTS[1], POINTS[-1], other),
+                    plain(spline.integrate(POINTS[1], POINTS[-1], other)),
+                    expected.integrate(POINTS[1], POINTS[-1], other),
                     rtol=1e-10, atol=1e-12,
                 )  # fmt: skip
     # Outside, NaN is a constant: it takes no part in the gradient.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...modes import no_grad
+from ...record import apply
 from ..mirrors import value
 
 SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10.0
@@ -63,14 +64,9 @@ TABLES = {
 }
 
 
-def combined(factors, stages):
-    """The sum of the stages with these factors; zeros are left out."""
-    total = None
-    for factor, stage in zip(factors, stages, strict=True):
-        if factor:
-            part = float(factor) * stage
-            total = part if total is None else total + part
-    return total
+def moved(y, h, factors, stages):
+    """``y + h * sum(factors * stages)``."""
+    return apply("runge_kutta_stage", (y, h, *stages), (("factors", tuple(float(f) for f in factors)),))
 
 
 class Segment:
@@ -86,8 +82,8 @@ class Segment:
         for _ in range(self.table.p.shape[1] - 1):
             powers.append(powers[-1] * x)
         polynomial = np.stack(self.stages, axis=1) @ self.table.p
-        moved = self.h * (polynomial @ np.stack(powers))
-        return moved + (np.expand_dims(self.y, 1) if moved.ndim == 2 else self.y)
+        found = self.h * (polynomial @ np.stack(powers))
+        return found + (np.expand_dims(self.y, 1) if found.ndim == 2 else self.y)
 
 
 class Constant:
@@ -171,8 +167,8 @@ class Stepper:
             size = abs(new - self.now)
             stages = [self.f]
             for c, a in zip(table.c, table.a, strict=True):
-                stages.append(self.fun(t + c * h, y + combined(a, stages) * h))
-            y_new = y + h * combined(table.b, stages)
+                stages.append(self.fun(t + c * h, moved(y, h, a, stages)))
+            y_new = moved(y, h, table.b, stages)
             f_new = self.fun(t + h, y_new)
             stages.append(f_new)
             scale = self.atol + np.maximum(np.abs(value(y)), np.abs(value(y_new))) * self.rtol
