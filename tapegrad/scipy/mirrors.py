@@ -134,18 +134,18 @@ def own_names(module):
 
 def advice():
     """What the error about a tensor that SciPy turns into an array says: the mirror of the function that was called."""
-    found = None
-    for frame in _frames_of_scipy():
-        found = _mirror_of(frame) or found
+    frames = list(_frames_of_scipy(sys._getframe(1)))
+    found = [name for name in map(_mirror_of, frames) if name]
+    if not frames:
+        return "SciPy's functions that take only arrays are in tapegrad.scipy"
     if found:
-        return f"SciPy's function takes only arrays, call {found} instead"
+        return f"SciPy's function takes only arrays, call {found[-1]} instead"
     names = ", ".join(f"{module.removeprefix('scipy.')}.{name}" for module, names in MIRRORS.items() for name in names)
     return f"SciPy's functions that take only arrays are in tapegrad.scipy ({names}) or not supported"
 
 
-def _frames_of_scipy():
+def _frames_of_scipy(frame):
     """The frames of SciPy nearest to the conversion, innermost first."""
-    frame = sys._getframe(2)
     while frame is not None and _package(frame) in ("tapegrad", "numpy"):
         frame = frame.f_back
     while frame is not None and _package(frame) in ("scipy", "numpy"):

@@ -55,10 +55,11 @@ def solve_ivp(
     """Solve an initial value problem ``dy/dt = fun(t, y, *args)``.
 
     Differentiable in `y0`, `args`, the ends of `t_span`, `t_eval`, and in
-    tensors that `fun` itself holds.  With plain arguments it is SciPy's, and
-    with tensors it takes the same steps: their sizes are decided by detached
-    values, so the derivative is that of the accepted steps.  It differs from the
-    derivative of the exact solution by about the tolerance.
+    tensors that `fun` itself holds.  With plain arguments it is SciPy's (after one
+    call of `fun` that looks for tensors in the result), and with tensors it takes
+    the same steps: their sizes are decided by detached values, so the derivative
+    is that of the accepted steps.  It differs from the derivative of the exact
+    solution by about the tolerance.
 
     Parameters
     ----------
