@@ -12,6 +12,7 @@ from numpy.linalg import _umath_linalg
 from .native.ufuncs import reduced_svd
 from .rules import BY_NAME
 from .rules import lang as L
+from .rules.scans import recurrence_value
 
 #: Names of the rules' language -> row that gives the value.
 ROW_OF = {
@@ -124,6 +125,23 @@ class Eager:
             shifted[(*lead, slice(1, None))] = whole[(*lead, slice(None, -1))]
             whole = shifted
         return Eager(np.flip(whole, axis) if reverse else whole)
+
+    def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
+        """First-order linear recurrence ``y[k] = self[k] + factors[k] * y[k - 1]`` along `axis`.
+
+        Parameters
+        ----------
+        factors : Eager
+        axis : int
+        reverse : bool
+            From the last element to the first.
+        lag : bool
+            The factor is that of the element before: ``factors[k - 1]``.
+        exclusive : bool
+            Gives what each element is about to receive instead of the sum: ``y[k - 1]``.
+        """
+        with np.errstate(all="ignore"):
+            return Eager(recurrence_value(self.a, factors.a, axis, reverse, lag, exclusive))
 
     def _window(self, array, shape, strides, offset):
         return np.lib.stride_tricks.as_strided(

@@ -253,6 +253,9 @@ def reshape(x, *shape):
 
 
 def _reshaped(row, x, value):
+    if value is x._v and type(value) is not float:
+        # NumPy gave the array itself (nothing to squeeze): a view of it, so that writes are seen.
+        value = value[...]
     return note_view(x, apply(row, (x,), (("shape", value.shape),), value=_scalar(value)))
 
 
@@ -261,8 +264,11 @@ def _scalar(value):
 
 
 def ravel(x):
-    """All elements in one axis, in C order."""
-    return reshape(x, (-1,))
+    """All elements in one axis, in C order: a view if they are stored so, else a copy (as in NumPy)."""
+    x = lift(x)
+    if type(x._v) is float or x._v.flags.c_contiguous:
+        return reshape(x, (-1,))
+    return clone(reshape(x, (-1,)))
 
 
 def flatten(x):

@@ -239,16 +239,11 @@ FUNCTIONS[np.nanstd] = _moment(np.nanstd, _std_of, skip_nan=True)
 
 
 def cumprod(x, axis=None):
-    """Cumulative product along `axis`, by doubling: exact where factors are zero."""
+    """Cumulative product along `axis` (of the flattened array by default)."""
     x = F.lift(x)
     if axis is None or x.ndim == 0:
         x, axis = F.reshape(x, (-1,)), 0
-    axis = F._axis_index(axis, x.ndim)
-    lead, step = (slice(None),) * axis, 1
-    while step < x.shape[axis]:
-        x = F.concatenate([x[(*lead, slice(None, step))], x[(*lead, slice(step, None))] * x[(*lead, slice(None, -step))]], axis)
-        step *= 2
-    return x
+    return apply("cumprod", (x,), (("axis", F._axis_index(axis, x.ndim)),))
 
 
 def _scan(function, ours, identity=None):
@@ -453,7 +448,9 @@ def _matrix_norm(x, ord, axes, keepdims):
     if ord is None or ord in ("fro", "f"):
         return F.norm(x, axis=axes, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
-        raise refuse(np.linalg.norm, f" with ord={ord!r} for matrices, which needs singular values")
+        s = FUNCTIONS[np.linalg.svd](F.moveaxis(x, (row, column), (-2, -1)), compute_uv=False)
+        found = F.sum(s, axis=-1) if ord == "nuc" else (F.max if ord > 0 else F.min)(s, axis=-1)
+        return F.expand_dims(found, tuple(sorted(axes))) if keepdims else found
     if ord not in (1, -1, inf, -inf):
         raise ValueError(f"Invalid norm order {ord!r} for matrices.")
     summed, kept = (row, column) if abs(ord) == 1 else (column, row)

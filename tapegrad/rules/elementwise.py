@@ -205,7 +205,7 @@ elementwise(
     scalar=math.cosh, node="Cosh", numpy=(np.cosh,), doc="hyperbolic cosine",
 )
 elementwise(
-    "tanh", np.tanh, L.tanh, (lambda x, z: 1.0 - z * z,),
+    "tanh", np.tanh, L.tanh, (lambda x, z: (1.0 - z) * (1.0 + z),),
     scalar=math.tanh, node="Tanh", numpy=(np.tanh,), doc="hyperbolic tangent",
 )
 elementwise(
@@ -228,6 +228,11 @@ def _larger(a, b):
     return select(a > b, 1.0, select(L.eq(a, b), 0.5, 0.0))
 
 
+def _pick(x, y, larger):
+    # A result that is NaN comes from the operand that is NaN, or evenly from both.
+    return select(L.isnan(x), select(L.isnan(y), 0.5, 1.0), larger)
+
+
 def _max(x, y):
     return select(L.isnan(x) | (x >= y), x, y)
 
@@ -237,11 +242,11 @@ def _min(x, y):
 
 
 elementwise(
-    "maximum", np.maximum, _max, (lambda x, y, z: _larger(x, y), lambda x, y, z: _larger(y, x)),
+    "maximum", np.maximum, _max, (lambda x, y, z: _pick(x, y, _larger(x, y)), lambda x, y, z: _pick(y, x, _larger(y, x))),
     node="Maximum", numpy=(np.maximum,), doc="the larger of x and y; a tie shares the derivative evenly",
 )
 elementwise(
-    "minimum", np.minimum, _min, (lambda x, y, z: _larger(y, x), lambda x, y, z: _larger(x, y)),
+    "minimum", np.minimum, _min, (lambda x, y, z: _pick(x, y, _larger(y, x)), lambda x, y, z: _pick(y, x, _larger(x, y))),
     node="Minimum", numpy=(np.minimum,), doc="the smaller of x and y; a tie shares the derivative evenly",
 )
 elementwise(
@@ -277,7 +282,7 @@ def _softplus_value(x):
 
 
 elementwise(
-    "sigmoid", _sigmoid_value, L.sigmoid, (lambda x, z: z * (1.0 - z),),
+    "sigmoid", _sigmoid_value, L.sigmoid, (lambda x, z: z * L.sigmoid(-x),),
     scalar=_sigmoid_scalar, node="Sigmoid", doc="1 / (1 + e**-x) without overflow",
 )
 elementwise(
@@ -287,7 +292,7 @@ elementwise(
 )
 elementwise(
     "relu", lambda x: np.maximum(x, 0), lambda x: select(x > 0.0, x, select(L.isnan(x), x, 0.0)),
-    (lambda x, z: select(x > 0.0, 1.0, 0.0),),
+    (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),),
     node="Relu", doc="max(x, 0); derivative 0 at 0",
 )
 elementwise(
@@ -365,7 +370,7 @@ elementwise(
 
 def _only_if(x, y, larger):
     # NaN counts as missing: the other operand gets all of the derivative.
-    return select(L.isnan(y), select(L.isnan(x), 0.0, 1.0), larger)
+    return select(L.isnan(y), select(L.isnan(x), 0.5, 1.0), larger)
 
 
 elementwise(

@@ -73,7 +73,8 @@ structural(
 
 
 def _extremum_vjp(g, x, z, axis=None, keepdims=False):
-    hit = L.eq(x, spread(z, x, axis, keepdims))
+    # A result that is NaN comes from the elements that are NaN.
+    hit = L.eq(x, spread(z, x, axis, keepdims)) | L.isnan(x)
     ones = L.select(hit, 1.0, 0.0)
     share = spread(g, x, axis, keepdims) / ones.sum(axis=axis, keepdims=True)
     return (L.select(hit, share, 0.0),)

@@ -238,6 +238,24 @@ class Planner:
             self.step(P.SCAN, *words)
         return self._sym(out)
 
+    def recur(self, sym, factors, axis, reverse, lag, exclusive):
+        shape = np.broadcast_shapes(sym.shape, factors.shape)
+        char = "f" if sym.char == factors.char == "f" else "d"
+        axis %= len(shape)
+        sym, factors = (s if s.char == char and s.shape == shape else self._cast(s.broadcast_to(shape), char) for s in (sym, factors))
+        if reverse:
+            return self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive).flip([axis])
+        out = self.temporary(shape, char)
+        if 0 not in shape:
+            given = [sym.window().atom, factors.window().atom, out]
+            words = [given[0].reg, given[0].offset, given[1].reg, given[1].offset, out.reg, P.CHARS[char], int(lag),
+                     int(exclusive), shape[axis], *(a.strides[axis] for a in given), len(shape) - 1]
+            for k, extent in enumerate(shape):
+                if k != axis:
+                    words += [extent, *(a.strides[k] for a in given)]
+            self.step(P.RECUR, *words)
+        return self._sym(out)
+
     def gather(self, sym, index, shape):
         sym = sym.window()
         if not sym.atom.whole:

@@ -125,6 +125,43 @@ def _scan(regs, p, scratch):
 
 
 @helper
+def _recur(regs, p):
+    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+    factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
+    target = load_int(regs + 8 * load_int(p + 32))
+    char, lag, exclusive, n = load_int(p + 40), load_int(p + 48), load_int(p + 56), load_int(p + 64)
+    nouter, outer = load_int(p + 96), p + 104
+    lines = 1
+    for d in range(nouter):
+        lines *= load_int(outer + 32 * d)
+    for line in range(lines):
+        a, b, c, rest = source, factor, target, line
+        for d in range(nouter - 1, -1, -1):
+            row = outer + 32 * d
+            extent = load_int(row)
+            q = rest % extent
+            rest //= extent
+            a += q * load_int(row + 8)
+            b += q * load_int(row + 16)
+            c += q * load_int(row + 24)
+        carry = 0.0
+        for _ in range(n):
+            x = load_double(a) if char == 0 else float(load_float(a))
+            f = load_double(b) if char == 0 else float(load_float(b))
+            # Zero is absolute: what is not finite beside it does not matter.
+            total = x + (carry if lag else 0.0 if f == 0.0 or carry == 0.0 else f * carry)
+            y = carry if exclusive else total
+            carry = total if lag == 0 else 0.0 if f == 0.0 or total == 0.0 else f * total
+            if char == 0:
+                store_double(c, y)
+            else:
+                store_float(c, y)
+            a += load_int(p + 72)
+            b += load_int(p + 80)
+            c += load_int(p + 88)
+
+
+@helper
 def _indexed(code, source, index, target, count, char):
     size = 8 if char == 0 else 4
     for j in range(count):
@@ -204,6 +241,8 @@ def run(program, regs, records, adjoint, i, scratch):
             _gufunc(regs, q, scratch + 512)
         elif code == P.SCAN:
             _scan(regs, q, scratch + 512)
+        elif code == P.RECUR:
+            _recur(regs, q)
         elif code == P.SCATTER or code == P.GATHER:
             _indexed(code, load_int(regs + 8 * load_int(q)), load_int(regs + 8 * load_int(q + 8)),
                      load_int(regs + 8 * load_int(q + 16)), load_int(q + 24), load_int(q + 32))
