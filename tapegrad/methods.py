@@ -12,7 +12,7 @@ import numpy as np
 from .tensor import Tensor
 
 _SAME = (
-    "all any argmax argmin argpartition argsort choose compress conj conjugate cumprod nonzero put searchsorted"
+    "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted"
 ).split()
 
 
@@ -30,6 +30,11 @@ def _method(name):
 def fill(self, value):
     """Set every element to `value`, as ``x[...] = value``."""
     self[...] = value
+
+
+def compress(self, condition, axis=None, out=None):
+    """Slices along `axis` where `condition` holds; see ``np.compress``."""
+    return np.compress(condition, self, axis, out)
 
 
 def sort(self, axis=-1, kind=None, order=None, *, stable=None):
@@ -53,7 +58,7 @@ def _attribute(name):
 
 for _name in _SAME:
     setattr(Tensor, _name, _method(_name))
-for _function in (fill, sort, partition):
+for _function in (compress, fill, sort, partition):
     setattr(Tensor, _function.__name__, _function)
 for _name in ("itemsize", "nbytes", "strides"):
     setattr(Tensor, _name, _attribute(_name))

@@ -89,8 +89,10 @@ def _pad(array, pad_width, mode="constant", **kwargs):
     if mode in _MOVING and kwargs.get("reflect_type", "even") == "even":
         return rearranged(lambda p: np.pad(p, pad_width, mode, **kwargs), array)
     # NumPy refuses what it does not know.
-    np.pad(np.ones(1), 1, mode, **{k: 1 if k != "reflect_type" else v for k, v in kwargs.items()})
+    np.pad(np.ones(1), 0, mode, **{k: 1.0 if k == "end_values" else v for k, v in kwargs.items() if k != "stat_length"})
     array = as_tensor(array)
+    if "stat_length" in kwargs:
+        np.pad(np.ones(array.shape), 0, mode, stat_length=kwargs["stat_length"])
     widths = _pairs(pad_width, array.ndim)
     for axis, (left, right) in enumerate(widths.tolist()):
         if mode == "linear_ramp":

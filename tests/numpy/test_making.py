@@ -35,7 +35,7 @@ def test_pad_with_tensors_as_borders():
 def test_pad_refuses_what_numpy_refuses_and_functions():
     with pytest.raises(UnsupportedFunctionError, match="function as mode"):
         np.pad(leaf(A), 1, lambda *_: None)
-    for arguments in (dict(mode="mean", stat_length=-1), dict(mode="maximum", stat_length=0), dict(mode="mean", end_values=1), dict(mode="median", stat_length=-2)):
+    for arguments in (dict(mode="mean", stat_length=-1), dict(mode="maximum", stat_length=0), dict(mode="mean", end_values=1), dict(mode="median", stat_length=-2), dict(mode="linear_ramp", stat_length=1)):
         for x in (A, leaf(A)):
             with pytest.raises(ValueError):
                 np.pad(x, 1, **arguments)

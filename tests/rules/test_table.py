@@ -1,5 +1,7 @@
 """Every row of the rules table, on scalars and on arrays, against NumPy and differences."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.special as special
@@ -7,6 +9,7 @@ import scipy.special as special
 import tapegrad as tg
 from tapegrad.record import apply
 from tapegrad.rules import BY_NAME, ROWS
+from tapegrad.rules.scans import recurrence_value
 from tests.rules.checker import check, generator, gradient, leaf, plain, wrap
 
 ANY = (-2.0, 2.0)
@@ -198,6 +201,8 @@ def test_layouts_of_operands(layout):
 RNG = generator(6)
 V = RNG.uniform(0.5, 2.0, 5)
 M = RNG.uniform(0.5, 2.0, (3, 4))
+#: With no zero, one, and several in a line.
+ZEROS = np.array([[1.0, 2.0, 0.5, 3.0], [1.0, 0.0, 2.0, 0.5], [0.0, 3.0, 0.0, 2.0]])
 C = RNG.uniform(0.5, 2.0, (2, 3, 4))
 S = RNG.uniform(0.5, 2.0, (4, 4))
 REGULAR = S + np.diag([1.0, 2.0, 4.0, 6.0])
@@ -317,6 +322,16 @@ def cross_entropy(x, reduction):
 
 
 #: Structural row -> cases (function, operands[, reference]).
+def recurrence_cases():
+    for operands in ((M, M[::-1] * ZEROS), (M, M[0]), (C, C * 0.5)):
+        for axis, reverse, lag in itertools.product((0, 1), (False, True), (False, True)):
+            k = dict(axis=axis, reverse=reverse, lag=lag)
+            yield (
+                lambda b, f, k=k: apply("recurrence", (b, f), tuple(k.items())), operands,
+                lambda b, f, k=k: recurrence_value(b, f, **k),
+            )  # fmt: skip
+
+
 CASES = {
     "sum": [*reduction_cases(np.sum), (np.sum, (2.0,)), (np.sum, (np.zeros((0, 2)),)), (lambda x: np.sum(x, 0), (np.zeros((0, 2)),)),
             (lambda x: np.sum(x, -1), (1.5,)), (lambda x: sum(x), (V,)), (lambda x: np.add.reduce(x, axis=1), (M,))],
@@ -332,6 +347,9 @@ CASES = {
              (lambda x: np.linalg.norm(x, "fro"), (M,)), (tg.norm, (-2.0,), abs),
              (lambda x: np.linalg.norm(x, 2, axis=0, keepdims=True), (M,))],
     "logsumexp": [*reduction_cases(tg.logsumexp, special.logsumexp), (tg.logsumexp, (2.0,), special.logsumexp)],
+    "cumprod": [*((lambda x, a=a: np.cumprod(x, axis=a), (x,)) for x in (V, M, C, ZEROS) for a in (None, *range(-x.ndim, x.ndim))),
+                (np.cumprod, (2.0,)), (lambda x: np.cumprod(x, axis=1), (np.zeros((2, 0)),))],
+    "recurrence": list(recurrence_cases()),
     "cumsum": [*((lambda x, a=a: np.cumsum(x, axis=a), (x,)) for x in (V, M, C) for a in (None, *range(-x.ndim, x.ndim))),
                (np.cumsum, (2.0,)), (np.cumsum, (np.zeros((0, 3)),)), (lambda x: np.add.accumulate(x), (M,))],
     "matmul": [(np.matmul, (array(a, 1), array(b, 2))) for a, b in MATMUL_SHAPES]
