@@ -121,7 +121,7 @@ elementwise(
     node="Exp2", numpy=(np.exp2,), doc="2 ** x",
 )
 elementwise(
-    "expm1", np.expm1, L.expm1, (lambda x, z: z + 1.0,),
+    "expm1", np.expm1, L.expm1, (lambda x, z: L.exp(x),),
     scalar=math.expm1, node="Expm1", numpy=(np.expm1,), doc="e ** x - 1, accurate near 0",
 )
 elementwise(
@@ -148,9 +148,14 @@ def _logaddexp(x, y):
     return select(L.eq(x, y), x + LN2, big + L.log1p(L.exp(small - big)))
 
 
+def _share(x, y, scale=1.0):
+    # Equal infinities have no difference.
+    return select(L.eq(x, y), 0.5, L.sigmoid((x - y) * scale))
+
+
 elementwise(
     "logaddexp", np.logaddexp, _logaddexp,
-    (lambda x, y, z: select(L.eq(x, z), 1.0, L.exp(x - z)), lambda x, y, z: select(L.eq(y, z), 1.0, L.exp(y - z))),
+    (lambda x, y, z: _share(x, y), lambda x, y, z: _share(y, x)),
     node="Logaddexp", numpy=(np.logaddexp,), doc="log(e**x + e**y) without overflow",
 )
 
@@ -196,6 +201,17 @@ elementwise(
     (lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z), lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z)),
     node="Hypot", numpy=(np.hypot,), doc="sqrt(x**2 + y**2); derivative 0 at the origin",
 )
+def _reciprocal_square(x):
+    # 1 - tanh**2 cancels away from 0; this form keeps all digits and goes to 0 where cosh overflows.
+    root = 1.0 / x
+    return root * root
+
+
+def _arcsinh_dx(x, z):
+    far = L.abs(x)
+    return select(far > 1e8, 1.0 / far, 1.0 / L.sqrt(x * x + 1.0))
+
+
 elementwise(
     "sinh", np.sinh, L.sinh, (lambda x, z: L.cosh(x),),
     scalar=math.sinh, node="Sinh", numpy=(np.sinh,), doc="hyperbolic sine",
@@ -205,11 +221,11 @@ elementwise(
     scalar=math.cosh, node="Cosh", numpy=(np.cosh,), doc="hyperbolic cosine",
 )
 elementwise(
-    "tanh", np.tanh, L.tanh, (lambda x, z: (1.0 - z) * (1.0 + z),),
+    "tanh", np.tanh, L.tanh, (lambda x, z: _reciprocal_square(L.cosh(x)),),
     scalar=math.tanh, node="Tanh", numpy=(np.tanh,), doc="hyperbolic tangent",
 )
 elementwise(
-    "arcsinh", np.arcsinh, L.arcsinh, (lambda x, z: 1.0 / L.sqrt(x * x + 1.0),),
+    "arcsinh", np.arcsinh, L.arcsinh, (_arcsinh_dx,),
     node="Asinh", numpy=(np.arcsinh,), doc="inverse hyperbolic sine",
 )
 elementwise(
@@ -331,7 +347,7 @@ def _logaddexp2(x, y):
 
 elementwise(
     "logaddexp2", np.logaddexp2, _logaddexp2,
-    (lambda x, y, z: select(L.eq(x, z), 1.0, L.exp2(x - z)), lambda x, y, z: select(L.eq(y, z), 1.0, L.exp2(y - z))),
+    (lambda x, y, z: _share(x, y, LN2), lambda x, y, z: _share(y, x, LN2)),
     node="Logaddexp2", numpy=(np.logaddexp2,), doc="log2(2**x + 2**y) without overflow",
 )
 elementwise(
