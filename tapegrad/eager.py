@@ -62,7 +62,9 @@ class Eager:
     __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
 
     def __matmul__(self, other):
-        return Eager(self.a @ other.a)
+        with np.errstate(all="ignore"):
+            found = self.a @ other.a
+            return Eager(found if np.isfinite(found).all() else _absolute_matmul(self.a, other.a))
 
     def constant(self, array):
         return Eager(np.asarray(array, self.a.dtype))
@@ -172,6 +174,15 @@ class Eager:
         changed = np.array(self.a, order="C")
         changed.reshape(-1)[index.a] = 0.0
         return Eager(changed)
+
+
+def _absolute_matmul(a, b):
+    """``a @ b`` in which zero times anything is zero, as in the sweep."""
+    if a.ndim == 1:
+        return _absolute_matmul(a[None], b)[..., 0, :] if b.ndim > 1 else _absolute_matmul(a[None], b[:, None])[0, 0]
+    if b.ndim == 1:
+        return _absolute_matmul(a, b[:, None])[..., 0]
+    return sum(_DIRECT["mul0"](a[..., :, k, None], b[..., None, k, :]) for k in range(a.shape[-1]))
 
 
 def unbroadcast(array, shape):

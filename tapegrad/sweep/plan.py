@@ -152,6 +152,15 @@ class Planner:
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         a, b = (self._matrix(s, char) for s in (a, b))
         (found,) = self.gufunc(np.matmul, a, b)
+        if 0 not in found.shape and a.shape[-1]:
+            # BLAS knows no absolute zero; a result that is not finite is computed again.
+            batch = found.shape[:-2]
+            outer = [_aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
+            words = [word for s in (a, b) for word in (s.atom.reg, s.atom.offset, *s.atom.strides[-2:])]
+            words += [found.atom.reg, P.CHARS[char], *a.shape[-2:], found.shape[-1], len(batch)]
+            for extent, *steps in zip(batch, *outer):
+                words += [extent, *steps]
+            self.step(P.REPAIR, *words)
         return found
 
     def gufunc(self, ufunc, *syms):
