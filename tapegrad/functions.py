@@ -31,6 +31,9 @@ _ALIASES = {
 
 def lift(x):
     """`x` as a tensor."""
+    if x is True or x is False:
+        # Promotes as a boolean does, not as a float.
+        return plain(np.asarray(x))
     return x if isinstance(x, Tensor) else plain(as_operand(x))
 
 
@@ -221,9 +224,10 @@ def matmul(a, b):
 
 def dot(a, b):
     """``np.dot``: products of scalars, inner products, matrix products."""
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        # Numbers are arrays here, as in NumPy.
+        return apply("multiply", [x if isinstance(x, Tensor) else np.asarray(x, float if type(x) is int else None) for x in (a, b)])
     a, b = lift(a), lift(b)
-    if a.ndim == 0 or b.ndim == 0:
-        return apply("multiply", (a, b))
     if b.ndim <= 2:
         return apply("matmul", (a, b))
     # Sum over the last axis of a and the second-to-last of b.

@@ -16,19 +16,24 @@ from .numpy_shaping import as_tensor, cast, rearranged, untracked
 # ---- ranges -------------------------------------------------------------------------------
 
 
+def _is_number(v):
+    return isinstance(v, (float, np.generic)) or isinstance(v, np.ndarray) and v.ndim == 0
+
+
 def _ranged(start, stop, num, endpoint):
     """``num`` values from `start` to `stop` along a new first axis, and their step."""
     num = as_index(num)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    start, stop = as_tensor(start), as_tensor(stop)
+    # Numbers stay what they are: Python floats are weak beside arrays, NumPy's are not.
+    start, stop = (v if _is_number(v) else as_tensor(v) for v in (start, stop))
     gaps = num - 1 if endpoint else num
     delta = stop - start
     step = delta / float(gaps) if gaps > 0 else delta * np.nan
-    counts = np.arange(float(num)).reshape((-1,) + (1,) * delta.ndim)
+    counts = np.arange(num, dtype=delta.dtype).reshape((-1,) + (1,) * delta.ndim)
     found = (step * counts if gaps > 0 else delta * counts) + start
     if endpoint and num > 1:
-        found = F.concatenate([found[:-1], F.expand_dims(F.broadcast_to(stop, delta.shape), 0)])
+        found = F.concatenate([found[:-1], F.expand_dims(F.broadcast_to(cast(as_tensor(stop), found.dtype), delta.shape), 0)])
     return found, step
 
 

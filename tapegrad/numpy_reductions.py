@@ -65,11 +65,16 @@ def _dropped(x, axis, keepdims):
 # ---- sums, products, extrema ---------------------------------------------------------
 
 
+def _initial(initial, x):
+    """The argument ``initial=`` in the dtype of `x`, as NumPy takes it."""
+    return initial if isinstance(initial, Tensor) else x.dtype.type(initial)
+
+
 def _reduction(function, ours, identity, combine):
     def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
         x = _checked(function, a, dtype, out)
         result = ours(_masked(x, _mask(function, where, x), identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, initial) if given(initial) else result
+        return combine(result, _initial(initial, x)) if given(initial) else result
 
     return call
 
@@ -85,7 +90,7 @@ def _extremum(function, ours, identity, combine):
             shape = np.sum(np.empty(x.shape), axis=F._axis(x, axis, None), keepdims=_flag(keepdims)).shape
             return F.broadcast_to(F.lift(initial), shape)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, initial) if has_initial else result
+        return combine(result, _initial(initial, x)) if has_initial else result
 
     return call
 
@@ -197,7 +202,7 @@ def _nan_sum(function, ours, identity, combine):
     def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
         x = _checked(function, a, dtype, out)
         result = ours(_masked(x, _numbers(x, where), identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, initial) if given(initial) else result
+        return combine(result, _initial(initial, x)) if given(initial) else result
 
     return call
 
@@ -290,7 +295,7 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
         return t[(*lead, slice(1, None))], t[(*lead, slice(None, -1))]
 
     if x is None:
-        width = F.lift(dx)
+        width = dx if np.ndim(dx) == 0 else F.lift(dx)
     else:
         x = F.lift(x)
         if x.ndim == 1:
@@ -300,7 +305,7 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
             after, before = ends(x, axis)
             width = after - before
     after, before = ends(y, axis)
-    return F.sum(width * (after + before) * 0.5, axis=axis)
+    return F.sum((after + before) * width * 0.5, axis=axis)
 
 
 for _name in ("trapezoid", "trapz"):
@@ -391,9 +396,12 @@ def _quantile(function, scale, skip_nan=False):
         interpolation=None,
     ):  # fmt: skip
         x = _checked(function, a, None, out, weights=weights, interpolation=interpolation)
+        single = x.dtype != np.float64 and not isinstance(q, Tensor)
+        wanted = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
         if scale != 1.0:
             q = q / scale if isinstance(q, Tensor) else np.asarray(q, float) / scale
-        return _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
+        found = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
+        return F.astype(found, wanted) if found.dtype == np.float32 != wanted else found
 
     return call
 
