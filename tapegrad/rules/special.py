@@ -211,6 +211,6 @@ _scipy_row(
 #: scipy.special ufuncs by name -> row name (SciPy's ufuncs are found by name so
 #: that scipy need not be imported to build the table).
 SCIPY_UFUNCS = {
-    "erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid",
+    "yn": "yv", "erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid",
     **{name: name for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, "exp2", "expm1", "log1p", "cbrt")},
 }  # fmt: skip

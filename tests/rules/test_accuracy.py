@@ -6,10 +6,12 @@ themselves, at 400 digits, so they share nothing with the rules.
 
 import numpy as np
 import pytest
+import scipy.special as special
 
+from tapegrad.errors import UnsupportedFunctionError
 from tapegrad.record import apply
 from tapegrad.rules import ROWS
-from tests.rules.checker import gradient
+from tests.rules.checker import gradient, leaf
 
 #: Row -> (x, derivative).
 ONE = {
@@ -57,6 +59,9 @@ ONE = {
     "i1e": [(-1000000.0, -1.9947091579556673e-10), (-39.9, -0.0007688291335709858), (1e-09, 0.49999999900000003), (2.5, -0.019172067731570437), (40.1, -0.0007631979560372558)],
     "j0": [(-30.2, -0.1327098326496313), (1e-09, -5e-10), (2.5, -0.49709410246427405)],
     "j1": [(-30.2, -0.056741911859608744), (1e-09, 0.5), (2.5, -0.2472214174539076)],
+    "y0": [(1e-06, 636619.772372175), (0.7, 1.1032498719076334), (30.2, -0.05896510661573954)],
+    "y1": [(1e-06, 636619772363.306), (0.7, 1.3854063162449384), (30.2, -0.13363238937443092)],
+    "erfcinv": [(1e-12, -97321105893.54887), (0.3, -1.5163632173337644), (1.9, -3.4280428114518378)],
     "entr": [(1e-300, 689.7755278982137), (0.9, -0.8946394843421738), (1e+300, -691.7755278982137)],
 }  # fmt: skip
 #: Row -> (x, y, derivative in x, derivative in y).
@@ -76,15 +81,23 @@ TWO = {
     "gammainc": [(0.01, 1e-05, -9.816725261192564, 896.3279236891472), (2.5, 1.5, -0.25217540042362785, 0.30836065960753856), (50.0, 70.0, -0.001984018680936287, 0.0016791340146666916), (1000.0, 1010.0, -0.011945731337225441, 0.01188451503603511)],
     "gammaincc": [(0.01, 1e-05, 9.816725261192564, -896.3279236891472), (2.5, 1.5, 0.25217540042362785, -0.30836065960753856), (50.0, 70.0, 0.001984018680936287, -0.0016791340146666916)],
 }  # fmt: skip
+#: Row -> (order, x, derivative in x).
+ORDERS = {
+    "jv": [(0.0, 1.3, -0.5220232474146604), (2.0, 0.01, 0.0024999583335286453), (2.5, 7.3, -0.017922383717637522), (10.0, 30.2, -0.04379545192355032)],
+    "yv": [(0.0, 1.3, 0.548519729980776), (2.0, 0.01, 2546479.081558727), (2.5, 7.3, -0.28728769723488234), (10.0, 30.2, -0.13411233446993817)],
+    "iv": [(0.0, 1.3, 0.797329314979269), (2.0, 0.01, 0.00250004166686198), (2.5, 7.3, 140.32635811413462), (10.0, 30.2, 186400277990.77686)],
+    "ive": [(0.0, 1.3, -0.18312732488893121), (2.0, 0.01, 0.002462790110590318), (2.5, 7.3, -0.0004913204270902888), (10.0, 30.2, 0.00052833124383376)],
+}
 
 #: Larger relative errors than 1e-14, and why.
 LOOSER = {
     **dict.fromkeys("erfc log_ndtr ndtr".split(), 1e-12),  # exp(-x**2) at large x: the rounding of x**2 alone does that
     **dict.fromkeys("erfcx sinc lgamma gamma".split(), 1e-13),  # a difference of terms, or a zero nearby
-    **dict.fromkeys("i0 i1 i0e i1e j0 j1".split(), 2e-14),
+    **dict.fromkeys("i0 i1 i0e i1e j0 j1 y0 y1".split(), 2e-14),
+    **dict.fromkeys("jv yv iv ive".split(), 1e-12),
     **dict.fromkeys("gammainc gammaincc beta betaln".split(), 1e-12),
     "power": 2e-13,  # the power itself, at large exponents
-    "erfinv": 2e-14, "ndtri": 2e-14,
+    "erfinv": 2e-14, "erfcinv": 1e-13, "ndtri": 2e-14,
 }  # fmt: skip
 #: Piecewise linear, arithmetic, or exact by other tests.
 TRIVIAL = set(
@@ -94,7 +107,7 @@ TRIVIAL = set(
 
 
 def test_every_row_is_here():
-    assert {row.name for row in ROWS if row.elementwise} == {*ONE, *TWO, *TRIVIAL}
+    assert {row.name for row in ROWS if row.elementwise} == {*ONE, *TWO, *ORDERS, *TRIVIAL}
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -113,3 +126,15 @@ def test_two_operands(name):
     with np.errstate(all="ignore"):
         found = gradient(lambda t, u: apply(name, (t, u)), x, y)
     np.testing.assert_allclose(found, expected, rtol=LOOSER.get(name, 1e-14), atol=1e-300)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_orders(name):
+    order, x, expected = map(np.array, zip(*ORDERS[name]))
+    np.testing.assert_allclose(gradient(lambda t: apply(name, (order, t)), x), expected, rtol=LOOSER[name], atol=0)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_tracked_order_is_refused(name):
+    with pytest.raises(UnsupportedFunctionError, match="order"):
+        getattr(special, name)(leaf(1.5), 2.0)

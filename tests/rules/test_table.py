@@ -34,7 +34,8 @@ DOMAINS = {
     **dict.fromkeys("xlogy xlog1py".split(), (ANY, POSITIVE)),
     **dict.fromkeys("logit ndtri".split(), ((0.1, 0.9),)),
     **dict.fromkeys("gammainc gammaincc".split(), ((0.3, 4.0), POSITIVE)),
-    "erfinv": (UNIT,),
+    "erfinv": (UNIT,), "y0": (POSITIVE,), "y1": (POSITIVE,), "erfcinv": ((0.1, 1.9),),
+    **dict.fromkeys("jv yv iv ive".split(), (None, POSITIVE)),
     "ldexp": (ANY, None),
     "tan": ((-1.2, 1.2),),
     "arccosh": ((1.2, 3.0),),
@@ -67,7 +68,7 @@ def value_of(row):
 def drawn(rng, domain, shape, name=None, position=None):
     """Values of the domain, away from the kinks at integers."""
     if domain is None:
-        if name in ("polygamma", "ldexp"):
+        if name in ("polygamma", "ldexp", "jv", "yv", "iv", "ive"):
             return np.full(shape, 2.0)
         return rng.integers(0, 2, shape).astype(bool)
     values = np.asarray(rng.uniform(*domain, shape))
