@@ -226,7 +226,8 @@ def dot(a, b):
     """``np.dot``: products of scalars, inner products, matrix products."""
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         # Numbers are arrays here, as in NumPy.
-        return apply("multiply", [x if isinstance(x, Tensor) else np.asarray(x, float if type(x) is int else None) for x in (a, b)])
+        kinds = (float if type(x) is int else None for x in (a, b))
+        return apply("multiply", [x if isinstance(x, Tensor) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
     a, b = lift(a), lift(b)
     if b.ndim <= 2:
         return apply("matmul", (a, b))

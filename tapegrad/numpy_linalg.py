@@ -187,7 +187,7 @@ def _lstsq(a, b, rcond=None):
 def _cond(x, p=None):
     x = F.lift(x)
     if x.ndim < 2 or x.size == 0:
-        raise np.linalg.LinAlgError("cond is not defined on empty arrays" if x.size == 0 else f"{x.ndim}-dimensional array given. Array must be at least two-dimensional")
+        raise np.linalg.LinAlgError(f"cond is defined on matrices that are not empty, this array has shape {x.shape}")
     if p is None or p in (2, -2):
         s = _svd(x, compute_uv=False)
         ends = s[..., 0], s[..., -1]

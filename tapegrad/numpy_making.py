@@ -90,7 +90,7 @@ def _pad(array, pad_width, mode="constant", **kwargs):
     if not _any_tracked([array, *kwargs.values()]):
         return untracked(lambda a: np.pad(a, pad_width, mode, **kwargs), array)
     if not isinstance(mode, str):
-        raise refuse(np.pad, " with a function as mode, which would fill plain memory; join the border with np.concatenate")
+        raise refuse(np.pad, " with a function as mode, which would fill plain memory; join with np.concatenate")
     if mode in _MOVING and kwargs.get("reflect_type", "even") == "even":
         return rearranged(lambda p: np.pad(p, pad_width, mode, **kwargs), array)
     # NumPy refuses what it does not know.

@@ -98,5 +98,6 @@ def page():
     scipy = [(f"`scipy.special.{name}`", f"`{row}`: {BY_NAME[row].doc}") for name, row in sorted(SCIPY_UFUNCS.items())]
     lines += ["", "## SciPy's ufuncs", "", *_table(("function", "on a tensor"), scipy)]
     lines += ["", "## Primitives", "", *_table(("primitive", "what it is", "recorded by", "modes"), _primitives())]
-    lines += ["", "## Refused, and why", "", *_table(("function", "reason"), [(f"`{n}`", why) for n, why in sorted(REFUSED.items())])]
+    reasons = [(f"`{name}`", why) for name, why in sorted(REFUSED.items())]
+    lines += ["", "## Refused, and why", "", *_table(("function", "reason"), reasons)]
     return "\n".join(lines) + "\n"

@@ -21,7 +21,8 @@ _scipy_row("y1", (lambda x, z: L.y0(x) - z / x,), "Bessel function of the second
 _scipy_row("erfcinv", (lambda x, z: -0.5 * ROOT_PI * L.exp(z * z),), "inverse of erfc")
 _scipy_row("jv", (None, _neighbours(L.jv, -1.0)), "Bessel function; the order is a constant", refused=_ORDER)
 _scipy_row(
-    "yv", (None, _neighbours(L.yv, -1.0)), "Bessel function of the second kind; the order is a constant", refused=_ORDER,
+    "yv", (None, _neighbours(L.yv, -1.0)), "Bessel function of the second kind; the order is a constant",
+    refused=_ORDER,
 )
 _scipy_row("iv", (None, _neighbours(L.iv, 1.0)), "modified Bessel function; the order is a constant", refused=_ORDER)
 _scipy_row(

@@ -251,7 +251,10 @@ class Planner:
         shape = np.broadcast_shapes(sym.shape, factors.shape)
         char = "f" if sym.char == factors.char == "f" else "d"
         axis %= len(shape)
-        sym, factors = (s if s.char == char and s.shape == shape else self._cast(s.broadcast_to(shape), char) for s in (sym, factors))
+        sym, factors = (
+            s if s.char == char and s.shape == shape else self._cast(s.broadcast_to(shape), char)
+            for s in (sym, factors)
+        )
         if reverse:
             return self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive).flip([axis])
         out = self.temporary(shape, char)
