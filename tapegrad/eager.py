@@ -12,6 +12,7 @@ from numpy.linalg import _umath_linalg
 from .native.ufuncs import reduced_svd
 from .rules import BY_NAME
 from .rules import lang as L
+from .rules.scans import recurrence_value
 from .tape.meta import c_strides
 
 #: Names of the rules' language -> row that gives the value.
@@ -62,7 +63,9 @@ class Eager:
     __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
 
     def __matmul__(self, other):
-        return Eager(self.a @ other.a)
+        with np.errstate(all="ignore"):
+            found = self.a @ other.a
+            return Eager(found if np.isfinite(found).all() else _absolute_matmul(self.a, other.a))
 
     def constant(self, array):
         return Eager(np.asarray(array, self.a.dtype))
@@ -126,6 +129,23 @@ class Eager:
             whole = shifted
         return Eager(np.flip(whole, axis) if reverse else whole)
 
+    def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
+        """First-order linear recurrence ``y[k] = self[k] + factors[k] * y[k - 1]`` along `axis`.
+
+        Parameters
+        ----------
+        factors : Eager
+        axis : int
+        reverse : bool
+            From the last element to the first.
+        lag : bool
+            The factor is that of the element before: ``factors[k - 1]``.
+        exclusive : bool
+            Gives what each element is about to receive instead of the sum: ``y[k - 1]``.
+        """
+        with np.errstate(all="ignore"):
+            return Eager(recurrence_value(self.a, factors.a, axis, reverse, lag, exclusive))
+
     def _window(self, array, shape, strides, offset):
         return np.lib.stride_tricks.as_strided(
             array.reshape(-1)[offset:], shape, [s * array.itemsize for s in strides]
@@ -167,6 +187,15 @@ class Eager:
         changed = np.array(self.a, order="C")
         changed.reshape(-1)[index.a] = 0.0
         return Eager(changed)
+
+
+def _absolute_matmul(a, b):
+    """``a @ b`` in which zero times anything is zero, as in the sweep."""
+    if a.ndim == 1:
+        return _absolute_matmul(a[None], b)[..., 0, :] if b.ndim > 1 else _absolute_matmul(a[None], b[:, None])[0, 0]
+    if b.ndim == 1:
+        return _absolute_matmul(a, b[:, None])[..., 0]
+    return sum(_DIRECT["mul0"](a[..., :, k, None], b[..., None, k, :]) for k in range(a.shape[-1]))
 
 
 def unbroadcast(array, shape):

@@ -31,6 +31,9 @@ _ALIASES = {
 
 def lift(x):
     """`x` as a tensor."""
+    if x is True or x is False:
+        # Promotes as a boolean does, not as a float.
+        return plain(np.asarray(x))
     return x if isinstance(x, Tensor) else plain(as_operand(x))
 
 
@@ -221,9 +224,11 @@ def matmul(a, b):
 
 def dot(a, b):
     """``np.dot``: products of scalars, inner products, matrix products."""
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        # Numbers are arrays here, as in NumPy.
+        kinds = (float if type(x) is int else None for x in (a, b))
+        return apply("multiply", [x if isinstance(x, Tensor) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
     a, b = lift(a), lift(b)
-    if a.ndim == 0 or b.ndim == 0:
-        return apply("multiply", (a, b))
     if b.ndim <= 2:
         return apply("matmul", (a, b))
     # Sum over the last axis of a and the second-to-last of b.
@@ -253,6 +258,9 @@ def reshape(x, *shape):
 
 
 def _reshaped(row, x, value):
+    if value is x._v and type(value) is not float:
+        # NumPy gave the array itself (nothing to squeeze): a view of it, so that writes are seen.
+        value = value[...]
     return note_view(x, apply(row, (x,), (("shape", value.shape),), value=_scalar(value)))
 
 
@@ -261,8 +269,11 @@ def _scalar(value):
 
 
 def ravel(x):
-    """All elements in one axis, in C order."""
-    return reshape(x, (-1,))
+    """All elements in one axis, in C order: a view if they are stored so, else a copy (as in NumPy)."""
+    x = lift(x)
+    if type(x._v) is float or x._v.flags.c_contiguous:
+        return reshape(x, (-1,))
+    return clone(reshape(x, (-1,)))
 
 
 def flatten(x):

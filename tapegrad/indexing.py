@@ -190,11 +190,12 @@ def setitem(x, key, value):
 
 def _write(root, value, shape, strides=None, offset=0, index=None):
     """Record the assignment of `value` to a window of `root`, or to positions; its views follow."""
-    views = views_of(root)
+    views, apart = views_of(root), []
     if index is None and views and shape and 0 not in shape:
         low, high = span(shape, strides, offset)
-        views = [v for v in views if span(*v[1:])[0] <= high and low <= span(*v[1:])[1]]
-    for view, *_ in views:
+        beside = [span(*v[1:])[0] > high or low > span(*v[1:])[1] for v in views]
+        views, apart = [v for v, b in zip(views, beside) if not b], [v for v, b in zip(views, beside) if b]
+    for view, *_ in views + apart:
         if view is not value:
             view._v = None
     old = root._v
@@ -212,6 +213,9 @@ def _write(root, value, shape, strides=None, offset=0, index=None):
     else:
         old.reshape(-1)[index] = given
         root._become(apply("put", (root, value, index.reshape(-1)), (("shape", shape),), value=old))
+    for view, shape, strides, offset in apart:
+        # The same elements, maybe in new memory.
+        view._v = look(old, shape, strides, offset)
     for view, shape, strides, offset in views:
         attrs = (("shape", shape), ("strides", strides))
         view._become(apply("getitem", (root,), attrs, value=look(old, shape, strides, offset), integer=offset))

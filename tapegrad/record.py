@@ -197,7 +197,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         row = BY_NAME[row]
     Tensor, Parameter = _Types.Tensor, _Types.Parameter
     operands = list(operands)
-    values, metas, flags, scalars = [], [], [], True
+    values, metas, flags, scalars, strong = [], [], [], True, []
     for k, o in enumerate(operands):
         kind = o.__class__
         if kind is Tensor or kind is Parameter:
@@ -213,10 +213,16 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             flags.append(False)
             if v.__class__ is float:
                 metas.append(SCALAR)
+                if isinstance(o, (np.float64, np.ndarray)):
+                    strong.append(k)
             else:
                 metas.append(meta_of(v))
                 scalars = False
         values.append(v)
+    if strong and not scalars and row.elementwise:
+        for k in strong:
+            values[k] = operands[k] = np.asarray(values[k])
+            metas[k] = meta_of(values[k])
     if value is None:
         if attrs:
             value = normalise(row.value(*values, **dict(attrs)))

@@ -162,6 +162,15 @@ class Planner:
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         a, b = (self._matrix(s, char) for s in (a, b))
         (found,) = self.gufunc(np.matmul, a, b)
+        if 0 not in found.shape and a.shape[-1]:
+            # BLAS knows no absolute zero; a result that is not finite is computed again.
+            batch = found.shape[:-2]
+            outer = [_aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
+            words = [word for s in (a, b) for word in (s.atom.reg, s.atom.offset, *s.atom.strides[-2:])]
+            words += [found.atom.reg, P.CHARS[char], *a.shape[-2:], found.shape[-1], len(batch)]
+            for extent, *steps in zip(batch, *outer):
+                words += [extent, *steps]
+            self.step(P.REPAIR, *words)
         return found
 
     def gufunc(self, ufunc, *syms):
@@ -245,6 +254,27 @@ class Planner:
                 if k != axis:
                     words += [extent, source.strides[k], out.strides[k]]
             self.step(P.SCAN, *words)
+        return self._sym(out)
+
+    def recur(self, sym, factors, axis, reverse, lag, exclusive):
+        shape = np.broadcast_shapes(sym.shape, factors.shape)
+        char = "f" if sym.char == factors.char == "f" else "d"
+        axis %= len(shape)
+        sym, factors = (
+            s if s.char == char and s.shape == shape else self._cast(s.broadcast_to(shape), char)
+            for s in (sym, factors)
+        )
+        if reverse:
+            return self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive).flip([axis])
+        out = self.temporary(shape, char)
+        if 0 not in shape:
+            given = [sym.window().atom, factors.window().atom, out]
+            words = [given[0].reg, given[0].offset, given[1].reg, given[1].offset, out.reg, P.CHARS[char], int(lag),
+                     int(exclusive), shape[axis], *(a.strides[axis] for a in given), len(shape) - 1]
+            for k, extent in enumerate(shape):
+                if k != axis:
+                    words += [extent, *(a.strides[k] for a in given)]
+            self.step(P.RECUR, *words)
         return self._sym(out)
 
     def gather(self, sym, index, shape):

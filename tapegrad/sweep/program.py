@@ -20,6 +20,8 @@ SCATTER = 11  # source reg, index reg, target reg, count, char: target[index] +=
 GATHER = 12  # source reg, index reg, target reg, count, char: target = source[index]
 ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
 CONST = 14  # reg, address: an array that the signature owns
+RECUR = 15  # source reg, offset, factor reg, offset, target reg, char, lag, exclusive, n, 3 strides, nouter, (extent, 3 strides)*
+REPAIR = 16  # reg, offset, row and column strides of two factors, target reg, char, m, k, n, nbatch, (extent, 2 strides)*
 
 FIRST_SAVED = 1
 FIRST_TARGET = 16

@@ -125,6 +125,94 @@ def _scan(regs, p, scratch):
 
 
 @helper
+def _all_finite(data, nbytes, char):
+    # Exponents of all ones, counted in integers so that the loop is vectorised.
+    bad = 0
+    if char == 0:
+        for j in range(nbytes // 8):
+            bad += (int_at(data, j) & 0x7FF0000000000000) == 0x7FF0000000000000
+    else:
+        for j in range(nbytes // 4):
+            x = float_at(data, j)
+            bad += x - x != 0.0
+    return bad == 0
+
+
+@helper
+def _repair(regs, p):
+    """Compute a matrix product again if it is not finite: zero times anything is zero in it."""
+    target, char = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
+    m, inner, n, nbatch = load_int(p + 80), load_int(p + 88), load_int(p + 96), load_int(p + 104)
+    size = 8 if char == 0 else 4
+    outer, count = p + 112, 1
+    for d in range(nbatch):
+        count *= load_int(outer + 24 * d)
+    if _all_finite(target, size * count * m * n, char):
+        return
+    for j in range(count):
+        a = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+        b = load_int(regs + 8 * load_int(p + 32)) + load_int(p + 40)
+        rest = j
+        for d in range(nbatch - 1, -1, -1):
+            extent = load_int(outer + 24 * d)
+            a += rest % extent * load_int(outer + 24 * d + 8)
+            b += rest % extent * load_int(outer + 24 * d + 16)
+            rest //= extent
+        for row in range(m):
+            for column in range(n):
+                total = 0.0
+                for k in range(inner):
+                    at = a + row * load_int(p + 16) + k * load_int(p + 24)
+                    bt = b + k * load_int(p + 48) + column * load_int(p + 56)
+                    x = load_double(at) if char == 0 else float(load_float(at))
+                    y = load_double(bt) if char == 0 else float(load_float(bt))
+                    if x != 0.0 and y != 0.0:
+                        total += x * y
+                if char == 0:
+                    store_double(target, total)
+                else:
+                    store_float(target, total)
+                target += size
+
+
+@helper
+def _recur(regs, p):
+    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+    factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
+    target = load_int(regs + 8 * load_int(p + 32))
+    char, lag, exclusive, n = load_int(p + 40), load_int(p + 48), load_int(p + 56), load_int(p + 64)
+    nouter, outer = load_int(p + 96), p + 104
+    lines = 1
+    for d in range(nouter):
+        lines *= load_int(outer + 32 * d)
+    for line in range(lines):
+        a, b, c, rest = source, factor, target, line
+        for d in range(nouter - 1, -1, -1):
+            row = outer + 32 * d
+            extent = load_int(row)
+            q = rest % extent
+            rest //= extent
+            a += q * load_int(row + 8)
+            b += q * load_int(row + 16)
+            c += q * load_int(row + 24)
+        carry = 0.0
+        for _ in range(n):
+            x = load_double(a) if char == 0 else float(load_float(a))
+            f = load_double(b) if char == 0 else float(load_float(b))
+            # Zero is absolute: what is not finite beside it does not matter.
+            total = x + (carry if lag else 0.0 if f == 0.0 or carry == 0.0 else f * carry)
+            y = carry if exclusive else total
+            carry = total if lag == 0 else 0.0 if f == 0.0 or total == 0.0 else f * total
+            if char == 0:
+                store_double(c, y)
+            else:
+                store_float(c, y)
+            a += load_int(p + 72)
+            b += load_int(p + 80)
+            c += load_int(p + 88)
+
+
+@helper
 def _indexed(code, source, index, target, count, char):
     size = 8 if char == 0 else 4
     for j in range(count):
@@ -204,6 +292,10 @@ def run(program, regs, records, adjoint, i, scratch):
             _gufunc(regs, q, scratch + 512)
         elif code == P.SCAN:
             _scan(regs, q, scratch + 512)
+        elif code == P.REPAIR:
+            _repair(regs, q)
+        elif code == P.RECUR:
+            _recur(regs, q)
         elif code == P.SCATTER or code == P.GATHER:
             _indexed(code, load_int(regs + 8 * load_int(q)), load_int(regs + 8 * load_int(q + 8)),
                      load_int(regs + 8 * load_int(q + 16)), load_int(q + 24), load_int(q + 32))

@@ -227,6 +227,10 @@ class Sym:
         """Cumulative sum or product along `axis`."""
         return self.plan.scan(self, axis, how, reverse, exclusive)
 
+    def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
+        """First-order linear recurrence along `axis`; see `tapegrad.eager.Eager.recur`."""
+        return self.plan.recur(self, factors, axis, reverse, lag, exclusive)
+
     def place(self, shape, strides, offset):
         """Contribution: this array added into a window of zeros of `shape`."""
         return Placed(self, shape, strides, offset)

@@ -120,7 +120,7 @@ SINGLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("name", SINGLE.keys() - {"quantiles"})  # an array of points is float64
 def test_float32(name):
     check(SINGLE[name], np.array([0.5, 0.25, 1.5, -0.75, 2.0], "f"))
 
@@ -166,7 +166,7 @@ def test_plain_values():
 REFUSED = {
     "out": lambda x: np.sum(x, out=np.zeros(())), "other dtype": lambda x: np.sum(x, dtype=np.float32), "mean=": lambda x: np.var(x, mean=1.0),
     "method": lambda x: np.quantile(x, 0.5, method="inverted_cdf"), "weights": lambda x: np.quantile(x, 0.5, method="inverted_cdf", weights=[1, 1, 1]),
-    "nuclear": lambda x: np.linalg.norm(np.diag(x), "nuc"), "spectral": lambda x: np.linalg.norm(np.diag(x), 2), "out of cumsum": lambda x: np.cumsum(x, out=np.zeros(3)),
+    "out of cumsum": lambda x: np.cumsum(x, out=np.zeros(3)),
     "q of a step": lambda x: np.quantile(x, x[0] * 0.1, method="lower"),
 }  # fmt: skip
 

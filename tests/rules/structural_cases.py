@@ -5,6 +5,8 @@ arrays; the reference, where `function` itself does not take arrays, is the same
 function on arrays.
 """
 
+import itertools
+
 import numpy as np
 import scipy.linalg
 import scipy.special as special
@@ -12,6 +14,7 @@ import scipy.special as special
 import tapegrad as tg
 import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.record import apply
+from tapegrad.rules.scans import recurrence_value
 from tapegrad.scipy.integrate.runge_kutta import moved
 from tests.rules.checker import generator
 
@@ -22,6 +25,8 @@ C = RNG.uniform(0.5, 2.0, (2, 3, 4))
 S = RNG.uniform(0.5, 2.0, (4, 4))
 REGULAR = S + np.diag([1.0, 2.0, 4.0, 6.0])
 STACK = np.stack([REGULAR, REGULAR.T[::-1, ::-1] + 1.0])
+#: With no zero, one, and several in a line.
+ZEROS = np.array([[1.0, 2.0, 0.5, 3.0], [1.0, 0.0, 2.0, 0.5], [0.0, 3.0, 0.0, 2.0]])
 AXES = {
     (5,): [None, 0, -1, (0,), ()],
     (3, 4): [None, 0, 1, -1, -2, (0, 1), (1, 0), (-1, 0), (1,)],
@@ -137,6 +142,16 @@ def cross_entropy(x, reduction):
 
 
 #: Structural row -> cases (function, operands[, reference]).
+def recurrence_cases():
+    for operands in ((M, M[::-1] * ZEROS), (M, M[0]), (C, C * 0.5)):
+        for axis, reverse, lag in itertools.product((0, 1), (False, True), (False, True)):
+            k = dict(axis=axis, reverse=reverse, lag=lag)
+            yield (
+                lambda b, f, k=k: apply("recurrence", (b, f), tuple(k.items())), operands,
+                lambda b, f, k=k: recurrence_value(b, f, **k),
+            )  # fmt: skip
+
+
 CASES = {
     "sum": [*reduction_cases(np.sum), (np.sum, (2.0,)), (np.sum, (np.zeros((0, 2)),)), (lambda x: np.sum(x, 0), (np.zeros((0, 2)),)),
             (lambda x: np.sum(x, -1), (1.5,)), (lambda x: sum(x), (V,)), (lambda x: np.add.reduce(x, axis=1), (M,))],
@@ -218,6 +233,9 @@ CASES = {
     "eigh": [(lambda x: np.linalg.eigvalsh(x + x.mT), (REGULAR,)), (lambda x: np.linalg.eigh(x + x.mT)[1], (STACK,))],
     "svd": [(lambda x: np.linalg.svd(x, compute_uv=False), (M,)), (lambda x: np.linalg.svd(x, full_matrices=False)[2], (M,)), (lambda x: np.linalg.svd(x)[0], (STACK,))],
     "qr": [(lambda x: np.linalg.qr(x)[0], (M.T,)), (lambda x: np.linalg.qr(x)[1], (STACK,))],
+    "cumprod": [*((lambda x, a=a: np.cumprod(x, axis=a), (x,)) for x in (V, M, C, ZEROS) for a in (None, *range(-x.ndim, x.ndim))),
+                (np.cumprod, (2.0,)), (lambda x: np.cumprod(x, axis=1), (np.zeros((2, 0)),))],
+    "recurrence": list(recurrence_cases()),
     "solve_triangular": [(scipy_linalg.solve_triangular, (REGULAR, M.T), scipy.linalg.solve_triangular)],
     "runge_kutta_stage": [
         (lambda y, h, k: moved(y, h, (0.5,), [k]), (V, np.array(0.3), V**2), lambda y, h, k: y + h * 0.5 * k)
