@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     autograd,
+    dual,
     errors,
     indexing,
     inplace,
@@ -42,6 +43,7 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .dual import Dual
 from .functions import *  # noqa: F401,F403
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tape.tape import Tape

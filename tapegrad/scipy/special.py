@@ -9,7 +9,7 @@ import numpy as np
 from .. import functions as F
 from ..errors import UnsupportedFunctionError
 from ..record import apply
-from ..tensor import Tensor
+from ..traced import Traced
 
 __all__ = ["log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"]
 
@@ -92,7 +92,7 @@ def polygamma(n, x):
         Order, a constant; 0 is digamma itself.
     x : Tensor or array-like
     """
-    if isinstance(n, Tensor):
+    if isinstance(n, Traced):
         if n.requires_grad:
             raise UnsupportedFunctionError("polygamma has no derivative in its order n: the order is an integer")
         n = n.numpy()
