@@ -227,12 +227,35 @@ class Lifted:
         return self._with(BY_NAME["setitem"].value(self.a, 0.0, offset=offset, **dict(attrs)))
 
     def zeroed_at(self, index):
-        positions = self._positions(index, self.size)
-        if isinstance(self.a, Traced):
-            return self._with(apply("put", (self.a, 0.0, positions), (("shape", positions.shape),)))
-        changed = np.array(self.a, order="C")
-        changed.reshape(-1)[positions] = 0.0
-        return self._with(changed)
+        return self.put_at(index, None)
+
+    def assemble(self, shape, parts):
+        """Zeros, in the dtype of this array, with windows ``(value, shape, strides, offset)`` written in order."""
+        lanes = _lanes([value for value, *_ in parts])
+        whole = Lifted(np.zeros(tuple(shape) if lanes is None else (lanes, *shape), self.a.dtype), lanes)
+        for value, extents, strides, offset in parts:
+            given = value._aligned(len(extents)) if isinstance(value, Lifted) else value
+            attrs = whole._window(extents, strides, whole.size)
+            if isinstance(given, Traced) or isinstance(whole.a, Traced):
+                whole.a = apply("setitem", (whole.a, given), attrs, integer=offset)
+            elif 0 not in extents:
+                _strided(whole.a, *(v for _, v in attrs), offset)[...] = given
+        return whole
+
+    def put_at(self, index, value):
+        """A copy with `value` (None: zero) at the flat positions `index`."""
+        lanes = _lanes((self, value))
+        whole = self if self.lanes == lanes else Lifted(np.broadcast_to(self.a, (lanes, *self.shape)), lanes)
+        positions = whole._positions(index, whole.size)
+        given = 0.0
+        if value is not None:
+            given = value if value.lanes == lanes else Lifted(np.broadcast_to(value.a, (lanes, *value.shape)), lanes)
+            given = np.reshape(given.a, (-1,))
+        if isinstance(whole.a, Traced) or isinstance(given, Traced):
+            return whole._with(apply("put", (whole.a, given, positions), (("shape", positions.shape),)))
+        changed = np.array(whole.a, order="C")
+        changed.reshape(-1)[positions] = given
+        return whole._with(changed)
 
     # -- reductions and scans ---------------------------------------------------
     def reduce(self, how, axis=None, keepdims=False):
@@ -257,6 +280,11 @@ class Lifted:
             first = np.full(shape, 0.0 if how == "add" else 1.0, a.dtype)
             whole = np.concatenate([first, whole[(slice(None),) * axis + (slice(None, -1),)]], axis)
         return self._with(np.flip(whole, axis) if reverse else whole)
+
+
+def _strided(array, shape, strides, offset):
+    """A window into a C-contiguous array, for writing."""
+    return np.lib.stride_tricks.as_strided(array.reshape(-1)[offset:], shape, [s * array.itemsize for s in strides])
 
 
 def _lanes(things):
