@@ -44,6 +44,7 @@ from .creation import (
     zeros_like,
 )
 from .dual import Dual
+from .forward import derivative, jacfwd, jvp
 from .functions import *  # noqa: F401,F403
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tape.tape import Tape

@@ -28,7 +28,6 @@ from .errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from .lifted import Lifted
 from .printing import format_tensor
 from .record import as_operand, check_dtype, normalise, plain, tracked
-from .rules import BY_NAME
 from .tape.places import name_of
 from .traced import Traced
 
@@ -101,7 +100,7 @@ class Dual(Traced):
         if lanes is not None and (not isinstance(lanes, (int, np.integer)) or lanes < 1):
             raise SeedShapeError(f"lanes is the number of tangents, a positive int, not {lanes!r}")
         if tangent is not None:
-            tangent = _checked_tangent(tangent, value, shape if lanes is None else (int(lanes), *shape))
+            tangent = check_tangent(tangent, value, shape if lanes is None else (int(lanes), *shape))
         inner = max(level_of(value), level_of(tangent))
         if level is None:
             level = 1 + max(inner, running.level)
@@ -310,7 +309,7 @@ def as_float(data, what):
     return normalise(array)
 
 
-def _checked_tangent(tangent, value, shape):
+def check_tangent(tangent, value, shape):
     """`tangent` as one of `value`, or an error that says why it is none."""
     weak = not isinstance(tangent, (Traced, np.ndarray, np.generic))
     if isinstance(tangent, Traced) and not tracked(tangent):

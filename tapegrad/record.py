@@ -345,7 +345,7 @@ def apply_one(row, a):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if (a._t is None and not a._r) or not thread_state().enabled:
-        return plain(value) if a.__class__ is not _Types.Dual else a._apply_row(row, (a,))
+        return plain(value) if a.__class__ is not _Types.Dual else a._apply_row(row, (a,), (), value)
     return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
 
 
