@@ -49,3 +49,4 @@ from .functions import *  # noqa: F401,F403
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
+from .traced import Traced

@@ -254,7 +254,7 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     ]
     tangent = None
     if any(t is not None for t in tangents):
-        primals = [p._v if isinstance(p, Traced) and not tracked(p) else p for p in primals]
+        primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
         plain_parts = lanes is None and not any(isinstance(x, Traced) for x in (primal, *primals, *tangents))
         lift = Eager if plain_parts else Lifted
         wrapped = [None if t is None else Eager(t) if plain_parts else Lifted(t, lanes) for t in tangents]
@@ -262,6 +262,15 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
         if found is not None:
             tangent = _fitted(found, value, lanes)
     return made(primal, tangent, lanes, level)
+
+
+def _operand(primal, constant):
+    """A primal as a rule takes it: constants without their tensor, integers and truth values as floats."""
+    if isinstance(primal, Traced):
+        if tracked(primal):
+            return primal
+        primal = primal._v
+    return primal if constant or type(primal) is float or primal.dtype.kind == "f" else primal.astype(np.float64)
 
 
 def _fitted(found, value, lanes):

@@ -230,7 +230,10 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         values.append(v)
     if value is None:
         if attrs:
-            value = normalise(row.value(*values, **dict(attrs)))
+            keywords = dict(attrs)
+            if row.dynamic:
+                keywords[row.dynamic] = integer
+            value = normalise(row.value(*values, **keywords))
         elif scalars and row.scalar is not None:
             value = scalar_value(row, values)
         else:
