@@ -44,7 +44,7 @@ def elementwise(name, values):
         row = BY_NAME.get(_ROWS.get(name) or ROW_OF.get(name, name))
         if row is None:
             raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
-        if len(values) == 2:
+        if len(values) == 2 and not row.constants:
             return apply_two(row, *values)
         if name == "select":
             values = [_value(values[0]), *values[1:]]
