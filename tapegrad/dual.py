@@ -23,11 +23,13 @@ import threading
 import numpy as np
 
 from . import record as _record
+from .closures import partial_on_arrays, tangent_on_floats
 from .eager import Eager
 from .errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from .lifted import Lifted
 from .printing import format_tensor
 from .record import as_operand, check_dtype, normalise, plain, tracked
+from .rules.transposed import absolute_product_value
 from .tape.places import name_of
 from .traced import Traced
 
@@ -174,6 +176,10 @@ class Dual(Traced):
 
     def _apply_row(self, row, operands, attrs=(), value=None, integer=0):
         """`tapegrad.record.apply` where some operand is a dual number."""
+        if not attrs:
+            found = _on_scalars(row, operands)
+            if found is not None:
+                return found
         operands = [o if isinstance(o, Traced) else as_operand(o, row.name) for o in operands]
         level, lanes = _common(operands)
         primals = [_inside(o, level) for o in operands]
@@ -188,6 +194,9 @@ class Dual(Traced):
 
     def _apply_two(self, row, a, b):
         """`tapegrad.record.apply_two` where some operand is a dual number."""
+        found = _on_scalars(row, (a, b))
+        if found is not None:
+            return found
         level, lanes = _common((a, b))
         primals = [_inside(a, level), _inside(b, level)]
         result = _record.apply_two(row, *primals)
@@ -242,6 +251,35 @@ def _inside(operand, level):
     return operand.value if operand.__class__ is Dual and operand._level == level else operand
 
 
+def _on_scalars(row, operands):
+    """The result on float64 scalars with one tangent; None if that is not the case, or takes NumPy's care."""
+    rule = tangent_on_floats(row)
+    if rule is None:
+        return None
+    values, tangents, level = [], [], 0
+    for o in operands:
+        kind = o.__class__
+        if kind is Dual:
+            if o._p is not None or level and o._level != level:
+                return None
+            level = o._level
+            x, t = o._v, 0.0 if o._d is None else o._d
+            if x.__class__ is not float or t.__class__ is not float:
+                return None
+        elif kind is float or kind is int:
+            x, t = float(o), 0.0
+        else:
+            return None
+        values.append(x)
+        tangents.append(t)
+    try:
+        value = row.scalar(*values)
+        tangent = rule(*values, value, *tangents)
+    except (ArithmeticError, ValueError):
+        return None
+    return made(value, tangent, None, level) if value.__class__ is float else None
+
+
 def _carried(row, operands, primals, result, attrs, lanes, level):
     """The dual number whose primal is `result`, a tensor or dual number of lower level."""
     value = result._v
@@ -255,13 +293,35 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     tangent = None
     if any(t is not None for t in tangents):
         primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
-        plain_parts = lanes is None and not any(isinstance(x, Traced) for x in (primal, *primals, *tangents))
-        lift = Eager if plain_parts else Lifted
-        wrapped = [None if t is None else Eager(t) if plain_parts else Lifted(t, lanes) for t in tangents]
+        on_arrays = not any(isinstance(x, Traced) for x in (primal, *primals, *tangents))
+        if on_arrays and row.elementwise:
+            return made(primal, _on_arrays(row, primals, primal, tangents, lanes), lanes, level)
+        lift = Eager if on_arrays and lanes is None else Lifted
+        wrapped = [None if t is None else Eager(t) if lift is Eager else Lifted(t, lanes) for t in tangents]
         found = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))
         if found is not None:
             tangent = _fitted(found, value, lanes)
     return made(primal, tangent, lanes, level)
+
+
+def _on_arrays(row, primals, z, tangents, lanes):
+    """The tangent of an element-wise result from its partial derivatives, on plain arrays."""
+    total, ndim = None, np.ndim(z)
+    with np.errstate(all="ignore"):
+        for k, t in zip(row.slots(len(primals)), tangents):
+            if t is None:
+                continue
+            partial = partial_on_arrays(row, k)
+            if partial.__class__ is float and partial == 0.0:
+                continue
+            if lanes is not None:
+                t = Lifted(t, lanes).aligned(ndim)
+            if partial.__class__ is float:
+                part = t if partial == 1.0 else partial * t
+            else:
+                part = absolute_product_value(t, partial(*primals, z))
+            total = part if total is None else total + part
+    return None if total is None else _fitted(Lifted(total, lanes), z, lanes)
 
 
 def _operand(primal, constant):

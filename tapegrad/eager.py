@@ -16,12 +16,11 @@ from .rules import lang as L
 #: Names of the rules' language -> row that gives the value.
 ROW_OF = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "pow": "power",
-    "abs": "absolute",
+    "abs": "absolute", "mul0": "absolute_product",
 }  # fmt: skip
 _DIRECT = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "select": np.where, "isnan": np.isnan,
-    "mul0": lambda g, p: np.where((g == 0) | (p == 0), 0.0, g * p),
 }  # fmt: skip
 
 

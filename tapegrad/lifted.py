@@ -26,7 +26,6 @@ from .rules.shaping import logical_view
 from .rules.transposed import place_value, scatter_value
 from .traced import Traced
 
-_ROWS = {"mul0": "absolute_product", "select": "where"}
 _WITHOUT_DERIVATIVE = {*L.COMPARISONS, *L.LOGIC, "isnan"}
 
 
@@ -41,7 +40,7 @@ def elementwise(name, values):
             return value_function(name)(*values)
         if name in _WITHOUT_DERIVATIVE:
             return value_function(name)(*map(_value, values))
-        row = BY_NAME.get(_ROWS.get(name) or ROW_OF.get(name, name))
+        row = BY_NAME.get("where" if name == "select" else ROW_OF.get(name, name))
         if row is None:
             raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
         if len(values) == 2 and not row.constants:
@@ -94,7 +93,7 @@ class Lifted:
     def _axes(self, axes):
         return tuple(axis % self.ndim + self.lead for axis in axes)
 
-    def _aligned(self, ndim):
+    def aligned(self, ndim):
         """The array, with axes of extent 1 between the lanes and the rest for `ndim` axes in all."""
         if self.lanes is None or self.ndim == ndim:
             return self.a
@@ -103,7 +102,7 @@ class Lifted:
     # -- element-wise ---------------------------------------------------------
     def _apply(self, name, *args):
         ndim = max(x.ndim for x in args if isinstance(x, Lifted))
-        values = [x._aligned(ndim) if isinstance(x, Lifted) else x for x in args]
+        values = [x.aligned(ndim) if isinstance(x, Lifted) else x for x in args]
         return Lifted(elementwise(name, values), _lanes(args))
 
     __add__, __radd__ = L.Expr.__add__, L.Expr.__radd__
@@ -124,7 +123,7 @@ class Lifted:
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y
         ndim = max(x.ndim, y.ndim)
-        found = Lifted(x._aligned(ndim) @ y._aligned(ndim), _lanes((x, y)))
+        found = Lifted(x.aligned(ndim) @ y.aligned(ndim), _lanes((x, y)))
         shape = found.shape
         if row:
             shape = (*shape[:-2], shape[-1])
@@ -137,7 +136,7 @@ class Lifted:
         # As in the sweep: no error for a singular matrix, but NaN.
         things = (self, *others)
         ndim = max(x.ndim for x in things)
-        arrays = [x._aligned(ndim) for x in things]
+        arrays = [x.aligned(ndim) for x in things]
         with np.errstate(all="ignore"):
             value = getattr(_umath_linalg, name)(*(np.asarray(_value(x)) for x in arrays))
         if any(isinstance(x, Traced) for x in arrays):
@@ -179,7 +178,7 @@ class Lifted:
         return self._with(np.flip(self.a, self._axes(axes)))
 
     def broadcast_to(self, shape):
-        return self._with(np.broadcast_to(self._aligned(len(shape)), self._front(shape)))
+        return self._with(np.broadcast_to(self.aligned(len(shape)), self._front(shape)))
 
     def narrow(self, axis, start, stop):
         (axis,) = self._axes((axis,))
@@ -234,7 +233,7 @@ class Lifted:
         lanes = _lanes([value for value, *_ in parts])
         whole = Lifted(np.zeros(tuple(shape) if lanes is None else (lanes, *shape), self.a.dtype), lanes)
         for value, extents, strides, offset in parts:
-            given = value._aligned(len(extents)) if isinstance(value, Lifted) else value
+            given = value.aligned(len(extents)) if isinstance(value, Lifted) else value
             attrs = whole._window(extents, strides, whole.size)
             if isinstance(given, Traced) or isinstance(whole.a, Traced):
                 whole.a = apply("setitem", (whole.a, given), attrs, integer=offset)

@@ -6,6 +6,8 @@ calls them.  They are rows so that a derivative can be differentiated again.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from . import lang as L
@@ -15,7 +17,11 @@ from .table import elementwise, structural
 def absolute_product_value(g, p):
     """``g * p``, zero where either factor is."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where((np.equal(g, 0)) | (np.equal(p, 0)), 0.0, np.multiply(g, p))
+        found = np.multiply(g, p)
+        # Plain multiplication does it unless something is not finite: then so is the sum.
+        if math.isfinite(np.add.reduce(found, None)):
+            return found
+        return np.where(np.equal(g, 0) | np.equal(p, 0), found.dtype.type(0), found)
 
 
 elementwise(
