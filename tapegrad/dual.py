@@ -260,7 +260,7 @@ def _on_scalars(row, operands):
     for o in operands:
         kind = o.__class__
         if kind is Dual:
-            if o._p is not None or level and o._level != level:
+            if o._p is not None or o._lanes is not None or level and o._level != level:
                 return None
             level = o._level
             x, t = o._v, 0.0 if o._d is None else o._d
@@ -307,6 +307,8 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
 def _on_arrays(row, primals, z, tangents, lanes):
     """The tangent of an element-wise result from its partial derivatives, on plain arrays."""
     total, ndim = None, np.ndim(z)
+    # Python's own floats raise where NumPy's give infinity.
+    numbers = [np.float64(x) if x.__class__ is float else x for x in (*primals, z)]
     with np.errstate(all="ignore"):
         for k, t in zip(row.slots(len(primals)), tangents):
             if t is None:
@@ -319,7 +321,7 @@ def _on_arrays(row, primals, z, tangents, lanes):
             if partial.__class__ is float:
                 part = t if partial == 1.0 else partial * t
             else:
-                part = absolute_product_value(t, partial(*primals, z))
+                part = absolute_product_value(t, partial(*numbers))
             total = part if total is None else total + part
     return None if total is None else _fitted(Lifted(total, lanes), z, lanes)
 

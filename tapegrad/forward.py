@@ -323,5 +323,4 @@ def _arranged(parts, shape):
     rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=0)
     out = rows.shape[1:]
     found = np.reshape(np.moveaxis(rows, 0, -1), (*out, *shape))
-    found = np.ascontiguousarray(found) if isinstance(found, np.ndarray) else found
-    return found if found.ndim else normalise(found) if isinstance(found, np.ndarray) else found
+    return found if isinstance(found, Traced) else normalise(np.array(found, order="C", copy=None))
