@@ -107,7 +107,9 @@ class Dual(Traced):
         if level is None:
             level = 1 + max(inner, running.level)
         elif level <= inner:
-            raise StructureError(f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher")
+            raise StructureError(
+                f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher"
+            )
         return made(value, tangent, lanes if lanes is None else int(lanes), level)
 
     def __init__(self, value, tangent=None, *, lanes=None, level=None):
@@ -235,8 +237,8 @@ def _common(operands):
         if o._d is not None:
             if seen is not None and o._lanes != seen._lanes:
                 raise StructureError(
-                    f"dual numbers of one level met with different numbers of tangents ({_count(seen)} and {_count(o)}): "
-                    "give them the same lanes, or different levels (tg.Dual(..., level=...))"
+                    "dual numbers of one level met with different numbers of tangents "
+                    f"({_count(seen)} and {_count(o)}): give them the same lanes, or different levels (tg.Dual(..., level=...))"
                 )
             seen, lanes = o, o._lanes
     return level, lanes
@@ -389,9 +391,9 @@ def check_tangent(tangent, value, shape):
         tangent = as_float(tangent, "tangent")
     dtype = np.dtype(np.float64) if type(value) is float else value.dtype
     if np.shape(tangent) != shape:
+        must = "must have that shape" if shape == np.shape(value) else f"must be of shape {shape} with lanes={shape[0]}"
         raise SeedShapeError(
-            f"a tangent of shape {np.shape(tangent)} was given for a value of shape {tuple(np.shape(value))}"
-            + (f", it must have that shape: {shape}" if shape == np.shape(value) else f" with lanes={shape[0]}; it must be {shape}")
+            f"a tangent of shape {np.shape(tangent)} was given for a value of shape {tuple(np.shape(value))}; it {must}"
         )
     found = np.dtype(np.float64) if type(tangent) is float else tangent.dtype
     if found != dtype:

@@ -142,8 +142,11 @@ class Eager:
         count = int(np.prod(shape))
         return Eager(np.bincount(index.a.reshape(-1), self.a.reshape(-1), count).reshape(shape))
 
+    placed, scattered = place, scatter
+
     def gather(self, index, shape):
-        return Eager(self.a.reshape(-1)[index.a].reshape(shape))
+        # The positions of nothing may not have been kept.
+        return Eager(self.a.reshape(-1)[index.a.astype(np.int64, copy=False)].reshape(shape))
 
     def assemble(self, shape, parts):
         whole = np.zeros(shape, self.a.dtype)

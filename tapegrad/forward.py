@@ -44,7 +44,9 @@ def _map(function, tree, *others, what, where=""):
     if isinstance(tree, dict):
         for other in others:
             if not isinstance(other, dict) or other.keys() != tree.keys():
-                raise StructureError(f"{what}{where}: a dict with the keys {list(tree)} has a partner that is {_described(other)}")
+                raise StructureError(
+                    f"{what}{where}: a dict with the keys {list(tree)} has a partner that is {_described(other)}"
+                )
         found = {
             key: _map(function, value, *(o[key] for o in others), what=what, where=f"{where}[{key!r}]")
             for key, value in tree.items()
@@ -57,7 +59,8 @@ def _map(function, tree, *others, what, where=""):
                     f"{what}{where}: a {type(tree).__name__} of {len(tree)} has a partner that is {_described(other)}"
                 )
         parts = [
-            _map(function, value, *(o[k] for o in others), what=what, where=f"{where}[{k}]") for k, value in enumerate(tree)
+            _map(function, value, *(o[k] for o in others), what=what, where=f"{where}[{k}]")
+            for k, value in enumerate(tree)
         ]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return function(tree, *others, f"{what}{where}")
@@ -97,7 +100,8 @@ def _parts(result, level, what):
                 return made(primal, None, result._lanes, result._level), tangent
             inner, moved = _parts(result._d, level, what)
             if moved is not None or tangent is not None:
-                tangent = made(_zeros(primal, None) if tangent is None else tangent, moved, result._lanes, result._level)
+                tangent = _zeros(primal, None) if tangent is None else tangent
+                tangent = made(tangent, moved, result._lanes, result._level)
             return made(primal, inner, result._lanes, result._level), tangent
         return result, None
     if isinstance(result, Traced):
@@ -137,7 +141,8 @@ def _pass(function, arguments, level, lanes, what):
         return len(pairs) - 1
 
     places = _map(take, result, what=what)
-    return (_map(lambda k, _: _given_out(pairs[k][side]), places, what=what) for side in (0, 1))
+    values = _map(lambda k, _: _given_out(pairs[k][0]), places, what=what)
+    return values, _map(lambda k, _: _given_out(pairs[k][1]), places, what=what)
 
 
 def _name(function):
@@ -183,7 +188,9 @@ def jvp(f, primals, tangents):
     """
     for thing, what in ((primals, "primals"), (tangents, "tangents")):
         if not isinstance(thing, (tuple, list)):
-            raise StructureError(f"jvp: {what} must be a tuple or list of the arguments, not {_described(thing)}; write (x,)")
+            raise StructureError(
+                f"jvp: {what} must be a tuple or list of the arguments, not {_described(thing)}; write (x,)"
+            )
 
     with _Level() as level:
 
@@ -194,7 +201,7 @@ def jvp(f, primals, tangents):
             return made(value, check_tangent(tangent, value, np.shape(value)), None, level)
 
         arguments = _map(enter, tuple(primals), tangents, what="primals")
-        return tuple(_pass(f, arguments, level, None, f"the result of {_name(f)}"))
+        return _pass(f, arguments, level, None, f"the result of {_name(f)}")
 
 
 def derivative(f):
@@ -223,8 +230,8 @@ def derivative(f):
     >>> import tapegrad as tg
     >>> tg.derivative(lambda x: x ** 3)(2.0)
     12.0
-    >>> tg.derivative(tg.derivative(np.sin))(0.5) == -np.sin(0.5)
-    True
+    >>> tg.derivative(tg.derivative(lambda x: x ** 3))(2.0)
+    12.0
     >>> tg.derivative(lambda t: {"position": t * np.array([1.0, 2.0])})(3.0)
     {'position': array([1., 2.])}
     """
@@ -234,12 +241,13 @@ def derivative(f):
         value = _entered(x, f"the argument of derivative({_name(f)})")
         if np.shape(value):
             raise StructureError(
-                f"derivative({_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; use tg.jacfwd or tg.jvp"
+                f"derivative({_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; "
+                "use tg.jacfwd or tg.jvp"
             )
         with _Level() as level:
             one = np.ones((), getattr(value, "dtype", np.float64))
             seeded = made(value, normalise(one), None, level)
-            return tuple(_pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {_name(f)}"))[1]
+            return _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {_name(f)}")[1]
 
     return df
 
@@ -308,14 +316,11 @@ def _jacobian(f, args, k, kwargs):
             seeds = np.zeros((lanes, size), dtype)
             seeds[np.arange(count), start + np.arange(count)] = 1.0
             seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
-            _, tangents = _pass(
-                lambda x: f(*args[:k], x, *args[k + 1 :], **kwargs), (seeded,), level, lanes, f"the result of {_name(f)}"
-            )
+            arguments = (*args[:k], seeded, *args[k + 1 :])
+            tangents = _pass(lambda *a: f(*a, **kwargs), arguments, level, lanes, f"the result of {_name(f)}")[1]
         chunks.append(_map(lambda t, _, count=count: t[:count], tangents, what="the Jacobian"))
         start += count
-    return _map(
-        lambda *parts: _arranged(parts[:-1], shape), *chunks, what=f"the result of {_name(f)}"
-    )
+    return _map(lambda *parts: _arranged(parts[:-1], shape), *chunks, what=f"the result of {_name(f)}")
 
 
 def _arranged(parts, shape):

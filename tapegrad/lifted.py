@@ -24,6 +24,7 @@ from .rules import BY_NAME
 from .rules import lang as L
 from .rules.shaping import logical_view
 from .rules.transposed import place_value, scatter_value
+from .tape.meta import c_strides
 from .traced import Traced
 
 _WITHOUT_DERIVATIVE = {*L.COMPARISONS, *L.LOGIC, "isnan"}
@@ -213,6 +214,8 @@ class Lifted:
             return self._with(apply("scatter", (self.a, positions), (("shape", shape),)))
         return self._with(scatter_value(self.a, positions, shape))
 
+    placed, scattered = place, scatter
+
     def gather(self, index, shape):
         positions, shape = self._positions(index, self.size), self._front(shape)
         if isinstance(self.a, Traced):
@@ -229,11 +232,19 @@ class Lifted:
         return self.put_at(index, None)
 
     def assemble(self, shape, parts):
-        """Zeros, in the dtype of this array, with windows ``(value, shape, strides, offset)`` written in order."""
+        """Zeros, in the dtype of this array, with windows ``(value, shape, strides, offset)`` written in order.
+
+        Strides None are those of the whole.
+        """
         lanes = _lanes([value for value, *_ in parts])
         whole = Lifted(np.zeros(tuple(shape) if lanes is None else (lanes, *shape), self.a.dtype), lanes)
         for value, extents, strides, offset in parts:
             given = value.aligned(len(extents)) if isinstance(value, Lifted) else value
+            if strides is None:
+                if isinstance(given, Traced) and given.shape == whole.a.shape:
+                    whole.a = given
+                    continue
+                strides = c_strides(shape, 1)
             attrs = whole._window(extents, strides, whole.size)
             if isinstance(given, Traced) or isinstance(whole.a, Traced):
                 whole.a = apply("setitem", (whole.a, given), attrs, integer=offset)

@@ -133,8 +133,10 @@ def check_forward(function, arrays, value, weights, gradients, rng, rtol=None):
             moved = tangent if lanes is None else tangent[k]
             ahead = float(np.sum(np.asarray(moved, float) * weights))
             terms = [float(np.sum(np.asarray(g, float) * u[k])) for g, u in zip(gradients, several)]
-            scale = 1.0 + np.sum(np.abs(moved * weights)) + sum(np.sum(np.abs(g * u[k])) for g, u in zip(gradients, several))
-            assert abs(ahead - sum(terms)) <= (rtol or (1e-10 if char == "d" else 1e-3)) * scale, (lanes, k, ahead, sum(terms))
+            sizes = [np.sum(np.abs(g * u[k])) for g, u in zip(gradients, several)]
+            scale = 1.0 + np.sum(np.abs(moved * weights)) + sum(sizes)
+            tolerance = rtol or (1e-10 if char == "d" else 1e-3)
+            assert abs(ahead - sum(terms)) <= tolerance * scale, (lanes, k, ahead, sum(terms))
 
 
 def wrap(a):

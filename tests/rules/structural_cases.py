@@ -154,7 +154,9 @@ def placement_cases():
 
 def scatter_cases():
     found = []
-    for x, positions, shape in ((V, [3, 0, 3, 5, 0], (2, 3)), (M, list(range(12))[::-1], (12,)), (V[:0], [], (2,)), (1.5, [1], (3,))):
+    for x, positions, shape in (
+        (V, [3, 0, 3, 5, 0], (2, 3)), (M, list(range(12))[::-1], (12,)), (V[:0], [], (2,)), (1.5, [1], (3,)),
+    ):  # fmt: skip
         positions = np.array(positions, np.int64)
 
         def on_arrays(t, positions=positions, shape=shape):
