@@ -36,6 +36,10 @@ from .traced import Traced
 _new = object.__new__
 
 
+#: Levels of transformations are this far apart: dual numbers made by hand nest in between.
+LEVELS_APART = 1 << 20
+
+
 class _Running(threading.local):
     """The level of the innermost derivative that this thread is computing."""
 
@@ -106,6 +110,8 @@ class Dual(Traced):
         inner = max(level_of(value), level_of(tangent))
         if level is None:
             level = 1 + max(inner, running.level)
+        elif not isinstance(level, (int, np.integer)) or not 1 <= level < max(inner, running.level) + LEVELS_APART:
+            raise StructureError(f"the level of a dual number is a small positive int, not {level!r}")
         elif level <= inner:
             raise StructureError(
                 f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher"

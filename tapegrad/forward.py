@@ -13,13 +13,12 @@ import itertools
 
 import numpy as np
 
-from .dual import Dual, as_float, check_tangent, made, running
+from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .errors import StructureError
 from .record import check_dtype, normalise, tracked
 from .traced import Traced
 
-#: Levels of transformations are far apart: dual numbers made by hand nest in between.
-_LEVELS = itertools.count(1 << 20, 1 << 20)
+_LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
 
 #: Tangents that share one pass of `jacfwd`.
 MOST_LANES, FEWEST_LANES = 16, 4

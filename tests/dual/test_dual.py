@@ -38,8 +38,9 @@ def test_levels():
     assert (inner.level, outer.level, tg.Dual(outer).level) == (1, 2, 3)
     assert tg.Dual(1.0, inner).level == 2
     assert tg.Dual(1.0, level=7).level == 7
-    with pytest.raises(StructureError, match="level"):
-        tg.Dual(outer, 1.0, level=2)
+    for level in (2, 0, -1, 1.5, 1 << 20):
+        with pytest.raises(StructureError, match="level"):
+            tg.Dual(outer, 1.0, level=level) if level == 2 else tg.Dual(1.0, 1.0, level=level)
 
 
 def test_the_arrays_given_are_copied():
@@ -112,7 +113,7 @@ def test_leaving_on_purpose():
 
 def test_compiled_functions_are_refused():
     with pytest.raises(UnsupportedFunctionError, match="Numba"):
-        tg.Dual(1.0, 1.0)._numba_type_
+        _ = tg.Dual(1.0, 1.0)._numba_type_
 
 
 def test_functions_without_a_rule_are_refused():

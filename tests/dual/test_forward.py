@@ -30,7 +30,7 @@ def test_perturbations_are_not_confused():
 
 def test_perturbations_are_not_confused_on_arrays():
     x = np.array([1.0, 2.0, 4.0])
-    inner = lambda x: tg.jvp(lambda y: x + y, (np.ones(3),), (np.ones(3),))[1]  # noqa: E731
+    inner = lambda x: tg.jvp(lambda y: x + y, (np.ones(3),), (np.ones(3),))[1]
     np.testing.assert_array_equal(tg.jvp(lambda x: x * inner(x), (x,), (np.ones(3),))[1], np.ones(3))
     found = tg.jacfwd(lambda x: (x * tg.jacfwd(lambda y: (x * y * y).sum())(x)).sum())(x)
     np.testing.assert_allclose(found, 6.0 * x * x)
@@ -47,7 +47,7 @@ def test_a_closure_over_a_dual_number_made_by_hand():
 
 def test_in_a_loop_of_unknown_length():
     def newton(a):
-        f = lambda x: x * x - a  # noqa: E731
+        f = lambda x: x * x - a
         x = 1.0 + 0.0 * a
         while abs(f(x)) > 1e-13:
             x = x - f(x) / D(f)(x)
@@ -190,7 +190,7 @@ def test_plain_in_plain_out():
 
 
 def test_argnums():
-    f = lambda x, y: x * y[0] + y[1]  # noqa: E731
+    f = lambda x, y: x * y[0] + y[1]
     x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
     np.testing.assert_array_equal(tg.jacfwd(f, 1)(x, y), [[1.0, 1.0], [2.0, 1.0]])
     both = tg.jacfwd(f, (0, -1))(x, y)
