@@ -518,6 +518,7 @@ def install(cls):
     cls.double = lambda self: astype(self, np.float64)
     cls.float = lambda self: astype(self, np.float32)
     cls.copy = clone
+    cls.conj = cls.conjugate = clone
 
 
 pow = power

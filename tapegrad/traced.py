@@ -81,12 +81,14 @@ class Traced:
         return bool(self._v)
 
     def __array__(self, dtype=None, copy=None):
-        self._refuse(
-            "conversion to an ndarray",
-            "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
-            "to assign into an array make it with tg.zeros; SciPy's functions that take only arrays are in "
-            "tapegrad.scipy (special.logsumexp, softmax, log_softmax, polygamma, multigammaln) or not supported",
-        )
+        if self.requires_grad:
+            from .scipy.mirrors import advice
+
+            self._refuse(
+                "conversion to an ndarray",
+                "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
+                f"to assign into an array make it with tg.zeros; {advice()}",
+            )
         return np.array(self._v, dtype=dtype)
 
     def _only(self):

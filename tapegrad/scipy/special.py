@@ -7,19 +7,16 @@ import math
 import numpy as np
 
 from .. import functions as F
-from ..errors import UnsupportedFunctionError
 from ..record import apply
-from ..traced import Traced
+from .mirrors import MIRRORS, constant, mirror, own_names, value
 
-__all__ = ["log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"]
+__all__ = list(MIRRORS["scipy.special"])
+__getattr__ = own_names("scipy.special")
 
-
-def __getattr__(name):
-    import scipy.special
-
-    return getattr(scipy.special, name)
+_mirror = mirror("scipy.special")
 
 
+@_mirror
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     """Log of the sum of exponentials, ``log(sum(b * exp(a)))``, without overflow.
 
@@ -37,7 +34,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 
     Returns
     -------
-    Tensor, or a tuple of two
+    Tensor, or a tuple of two; NumPy's for plain arguments
     """
     a = F.lift(a)
     if b is None:
@@ -48,12 +45,13 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     a = F.broadcast_to(a, shape) if a.shape != shape else a
     axes = F._axis(a, axis, None)
     # Any shift gives the same value and derivative; terms with a zero factor do not count.
-    values = np.where(np.asarray(b._v) != 0, np.asarray(a._v), -np.inf)
+    counts = value(b) != 0
+    values = np.where(counts, value(a), -np.inf)
     shift = np.max(values, axis=axes, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
     # A factor of zero takes its term away, however large: the exponential must stay finite.
     top = 80.0 if a.dtype == np.float32 else 700.0
-    terms = F.exp(F.where(np.asarray(b._v) != 0, a - shift, F.minimum(a - shift, top)))
+    terms = F.exp(F.where(counts, a - shift, F.minimum(a - shift, top)))
     total = F.sum(b * terms, axis=axis, keepdims=True)
     found = F.log(F.absolute(total) if return_sign else total) + shift
     if not keepdims:
@@ -71,18 +69,21 @@ def _over_axes(row, x, axis):
     return None
 
 
+@_mirror
 def softmax(x, axis=None):
     """Exponentials normalised to sum 1 over `axis` (an int, a tuple; all axes by default)."""
     found = _over_axes(F.softmax, x, axis)
     return F.exp(log_softmax(x, axis)) if found is None else found
 
 
+@_mirror
 def log_softmax(x, axis=None):
     """Logarithm of `softmax`, accurate where that underflows."""
     found = _over_axes(F.log_softmax, x, axis)
     return x - F.logsumexp(x, axis=axis, keepdims=True) if found is None else found
 
 
+@_mirror
 def polygamma(n, x):
     """The `n`-th derivative of digamma at positive `x`.
 
@@ -92,11 +93,7 @@ def polygamma(n, x):
         Order, a constant; 0 is digamma itself.
     x : Tensor or array-like
     """
-    if isinstance(n, Traced):
-        if n.requires_grad:
-            raise UnsupportedFunctionError("polygamma has no derivative in its order n: the order is an integer")
-        n = n.numpy()
-    n = np.asarray(n)
+    n = constant(n, "polygamma", "n", "the order is an integer")
     if np.any(n < 0) or np.any(n != np.rint(n)):
         raise ValueError("polygamma() takes orders that are non-negative integers")
     if not n.any():
@@ -107,6 +104,7 @@ def polygamma(n, x):
     return apply("polygamma", (n.astype(float) if n.ndim else float(n), x))
 
 
+@_mirror
 def multigammaln(a, d):
     """Log of the multivariate gamma function of dimension `d`, an int."""
     d = int(d)

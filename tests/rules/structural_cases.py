@@ -6,10 +6,13 @@ function on arrays.
 """
 
 import numpy as np
+import scipy.linalg
 import scipy.special as special
 
 import tapegrad as tg
+import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.record import apply
+from tapegrad.scipy.integrate.runge_kutta import moved
 from tests.rules.checker import generator
 
 RNG = generator(6)
@@ -251,5 +254,9 @@ CASES = {
     "eigh": [(lambda x: np.linalg.eigvalsh(x + x.mT), (REGULAR,)), (lambda x: np.linalg.eigh(x + x.mT)[1], (STACK,))],
     "svd": [(lambda x: np.linalg.svd(x, compute_uv=False), (M,)), (lambda x: np.linalg.svd(x, full_matrices=False)[2], (M,)), (lambda x: np.linalg.svd(x)[0], (STACK,))],
     "qr": [(lambda x: np.linalg.qr(x)[0], (M.T,)), (lambda x: np.linalg.qr(x)[1], (STACK,))],
+    "solve_triangular": [(scipy_linalg.solve_triangular, (REGULAR, M.T), scipy.linalg.solve_triangular)],
+    "runge_kutta_stage": [
+        (lambda y, h, k: moved(y, h, (0.5,), [k]), (V, np.array(0.3), V**2), lambda y, h, k: y + h * 0.5 * k)
+    ],
     "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
 }  # fmt: skip

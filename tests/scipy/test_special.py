@@ -207,6 +207,16 @@ def test_multigammaln():
     check(lambda a: mirrored.multigammaln(a, 3), POSITIVE + 2, reference=lambda a: sp.multigammaln(a, 3))
 
 
+def test_plain_arguments_are_scipys():
+    for call in (
+        lambda m: m.logsumexp(A, axis=1, b=B), lambda m: m.logsumexp([1, 2], return_sign=True), lambda m: m.softmax(A, axis=0),
+        lambda m: m.log_softmax(A.astype("f"), axis=0), lambda m: m.polygamma([1, 2], 3), lambda m: m.multigammaln(4.0, 2),
+    ):  # fmt: skip
+        given, expected = call(mirrored), call(sp)
+        assert type(given) is type(expected)
+        np.testing.assert_array_equal(given, expected)
+
+
 def test_other_names_are_those_of_scipy():
     assert mirrored.erf is sp.erf
     check(mirrored.erf, ANY)
