@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     autograd,
+    dual,
     errors,
     indexing,
     inplace,
@@ -44,7 +45,10 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .dual import Dual
+from .forward import derivative, jacfwd, jvp
 from .functions import *  # noqa: F401,F403
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
+from .traced import Traced

@@ -18,12 +18,11 @@ from .tape.meta import c_strides
 #: Names of the rules' language -> row that gives the value.
 ROW_OF = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "pow": "power",
-    "abs": "absolute",
+    "abs": "absolute", "mul0": "absolute_product",
 }  # fmt: skip
 _DIRECT = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "select": np.where, "isnan": np.isnan,
-    "mul0": lambda g, p: np.where((g == 0) | (p == 0), 0.0, g * p),
 }  # fmt: skip
 
 
@@ -163,8 +162,11 @@ class Eager:
         count = int(np.prod(shape))
         return Eager(np.bincount(index.a.reshape(-1), self.a.reshape(-1), count).reshape(shape))
 
+    placed, scattered = place, scatter
+
     def gather(self, index, shape):
-        return Eager(self.a.reshape(-1)[index.a].reshape(shape))
+        # The positions of nothing may not have been kept.
+        return Eager(self.a.reshape(-1)[index.a.astype(np.int64, copy=False)].reshape(shape))
 
     def assemble(self, shape, parts):
         whole = np.zeros(shape, self.a.dtype)

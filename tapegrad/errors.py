@@ -48,3 +48,7 @@ class TapeMismatchError(TapegradError, RuntimeError):
 
 class HigherOrderError(TapegradError, NotImplementedError):
     """A derivative of a derivative was asked for where there is no rule."""
+
+
+class StructureError(TapegradError, TypeError, ValueError):
+    """Arguments, tangents or results of a differentiated function do not have the structure they must have."""

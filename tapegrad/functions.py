@@ -2,7 +2,7 @@
 
 Each is a thin call of `tapegrad.record.apply`: it sorts out arguments (NumPy's
 ``axis``/``keepdims`` and PyTorch's ``dim``/``keepdim`` mean the same) and names
-the row.  `install` puts them on the `Tensor` class; NumPy's own functions reach
+the row.  `install` puts them on the `Traced` class; NumPy's own functions reach
 the same rows through `tapegrad.numpy_dispatch`.
 """
 
@@ -17,7 +17,7 @@ from .errors import DtypeError
 from .record import apply, apply_one, as_operand, plain
 from .rules import BY_NAME
 from .tape.meta import c_strides
-from .tensor import Tensor
+from .traced import Traced
 from .views import note_view
 
 #: Names in this namespace -> element-wise row, where they differ from the row's own.
@@ -34,7 +34,7 @@ def lift(x):
     if x is True or x is False:
         # Promotes as a boolean does, not as a float.
         return plain(np.asarray(x))
-    return x if isinstance(x, Tensor) else plain(as_operand(x))
+    return x if isinstance(x, Traced) else plain(as_operand(x))
 
 
 def _elementwise(name, row):
@@ -43,7 +43,7 @@ def _elementwise(name, row):
     if arity == 1:
 
         def function(x):
-            return apply_one(row, x) if isinstance(x, Tensor) else apply(row, (x,))
+            return apply_one(row, x) if isinstance(x, Traced) else apply(row, (x,))
 
     else:
 
@@ -78,7 +78,7 @@ globals().update(ELEMENTWISE)
 
 def power(x, y):
     """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
-    return x**y if isinstance(x, Tensor) else apply("power", (x, y))
+    return x**y if isinstance(x, Traced) else apply("power", (x, y))
 
 
 def where(condition, x, y):
@@ -94,7 +94,7 @@ def where(condition, x, y):
     Tensor
         The gradient of the branch that is not taken is exactly zero.
     """
-    condition = np.asarray(condition._v if isinstance(condition, Tensor) else condition)
+    condition = np.asarray(condition._v if isinstance(condition, Traced) else condition)
     return apply("where", (condition.astype(bool), x, y))
 
 
@@ -227,7 +227,7 @@ def dot(a, b):
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         # Numbers are arrays here, as in NumPy.
         kinds = (float if type(x) is int else None for x in (a, b))
-        return apply("multiply", [x if isinstance(x, Tensor) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
+        return apply("multiply", [x if isinstance(x, Traced) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
     a, b = lift(a), lift(b)
     if b.ndim <= 2:
         return apply("matmul", (a, b))
@@ -486,7 +486,7 @@ def roll(x, shift, axis=None):
 
 def take(x, indices, axis=None, mode="raise"):
     """Elements at integer positions, as ``np.take``; `mode` "wrap" or "clip" brings positions outside back in."""
-    indices = np.asarray(indices._v if isinstance(indices, Tensor) else indices)
+    indices = np.asarray(indices._v if isinstance(indices, Traced) else indices)
     return _moved("gather", x, lambda p: np.take(p, indices, axis, mode=mode))
 
 
@@ -502,7 +502,7 @@ def astype(x, dtype):
     """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
     x, dtype = lift(x), np.dtype(dtype)
     if dtype.kind != "f":
-        if isinstance(x, Tensor) and x.requires_grad:
+        if isinstance(x, Traced) and x.requires_grad:
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
         return plain(np.asarray(x._v).astype(dtype))
     if dtype.char not in "df":
@@ -533,6 +533,6 @@ def install(cls):
 
 
 pow = power
-install(Tensor)
+install(Traced)
 
 __all__ = [*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .tensor import Tensor
+from .traced import Traced
 
 _SAME = (
     "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted"
@@ -57,11 +57,11 @@ def _attribute(name):
 
 
 for _name in _SAME:
-    setattr(Tensor, _name, _method(_name))
+    setattr(Traced, _name, _method(_name))
 for _function in (compress, fill, sort, partition):
-    setattr(Tensor, _function.__name__, _function)
+    setattr(Traced, _function.__name__, _function)
 for _name in ("itemsize", "nbytes", "strides"):
-    setattr(Tensor, _name, _attribute(_name))
-Tensor.__round__ = rounded
-Tensor.real = property(np.real, doc="The tensor itself: it is real.")
-Tensor.imag = property(np.imag, doc="Zeros.")
+    setattr(Traced, _name, _attribute(_name))
+Traced.__round__ = rounded
+Traced.real = property(np.real, doc="The tensor itself: it is real.")
+Traced.imag = property(np.imag, doc="Zeros.")

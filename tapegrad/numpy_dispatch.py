@@ -16,7 +16,7 @@ from .record import apply, apply_one, apply_two, normalise, plain, tracked
 from .refused import REFUSED
 from .rules import BY_FUNCTION, BY_NAME
 from .rules.special import SCIPY_UFUNCS
-from .tensor import Tensor
+from .traced import Traced
 
 #: ufuncs whose results carry no derivative; they give plain values.
 VALUES = {
@@ -28,7 +28,7 @@ _DIRECT = {np.power: F.power, np.positive: F.clone}
 
 def value_of(thing):
     """The value of a tensor; anything else as it is."""
-    return thing._v if isinstance(thing, Tensor) else thing
+    return thing._v if isinstance(thing, Traced) else thing
 
 
 def name_of(function):
@@ -49,7 +49,7 @@ def refuse(function, why=""):
 
 
 def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
-    """``Tensor.__array_ufunc__``."""
+    """``Traced.__array_ufunc__``."""
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in _DIRECT:
@@ -97,12 +97,12 @@ def _reduce(ufunc, inputs, kwargs):
 
 def _into(ufunc, method, inputs, kwargs, out):
     """``np.add(a, b, out=t)`` and ``array += t``: the first is refused, so is the second unless t is a constant."""
-    if any(isinstance(x, Tensor) and x.requires_grad for x in (*inputs, *out)):
+    if any(isinstance(x, Traced) and x.requires_grad for x in (*inputs, *out)):
         raise LeaveTapeError(
             f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
             "cut its derivative; write `result = a + t`, or make the array with tg.zeros"
         )
-    values = [np.asarray(value_of(x)) if isinstance(x, Tensor) else x for x in inputs]
+    values = [np.asarray(value_of(x)) if isinstance(x, Traced) else x for x in inputs]
     targets = tuple(np.asarray(value_of(x)) for x in out)
     getattr(ufunc, method)(*values, **kwargs, out=targets)
     return out[0]
@@ -131,7 +131,7 @@ def _plain_function(function):
 
 
 def _values(thing):
-    if isinstance(thing, Tensor):
+    if isinstance(thing, Traced):
         return np.asarray(thing._v)
     if isinstance(thing, (list, tuple)):
         return type(thing)(_values(x) for x in thing)
@@ -172,7 +172,7 @@ FUNCTIONS = {
 
 
 def _any_tracked(thing):
-    if isinstance(thing, Tensor):
+    if isinstance(thing, Traced):
         return tracked(thing)
     if isinstance(thing, (list, tuple)):
         return any(_any_tracked(x) for x in thing)
@@ -196,7 +196,7 @@ def named(module, *names):
 
 
 def function_on_tensors(self, function, types, args, kwargs):
-    """``Tensor.__array_function__``."""
+    """``Traced.__array_function__``."""
     ours = FUNCTIONS.get(function)
     if ours is None:
         if _any_tracked(args) or _any_tracked(kwargs):
@@ -206,5 +206,5 @@ def function_on_tensors(self, function, types, args, kwargs):
     return ours(*args, **kwargs)
 
 
-Tensor.__array_ufunc__ = ufunc_on_tensors
-Tensor.__array_function__ = function_on_tensors
+Traced.__array_ufunc__ = ufunc_on_tensors
+Traced.__array_function__ = function_on_tensors

@@ -18,7 +18,7 @@ from .einsum import einsum
 from .numpy_dispatch import _DIRECT, only_defaults, implements, named, refuse
 from .numpy_shaping import as_tensor
 from .record import tracked
-from .tensor import Tensor
+from .traced import Traced
 
 _NO_VALUE = np._NoValue
 
@@ -263,7 +263,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         raise refuse(np.interp, " for tracked knots xp (x and fp may be tracked)")
     # NumPy computes in float64 whatever the operands are.
     x, fp = F.astype(x, np.float64), F.astype(fp, np.float64)
-    knots = np.asarray(xp._v if isinstance(xp, Tensor) else xp, float)
+    knots = np.asarray(xp._v if isinstance(xp, Traced) else xp, float)
     if knots.ndim != 1 or fp.ndim != 1 or knots.shape != tuple(fp.shape):
         raise ValueError("fp and xp are not of the same length, or not one-dimensional")
     if not knots.size:
@@ -362,7 +362,7 @@ def _widths(f, distance, axis):
         raise ValueError("distances must be either scalars or 1d")
     if len(distance) != f.shape[axis]:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-    if not isinstance(distance, Tensor):
+    if not isinstance(distance, Traced):
         widths = np.diff(np.asarray(distance, None if np.asarray(distance).dtype.kind == "f" else float))
         return widths[0] if len(widths) and (widths == widths[0]).all() else widths
     return _diff(distance)

@@ -16,7 +16,7 @@ import numpy as np
 from . import functions as F
 from .numpy_dispatch import FUNCTIONS, given, implements, only_defaults, refuse, value_of
 from .record import apply, plain
-from .tensor import Tensor
+from .traced import Traced
 
 _NO_VALUE = np._NoValue
 
@@ -67,7 +67,7 @@ def _dropped(x, axis, keepdims):
 
 def _initial(initial, x):
     """The argument ``initial=`` in the dtype of `x`, as NumPy takes it."""
-    return initial if isinstance(initial, Tensor) else x.dtype.type(initial)
+    return initial if isinstance(initial, Traced) else x.dtype.type(initial)
 
 
 def _reduction(function, ours, identity, combine):
@@ -336,7 +336,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     x = F.astype(x, np.float64) if x.dtype.kind in "iub" else x
     if method not in _INTERPOLATING and method not in _NEIGHBOUR:
         raise refuse(function, f" with method={method!r}: the result jumps")
-    if isinstance(q, Tensor) and q.requires_grad and method in _NEIGHBOUR:
+    if isinstance(q, Traced) and q.requires_grad and method in _NEIGHBOUR:
         raise refuse(function, f" in q with method={method!r}")
     points = np.asarray(value_of(q), float)
     if points.size and not (points.min() >= 0 and points.max() <= 1):
@@ -375,7 +375,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
         return apply("gather", (x, index), (("shape", shape),))
 
     below, above = taken(low), taken(high)
-    if isinstance(q, Tensor) and q.requires_grad:
+    if isinstance(q, Traced) and q.requires_grad:
         inside = (wide * slope + (alpha - 1.0) > 0) & (wide * slope + (alpha - 1.0) < np.maximum(counts - 1.0, 0.0))
         q = F.reshape(q, (*points.shape, *(1,) * len(front)))
         # The slope in q, and no change of the value.
@@ -396,10 +396,10 @@ def _quantile(function, scale, skip_nan=False):
         interpolation=None,
     ):  # fmt: skip
         x = _checked(function, a, None, out, weights=weights, interpolation=interpolation)
-        single = x.dtype != np.float64 and not isinstance(q, Tensor)
+        single = x.dtype != np.float64 and not isinstance(q, Traced)
         wanted = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
         if scale != 1.0:
-            q = q / scale if isinstance(q, Tensor) else np.asarray(q, float) / scale
+            q = q / scale if isinstance(q, Traced) else np.asarray(q, float) / scale
         found = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
         return F.astype(found, wanted) if found.dtype == np.float32 != wanted else found
 

@@ -14,7 +14,7 @@ from . import functions as F
 from .errors import DtypeError
 from .numpy_dispatch import _any_tracked, _values, implements, only_defaults, refuse
 from .record import normalise, plain
-from .tensor import Tensor
+from .traced import Traced
 
 
 def as_tensor(thing):
@@ -25,7 +25,7 @@ def as_tensor(thing):
 
 
 def _holds_tensor(thing):
-    return any(isinstance(x, Tensor) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
+    return any(isinstance(x, Traced) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
 
 
 def untracked(function, *things):

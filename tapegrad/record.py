@@ -27,10 +27,12 @@ _frame = sys._getframe
 
 
 class _Types:
-    """The tensor classes, set by tapegrad.tensor when it is imported."""
+    """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported."""
 
+    Traced = None
     Tensor = None
     Parameter = None
+    Dual = None
 
 
 def plain(value):
@@ -94,7 +96,7 @@ def as_operand(thing, row_name="operation"):
 
 def _array_of(sequence):
     def has_tensor(items):
-        return any(isinstance(i, _Types.Tensor) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
+        return any(isinstance(i, _Types.Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
 
     if has_tensor(sequence):
         raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
@@ -170,8 +172,15 @@ def slot_of(store, t):
 
 
 def tracked(t):
-    """Whether `t` is a tensor that requires a gradient."""
-    return isinstance(t, _Types.Tensor) and (t._t is not None or t._r)
+    """Whether `t` is a tensor that requires a gradient, or a dual number."""
+    return isinstance(t, _Types.Traced) and (t._t is not None or t._r or t.__class__ is _Types.Dual)
+
+
+def recorded(*operands):
+    """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
+    if thread_state().enabled:
+        return any(map(tracked, operands))
+    return any(t.__class__ is _Types.Dual for t in operands)
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -209,6 +218,8 @@ def apply(row, operands, attrs=(), value=None, integer=0):
                 metas.append(o._m or _described(o))
                 scalars = False
         else:
+            if kind is _Types.Dual:
+                return o._apply_row(row, operands, attrs, value, integer)
             v = operands[k] = as_operand(o, row.name)
             flags.append(False)
             if v.__class__ is float:
@@ -225,7 +236,10 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             metas[k] = meta_of(values[k])
     if value is None:
         if attrs:
-            value = normalise(row.value(*values, **dict(attrs)))
+            keywords = dict(attrs)
+            if row.dynamic:
+                keywords[row.dynamic] = integer
+            value = normalise(row.value(*values, **keywords))
         elif scalars and row.scalar is not None:
             value = scalar_value(row, values)
         else:
@@ -235,18 +249,23 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     if True not in flags:
         return plain(value)
     if row.constants:
-        for k, why in row.refused.items():
+        for k in row.refused:
             if flags[k] and thread_state().enabled:
-                raise UnsupportedFunctionError(
-                    f"{row.name} has no derivative in its argument {k + 1}: {why}. Give it a plain number or array, or "
-                    "leave the tape on purpose with .detach()"
-                )
+                refuse_operand(row, k)
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
             return plain(value)
     if not thread_state().enabled:
         return plain(value)
     return _write(row, operands, values, metas, flags, attrs, value, integer)
+
+
+def refuse_operand(row, k):
+    """Raise the error for a tracked operand where the row has no derivative."""
+    raise UnsupportedFunctionError(
+        f"{row.name} has no derivative in its argument {k + 1}: {row.refused[k]}. Give it a plain number or array, or "
+        "leave the tape on purpose with .detach()"
+    )
 
 
 def scalar_value(row, values):
@@ -275,6 +294,8 @@ def apply_two(row, a, b, depth=3):
         on_a = a._t is not None or a._r
         of_a = SCALAR if x.__class__ is float else a._m or _described(a)
     else:
+        if kind is _Types.Dual:
+            return a._apply_two(row, a, b)
         given = a
         x = a = as_operand(a, row.name)
         on_a = False
@@ -285,6 +306,8 @@ def apply_two(row, a, b, depth=3):
         on_b = b._t is not None or b._r
         of_b = SCALAR if y.__class__ is float else b._m or _described(b)
     else:
+        if kind is _Types.Dual:
+            return b._apply_two(row, a if given is None else given, b)
         other = b
         y = b = as_operand(b, row.name)
         on_b = False
@@ -331,7 +354,7 @@ def apply_one(row, a):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if (a._t is None and not a._r) or not thread_state().enabled:
-        return plain(value)
+        return plain(value) if a.__class__ is not _Types.Dual else a._apply_row(row, (a,), (), value)
     return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
 
 

@@ -315,6 +315,34 @@ class Planner:
             self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, places, reg, index.size, char)
         return copy
 
+    def placed(self, sym, shape, strides, offset):
+        """Zeros with `sym` added into a window (see `Sym.placed`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        self._add_window(sym, whole.reg, strides, offset, sym.char)
+        return self._sym(whole)
+
+    def scattered(self, sym, index, shape):
+        """Zeros with `sym` added at flat positions (see `Sym.scattered`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        if sym.size:
+            self._add_at(sym, index, whole.reg, sym.char)
+        return self._sym(whole)
+
+    def _add_window(self, source, reg, strides, offset, char):
+        item = ITEMSIZE[char]
+        if offset is self.DYNAMIC:
+            reg, offset = self.shifted(reg, item), 0
+        window = Atom(reg, offset * item, source.shape, [s * item for s in strides], char)
+        self.loop([source.expr], [window], source.shape, ["add"])
+
+    def _add_at(self, source, index, reg, char):
+        if source.char != char:
+            source = self._cast(source, char)
+        source = source.window()
+        if not source.atom.whole:
+            source = source.own()
+        self.step(P.SCATTER, source.atom.reg, self._index(index), reg, source.size, P.CHARS[char])
+
     def zeroed(self, sym, shape, strides, offset):
         window = sym.strided(shape, strides, offset)
         assert sym.atom.reg == 0 and sym.atom.whole
@@ -391,24 +419,10 @@ class Planner:
 
     def _place(self, k, placed, meta):
         assert tuple(placed.shape) == meta.shape
-        source = placed.source
-        reg = self._target(k, meta)
-        item = meta.itemsize
-        offset = placed.offset
-        if offset is self.DYNAMIC:
-            reg, offset = self.shifted(reg, item), 0
-        window = Atom(reg, offset * item, source.shape, [s * item for s in placed.strides], meta.char)
-        self.loop([source.expr], [window], source.shape, ["add"])
+        self._add_window(placed.source, self._target(k, meta), placed.strides, placed.offset, meta.char)
 
     def _scatter(self, k, scattered, meta):
-        source = scattered.source
-        if source.char != meta.char:
-            source = self._cast(source, meta.char)
-        source = source.window()
-        if not source.atom.whole:
-            source = source.own()
-        reg = self._target(k, meta)
-        self.step(P.SCATTER, source.atom.reg, self._index(scattered.index), reg, source.size, P.CHARS[meta.char])
+        self._add_at(scattered.source, scattered.index, self._target(k, meta), meta.char)
 
 
 class Operand(Sym):

@@ -239,6 +239,14 @@ class Sym:
         """Contribution: this array added at flat positions `index` of zeros of `shape`."""
         return Scattered(self, index, shape)
 
+    def placed(self, shape, strides, offset):
+        """`place` as an array that the rule may go on with."""
+        return self.plan.placed(self, shape, strides, offset)
+
+    def scattered(self, index, shape):
+        """`scatter` as an array that the rule may go on with."""
+        return self.plan.scattered(self, index, shape)
+
     def zeroed(self, shape, strides, offset):
         """Contribution: this array with a window set to zero (it must be the seed)."""
         return self.plan.zeroed(self, shape, strides, offset)

@@ -1,4 +1,4 @@
-"""Checks of a function of arrays: its value against NumPy, its gradient against central differences."""
+"""Checks of a function of arrays: value against NumPy, gradient against differences, forward mode against both."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def plain(result):
     """The value of a tensor, or of a list of them joined flat."""
     if isinstance(result, (list, tuple)):
         return np.concatenate([np.ravel(plain(r)) for r in result])
-    return np.asarray(result.detach().numpy() if isinstance(result, tg.Tensor) else result)
+    return np.asarray(result.detach().numpy() if isinstance(result, tg.Traced) else result)
 
 
 def joined(result):
@@ -29,7 +29,7 @@ def joined(result):
     return result
 
 
-def check(function, *arrays, reference=None, directions=2, rtol=None, atol=None, node=False, seed=0):
+def check(function, *arrays, reference=None, directions=2, rtol=None, atol=None, node=False, seed=0, forward_rtol=None):
     """Compare `function` on tensors with `reference` on arrays, and its gradient with differences.
 
     Parameters
@@ -46,6 +46,8 @@ def check(function, *arrays, reference=None, directions=2, rtol=None, atol=None,
     node : bool
         Also compare ``result.grad_fn(seed)`` with the gradients of the leaves,
         which must be the operands of that node, in order.
+    forward_rtol : float, optional
+        Tolerance of tangents against gradients.
 
     Returns
     -------
@@ -87,6 +89,7 @@ def check(function, *arrays, reference=None, directions=2, rtol=None, atol=None,
         tolerance = dict(rtol=1e-12, atol=1e-12) if char == "d" else dict(rtol=1e-3, atol=1e-4)
         for given, g in zip(from_node, arrays_of):
             np.testing.assert_allclose(plain(given), g, **tolerance)
+    check_forward(function, arrays, found, weights, arrays_of, rng, forward_rtol)
     if not found.size:
         return arrays_of
 
@@ -103,6 +106,37 @@ def check(function, *arrays, reference=None, directions=2, rtol=None, atol=None,
         scale = 1.0 + max(abs(exact), abs(measured), *(float(np.max(np.abs(g), initial=0.0)) for g in arrays_of))
         assert abs(exact - measured) <= (rtol or gradient_tolerance) * scale, (exact, measured)
     return arrays_of
+
+
+#: Tangents of one pass of dual numbers.
+LANES = 4
+
+
+def check_forward(function, arrays, value, weights, gradients, rng, rtol=None):
+    """Forward mode on dual numbers: the same value, and tangents that fit the gradients.
+
+    For tangents u and the adjoint w, ``w . (J u) == (J^T w) . u``, with one tangent
+    and with several in one pass.
+    """
+    several = [rng.standard_normal((LANES, *np.shape(a))).astype(np.asarray(a).dtype) for a in arrays]
+    ways = [[u[0] for u in several], several]
+    char = value.dtype.char
+    for lanes, tangents in zip((None, LANES), ways):
+        duals = [tg.Dual(a, u, lanes=lanes, level=1) for a, u in zip(arrays, tangents)]
+        result = joined(function(*duals))
+        assert isinstance(result, tg.Dual)
+        np.testing.assert_allclose(np.asarray(result.value), value, rtol=1e-14 if char == "d" else 1e-6)
+        tangent = np.asarray(result.tangent)
+        assert tangent.shape == (value.shape if lanes is None else (lanes, *value.shape))
+        assert tangent.dtype == value.dtype
+        for k in range(lanes or 1):
+            moved = tangent if lanes is None else tangent[k]
+            ahead = float(np.sum(np.asarray(moved, float) * weights))
+            terms = [float(np.sum(np.asarray(g, float) * u[k])) for g, u in zip(gradients, several)]
+            sizes = [np.sum(np.abs(g * u[k])) for g, u in zip(gradients, several)]
+            scale = 1.0 + np.sum(np.abs(moved * weights)) + sum(sizes)
+            tolerance = rtol or (1e-10 if char == "d" else 1e-3)
+            assert abs(ahead - sum(terms)) <= tolerance * scale, (lanes, k, ahead, sum(terms))
 
 
 def wrap(a):

@@ -29,7 +29,7 @@ DOMAINS = {
     ),
     **dict.fromkeys("sqrt log log2 log10 log1p reciprocal lgamma digamma".split(), (POSITIVE,)),
     **dict.fromkeys("arcsin arccos arctanh".split(), (UNIT,)),
-    **dict.fromkeys("add subtract multiply maximum minimum logaddexp arctan2 hypot copysign".split(), (ANY, ANY)),
+    **dict.fromkeys("absolute_product add subtract multiply maximum minimum logaddexp arctan2 hypot copysign".split(), (ANY, ANY)),
     **dict.fromkeys("divide remainder fmod floor_divide".split(), (ANY, POSITIVE)),
     **dict.fromkeys("deg2rad rad2deg sinc erfc erfcx log_ndtr ndtr log_expit i0 i1 i0e i1e j0 j1".split(), (ANY,)),
     **dict.fromkeys("logaddexp2 fmax fmin heaviside".split(), (ANY, ANY)),

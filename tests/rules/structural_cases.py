@@ -75,7 +75,7 @@ def array(shape, seed=0):
 
 def assigned(x, v, key):
     """``x.copy()`` with ``[key] = v``, for arrays and tensors."""
-    if isinstance(x, tg.Tensor) or isinstance(v, tg.Tensor):
+    if isinstance(x, tg.Traced) or isinstance(v, tg.Traced):
         y = tg.as_tensor(x) * 1.0
     else:
         y = np.array(x)
@@ -104,7 +104,7 @@ REPEATED_KEYS = {
 
 
 def index_cases(keys):
-    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Tensor) else t[k] * 1.5, (S,)) for k in keys.values()]
+    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Traced) else t[k] * 1.5, (S,)) for k in keys.values()]
 
 
 def assignment_cases(keys):
@@ -141,7 +141,6 @@ def cross_entropy(x, reduction):
     return {"mean": np.mean, "sum": np.sum, "none": lambda a: a}[reduction](found)
 
 
-#: Structural row -> cases (function, operands[, reference]).
 def recurrence_cases():
     for operands in ((M, M[::-1] * ZEROS), (M, M[0]), (C, C * 0.5)):
         for axis, reverse, lag in itertools.product((0, 1), (False, True), (False, True)):
@@ -152,6 +151,41 @@ def recurrence_cases():
             )  # fmt: skip
 
 
+def placement_cases():
+    """Windows of every kind: steps, reversed, overlapping, broadcast, one element, nothing."""
+    found = []
+    for x, shape, strides, offset in (
+        (V, (12,), (2,), 1), (V, (2, 6), (-2,), 11), (M, (4, 5), (5, 1), 6), (M, (3, 4), (1, 3), 0), (V, (3,), (0,), 2),
+        (M, (6,), (1, 1), 0), (1.5, (2, 2), (), 3), (V[:0], (2, 3), (1,), 0), (C, (4, 6), (0, 6, 1), 2),
+    ):  # fmt: skip
+        def on_arrays(t, shape=shape, strides=strides, offset=offset):
+            whole = np.zeros(int(np.prod(shape)), np.asarray(t).dtype)
+            for where in np.ndindex(np.shape(t)):
+                whole[offset + sum(i * s for i, s in zip(where, strides))] += np.asarray(t)[where]
+            return whole.reshape(shape)
+
+        attrs = (("shape", shape), ("strides", strides))
+        found.append((lambda t, a=attrs, o=offset: apply("place", (t,), a, integer=o), (x,), on_arrays))
+    return found
+
+
+def scatter_cases():
+    found = []
+    for x, positions, shape in (
+        (V, [3, 0, 3, 5, 0], (2, 3)), (M, list(range(12))[::-1], (12,)), (V[:0], [], (2,)), (1.5, [1], (3,)),
+    ):  # fmt: skip
+        positions = np.array(positions, np.int64)
+
+        def on_arrays(t, positions=positions, shape=shape):
+            whole = np.zeros(int(np.prod(shape)), np.asarray(t).dtype)
+            np.add.at(whole, positions, np.ravel(t))
+            return whole.reshape(shape)
+
+        found.append((lambda t, p=positions, s=shape: apply("scatter", (t, p), (("shape", s),)), (x,), on_arrays))
+    return found
+
+
+#: Structural row -> cases (function, operands[, reference]).
 CASES = {
     "sum": [*reduction_cases(np.sum), (np.sum, (2.0,)), (np.sum, (np.zeros((0, 2)),)), (lambda x: np.sum(x, 0), (np.zeros((0, 2)),)),
             (lambda x: np.sum(x, -1), (1.5,)), (lambda x: sum(x), (V,)), (lambda x: np.add.reduce(x, axis=1), (M,))],
@@ -215,7 +249,9 @@ CASES = {
     "diag": [(lambda x, k=k: np.diag(x, k), (V,)) for k in (0, 1, -2)],
     "setitem": assignment_cases(BASIC_KEYS),
     "put": assignment_cases(ADVANCED_KEYS),
-    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Tensor) else x) * 2.0, (np.array([0.5, 0.25]),))],
+    "place": placement_cases(),
+    "scatter": scatter_cases(),
+    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Traced) else x) * 2.0, (np.array([0.5, 0.25]),))],
     "softmax": [(lambda x, a=a: tg.softmax(x, axis=a), (x,), lambda x, a=a: special.softmax(x, axis=a)) for x in (V, M, C) for a in (-1, 0)]
     + [(lambda x: tg.softmax(x) * x, (1.5,), lambda x: x)],
     "log_softmax": [(lambda x, a=a: tg.log_softmax(x, axis=a), (x,), lambda x, a=a: log_softmax(x, a)) for x in (V, M, C) for a in (-1, 0, -x.ndim)],
