@@ -42,7 +42,12 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .custom import custom_jvp, custom_vjp, primitive, stop_gradient
+from .function import Function
 from .functions import *  # noqa: F401,F403
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
+
+autograd.Function = Function
+del Function

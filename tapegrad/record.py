@@ -27,10 +27,11 @@ _frame = sys._getframe
 
 
 class _Types:
-    """The tensor classes, set by tapegrad.tensor when it is imported."""
+    """The tensor classes, set by tapegrad.tensor when it is imported, and the `Call` of tapegrad.custom."""
 
     Tensor = None
     Parameter = None
+    Call = None
 
 
 def plain(value):
@@ -89,6 +90,8 @@ def as_operand(thing, row_name="operation"):
         return as_operand(_array_of(thing), row_name)
     if isinstance(thing, complex):
         check_dtype(np.asarray(thing), row_name)
+    if kind is _Types.Call:
+        return thing
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 
@@ -456,12 +459,14 @@ def _keep(store, signature, slots, flags, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
     position = len(objects)
+    if signature.in_python:
+        store.in_python[len(store.tokens)] = True
     for k in signature.saves:
         if k < 0:
             objects.append(value)
             continue
         saved = values[k]
-        if saved.__class__ is not float and not (k in slots and flags[slots.index(k)]):
+        if saved.__class__ is np.ndarray and not (k in slots and flags[slots.index(k)]):
             base = saved.base
             if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
                 # Nobody can change it: an index map of our own.
