@@ -21,6 +21,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     numpy_shaping,
     operators,
 )
+from .check import check
 from .config import info
 from .creation import (
     arange,
@@ -43,6 +44,7 @@ from .creation import (
     zeros_like,
 )
 from .custom import custom_jvp, custom_vjp, primitive, stop_gradient
+from .explain_zero import explain_zero
 from .function import Function
 from .functions import *  # noqa: F401,F403
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled

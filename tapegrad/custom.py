@@ -40,9 +40,11 @@ class Call:
         ``tuple`` or ``list`` if there are several results.
     context
         Context of the class form.
+    nbytes : int
+        What the context keeps besides operands and result.
     """
 
-    __slots__ = ("template", "static", "outputs", "several", "context")
+    __slots__ = ("template", "static", "outputs", "several", "context", "nbytes")
 
     # What the tape's bookkeeping reads from an array.
     shape = strides = ()
@@ -50,7 +52,7 @@ class Call:
 
     def __init__(self, template, static):
         self.template, self.static = template, static
-        self.outputs, self.several, self.context = (), None, None
+        self.outputs, self.several, self.context, self.nbytes = (), None, None, 0
 
     def arguments(self, values):
         """The positional arguments, from the values of the operands (this call first)."""

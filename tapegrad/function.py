@@ -177,6 +177,7 @@ def _settled(context, given, results, call, arguments):
     for name, value in list(vars(context).items()):
         if isinstance(value, np.ndarray) and any(np.may_share_memory(value, a) for a in arrays):
             setattr(context, name, value.copy())
+    call.nbytes = sum(getattr(thing, "nbytes", 0) for thing in (*vars(context).values(), *(t for _, t in saved)))
     return context
 
 

@@ -14,6 +14,7 @@ from _thread import get_ident
 import numpy as np
 
 from .errors import DtypeError, LeaveTapeError, TapeMismatchError, UnsupportedFunctionError
+from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
 from .tape.layout import CLEARED
@@ -242,6 +243,8 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         if True not in flags:
             return plain(value)
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", *operands)
         return plain(value)
     return _write(row, operands, values, metas, flags, attrs, value, integer)
 
@@ -299,6 +302,8 @@ def apply_two(row, a, b, depth=3):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if not (on_a or on_b) or not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a, b)
         return plain(value)
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
@@ -328,6 +333,8 @@ def apply_one(row, a):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if (a._t is None and not a._r) or not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a)
         return plain(value)
     return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
 
@@ -338,6 +345,8 @@ _ON = (True,)
 def apply_view(row, x, attrs, value, offset):
     """Record that `value` is the view of the tracked array `x` at `offset`."""
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", x)
         return plain(value)
     return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
 
@@ -461,6 +470,7 @@ def _keep(store, signature, slots, flags, operands, values, value):
     position = len(objects)
     if signature.in_python:
         store.in_python[len(store.tokens)] = True
+        store.nbytes += values[0].nbytes
     for k in signature.saves:
         if k < 0:
             objects.append(value)

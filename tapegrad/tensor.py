@@ -25,6 +25,7 @@ import numpy as np
 
 from . import record as _record
 from .errors import DtypeError, GradientError, LeaveTapeError, UnsupportedFunctionError
+from .leaving import LISTENERS, tell
 from .printing import format_number, format_tensor
 from .record import normalise, plain
 from .tape.meta import meta_of
@@ -132,15 +133,21 @@ class Tensor:
         ValueError
             If the tensor does not have exactly one element.
         """
+        if LISTENERS:
+            tell(".item()", self)
         # A new object: the value itself is the token by which the tape knows that this tensor is alive.
         return 1.0 * self._v if type(self._v) is float else self._only().item()
 
     def tolist(self):
         """The values as nested lists of Python numbers; leaves the tape."""
+        if LISTENERS:
+            tell(".tolist()", self)
         return 1.0 * self._v if type(self._v) is float else self._v.tolist()
 
     def numpy(self):
         """The values as an ndarray that shares memory; read-only if a gradient is required."""
+        if LISTENERS:
+            tell(".numpy()", self)
         array = np.asarray(self._v)
         if self.requires_grad:
             array = array.view()
@@ -154,6 +161,8 @@ class Tensor:
         change of the leaf); that of a computed tensor is read-only, because the
         tape may need it: write to a ``.clone()``.
         """
+        if LISTENERS:
+            tell(".detach()", self)
         if type(self._v) is float:
             return plain(1.0 * self._v)
         if self._t is not None:
