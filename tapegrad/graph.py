@@ -194,7 +194,7 @@ class Instruction:
         g = np.array(g, np.dtype(self.signature.out.char), order="C")
         from .custom import noted
 
-        with noted(f"in the backward pass through {self.row.name} of {self.store.place(self.slot)}"):
+        with noted(f"in the backward pass through {self.row.name}, called at {self.store.place(self.slot)}"):
             return self.row.primitive.pull(normalise(g), values, result, wanted, self.signature.metas)
 
 

@@ -77,7 +77,7 @@ def transpose(linear, likes, cotangents, name, instead):
     left = sum(float(np.sum(np.asarray(o._v) * w)) for o, w in pairs)
     right = sum(float(np.sum(np.asarray(g._v) * t._v)) for g, t in zip(found, varied) if g is not None)
     size = sum(float(np.sum(np.abs(np.asarray(o._v) * w))) for o, w in pairs)
-    single = any(np.asarray(o._v).dtype.char == "f" for o, _ in pairs)
+    single = any(t.dtype.char == "f" for t in (*varied, *(o for o, _ in pairs)))
     if abs(left - right) > (1e-3 if single else 1e-8) * (size + abs(right)):
         raise RuleError(
             f"{name} is not linear in what it is given, so it is no derivative: f(v) = {left:.6g} but f'(v) v = {right:.6g}"
