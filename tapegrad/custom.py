@@ -167,8 +167,8 @@ class Primitive:
             which = f"result {k} of {self.name}" if call.several else f"the result of {self.name}"
             if tracked(part):
                 raise RuleError(
-                    f"{which} is a tensor on the tape: the function closes over a tensor that requires a gradient. Make "
-                    "that tensor an argument; a primitive computes on plain arrays"
+                    f"{which} is a tensor on the tape: the function closes over a tensor that requires a gradient. "
+                    "Make that tensor an argument; a primitive computes on plain arrays"
                 )
             if part is None or isinstance(part, (str, dict, tuple, list)):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
@@ -313,8 +313,8 @@ class Primitive:
     def _transposed_push(self, call, arguments, tangents, result, instead):
         if any(isinstance(x, Traced) for x in (*arguments, *tangents, result)):
             raise HigherOrderError(
-                f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give it "
-                f"with {instead}"
+                f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
+                f"it with {instead}"
             )
         from .transpose import transpose
 
@@ -323,8 +323,9 @@ class Primitive:
             for o in call.outputs
         ]
         return transpose(
-            lambda parts: self._run_vjp(call, arguments, parts, result), likes, tangents, self._rule_name("vjp"), instead
-        )
+            lambda parts: self._run_vjp(call, arguments, parts, result), likes, tangents, self._rule_name("vjp"),
+            instead,
+        )  # fmt: skip
 
     def _run_jvp(self, call, arguments, tangents, result):
         rule = self.jvp_rule
@@ -340,14 +341,14 @@ class Primitive:
         name = self._rule_name("jvp")
         found = tuple(found) if call.several and isinstance(found, (tuple, list)) else (found,)
         if len(found) != len(call.outputs):
-            raise RuleError(f"{name} returned {len(found)} tangents for {len(call.outputs)} results; return one for each")
+            raise RuleError(f"{name} returned {len(found)} tangents for {len(call.outputs)} results; return as many")
         checked = []
         for j, (t, o) in enumerate(zip(found, call.outputs)):
             if o.value is not None or t is None:
                 checked.append(None)
                 continue
             if np.shape(t) != o.shape:
-                raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for result {j}, which has shape {o.shape}")
+                raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for result {j} of shape {o.shape}")
             checked.append(t)
         return checked
 
@@ -505,7 +506,9 @@ def fitted(found, like, what):
         shown = type(found).__name__ if array is None or array.dtype.kind == "O" else f"an array of dtype {array.dtype}"
         raise RuleError(f"{what} {shown}, which is not a cotangent; return an array of floats, or None for zero")
     if array.shape != np.shape(like):
-        raise RuleError(f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}")
+        raise RuleError(
+            f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}"
+        )
     return np.array(array, np.float64 if type(like) is float else like.dtype, order="C")
 
 

@@ -31,8 +31,8 @@ _BRANCHES = {
     "max": "another element is the largest", "min": "another element is the smallest",
 }  # fmt: skip
 _SATURATE = {
-    "sigmoid", "tanh", "exp", "exp2", "expm1", "softplus", "erf", "erfc", "arctan", "softmax", "log_softmax", "logsumexp",
-    "ndtr", "relu6",
+    "sigmoid", "tanh", "exp", "exp2", "expm1", "softplus", "erf", "erfc", "arctan", "softmax", "log_softmax",
+    "logsumexp", "ndtr", "relu6",
 }  # fmt: skip
 _READS = {"select", "slice", "gather", "take", "diagonal", "roll", "split", "window", "getitem"}
 

@@ -125,7 +125,9 @@ class FunctionPrimitive(Primitive):
         if self._has("backward"):
             return self._run_vjp(call, arguments, parts, result)
         if not self._has("jvp"):
-            raise MissingRuleError(f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)")
+            raise MissingRuleError(
+                f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
+            )
         from .transpose import transpose
 
         return transpose(
@@ -161,7 +163,9 @@ def _settled(context, given, results, call, arguments):
     saved = []
     for thing in context._given:
         if tracked(thing):
-            raise RuleError("ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays")
+            raise RuleError(
+                "ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays"
+            )
         number = next((k for k, a in enumerate(given) if a is thing), None)
         if number is not None:
             saved.append(("argument", number))

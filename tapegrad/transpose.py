@@ -66,7 +66,9 @@ def transpose(linear, likes, cotangents, name, instead):
         pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None]
         for o, _ in pairs:
             if not tracked(o) and np.any(np.asarray(o._v if isinstance(o, Tensor) else o)):
-                raise RuleError(f"{name} is not linear: it gives something that is not zero and does not depend on what it is given")
+                raise RuleError(
+                    f"{name} is not linear: it gives something that is not zero and does not depend on what it is given"
+                )
         pairs = [(o, w) for o, w in pairs if tracked(o)]
         if not pairs:
             return [None] * len(likes)
@@ -80,7 +82,8 @@ def transpose(linear, likes, cotangents, name, instead):
     single = any(t.dtype.char == "f" for t in (*varied, *(o for o, _ in pairs)))
     if abs(left - right) > (1e-3 if single else 1e-8) * (size + abs(right)):
         raise RuleError(
-            f"{name} is not linear in what it is given, so it is no derivative: f(v) = {left:.6g} but f'(v) v = {right:.6g}"
+            f"{name} is not linear in what it is given, so it is no derivative: f(v) = {left:.6g}, but "
+            f"f'(v) v = {right:.6g}"
         )
     results = iter(found)
     values = (None if p is None else next(results) for p in points)

@@ -99,7 +99,7 @@ def test_a_wrong_tangent_and_modes_that_disagree():
     f.defjvp(lambda t, r, x: 3 * x * t[0])
     with pytest.raises(CheckError) as caught:
         tg.check(f, X)
-    assert [c.name for c in caught.value.report.checks if not c.passed] == ["forward", "transpose"]
+    assert [c.name for c in caught.value.report.checks if not c.passed] == ["forward", "transpose", "lanes"]
     assert tg.check(f, X, modes=["value", "reverse"]).passed
 
 

@@ -49,7 +49,9 @@ KINDS = {"vjp": {"vjp": vjp}, "jvp": {"jvp": jvp}, "both": {"vjp": vjp, "jvp": j
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("args", [(X, Y), (0.7, 1.3), (X.astype("f"), Y.astype("f"))], ids=["arrays", "floats", "float32"])
+@pytest.mark.parametrize(
+    "args", [(X, Y), (0.7, 1.3), (X.astype("f"), Y.astype("f"))], ids=["arrays", "floats", "float32"]
+)
 def test_value_and_derivatives_of_every_available_mode(kind, args):
     f = made(**KINDS[kind])
     tg.check(f, *args, reference=value)
@@ -351,7 +353,8 @@ def test_tensors_in_keyword_arguments_and_containers_are_refused():
 def test_results_that_cannot_carry_a_derivative():
     x = leaf(X)
     assert tg.primitive(np.argmax)(x).item() == 1
-    for wrong, error in ((lambda a: a * 1j, DtypeError), (lambda a: a.astype("e"), DtypeError), (lambda a: None, RuleError)):
+    cases = ((lambda a: a * 1j, DtypeError), (lambda a: a.astype("e"), DtypeError), (lambda a: None, RuleError))
+    for wrong, error in cases:
         with pytest.raises(error):
             tg.primitive(wrong)(x)
 
