@@ -24,6 +24,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     numpy_shaping,
     operators,
 )
+from .check import check
 from .config import info
 from .creation import (
     arange,
@@ -45,6 +46,9 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .custom import custom_jvp, custom_vjp, primitive, stop_gradient
+from .explain_zero import explain_zero
+from .function import Function
 from .dual import Dual
 from .forward import derivative, jacfwd, jvp
 from .functions import *  # noqa: F401,F403
@@ -52,3 +56,6 @@ from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
 from .traced import Traced
+
+autograd.Function = Function
+del Function

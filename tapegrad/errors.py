@@ -46,6 +46,18 @@ class TapeMismatchError(TapegradError, RuntimeError):
     """Tensors of different tapes or threads met in one operation."""
 
 
+class RuleError(TapegradError, RuntimeError, ValueError):
+    """A custom rule returned what is no derivative of its operand."""
+
+
+class MissingRuleError(RuleError, NotImplementedError):
+    """A custom primitive has no rule for the mode in which it is differentiated."""
+
+
+class CheckError(TapegradError, AssertionError):
+    """A function or its derivative failed a check of `tapegrad.check`."""
+
+
 class HigherOrderError(TapegradError, NotImplementedError):
     """A derivative of a derivative was asked for where there is no rule."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import functions as F
 from .errors import LeaveTapeError, UnsupportedFunctionError
+from .leaving import LISTENERS, tell
 from .record import apply, apply_one, apply_two, normalise, plain, tracked
 from .refused import REFUSED
 from .rules import BY_FUNCTION, BY_NAME
@@ -73,6 +74,8 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if kwargs:
         raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
     if ufunc in VALUES:
+        if LISTENERS:
+            tell(f"comparison ({ufunc.__name__})", *inputs)
         return plain(np.asarray(ufunc(*[value_of(x) for x in inputs])))
     direct = _DIRECT.get(ufunc)
     if direct is not None:
@@ -125,6 +128,8 @@ def _plain_function(function):
     def call(*args, **kwargs):
         if kwargs.get("out") is not None:
             raise refuse(function, " with the argument out=")
+        if LISTENERS:
+            tell(name_of(function), *args)
         return _wrap(function(*_values(args), **{k: _values(v) for k, v in kwargs.items()}))
 
     return call

@@ -15,6 +15,7 @@ from _thread import get_ident
 
 import numpy as np
 
+from .leaving import LISTENERS, tell
 from .record import apply, apply_one, apply_two, plain
 from .rules import BY_NAME
 from .tape.places import PACKAGE
@@ -101,10 +102,18 @@ def _arithmetic(row, reflected):
     return method
 
 
+_WORDS = {
+    operator.lt: "less", operator.le: "less_equal", operator.gt: "greater", operator.ge: "greater_equal",
+    operator.eq: "equal", operator.ne: "not_equal",
+}  # fmt: skip
+
+
 def _compare(function):
     def method(self, other):
         if not _accepts(other):
             return NotImplemented
+        if LISTENERS:
+            tell(f"comparison ({_WORDS[function]})", self, other)
         other = other._v if isinstance(other, Traced) else other
         return plain(np.asarray(function(self._v, other)))
 

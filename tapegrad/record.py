@@ -14,6 +14,7 @@ from _thread import get_ident
 import numpy as np
 
 from .errors import DtypeError, LeaveTapeError, TapeMismatchError, UnsupportedFunctionError
+from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
 from .tape.layout import CLEARED
@@ -27,11 +28,12 @@ _frame = sys._getframe
 
 
 class _Types:
-    """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported."""
+    """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported, and the `Call` of tapegrad.custom."""
 
     Traced = None
     Tensor = None
     Parameter = None
+    Call = None
     Dual = None
 
 
@@ -91,6 +93,8 @@ def as_operand(thing, row_name="operation"):
         return as_operand(_array_of(thing), row_name)
     if isinstance(thing, complex):
         check_dtype(np.asarray(thing), row_name)
+    if kind is _Types.Call:
+        return thing
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 
@@ -256,6 +260,8 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         if True not in flags:
             return plain(value)
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", *operands)
         return plain(value)
     return _write(row, operands, values, metas, flags, attrs, value, integer)
 
@@ -325,6 +331,8 @@ def apply_two(row, a, b, depth=3):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if not (on_a or on_b) or not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a, b)
         return plain(value)
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
@@ -354,6 +362,8 @@ def apply_one(row, a):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if (a._t is None and not a._r) or not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a)
         return plain(value) if a.__class__ is not _Types.Dual else a._apply_row(row, (a,), (), value)
     return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
 
@@ -364,6 +374,8 @@ _ON = (True,)
 def apply_view(row, x, attrs, value, offset):
     """Record that `value` is the view of the tracked array `x` at `offset`."""
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", x)
         return plain(value)
     return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
 
@@ -485,12 +497,15 @@ def _keep(store, signature, slots, flags, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
     position = len(objects)
+    if signature.in_python:
+        store.in_python[len(store.tokens)] = True
+        store.nbytes += values[0].nbytes
     for k in signature.saves:
         if k < 0:
             objects.append(value)
             continue
         saved = values[k]
-        if saved.__class__ is not float and not (k in slots and flags[slots.index(k)]):
+        if saved.__class__ is np.ndarray and not (k in slots and flags[slots.index(k)]):
             base = saved.base
             if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
                 # Nobody can change it: an index map of our own.

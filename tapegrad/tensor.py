@@ -24,6 +24,7 @@ import numpy as np
 
 from . import record as _record
 from .errors import DtypeError, GradientError, LeaveTapeError
+from .leaving import LISTENERS, tell
 from .printing import format_tensor
 from .record import normalise, plain
 from .tape.meta import meta_of
@@ -69,6 +70,8 @@ class Tensor(Traced):
         change of the leaf); that of a computed tensor is read-only, because the
         tape may need it: write to a ``.clone()``.
         """
+        if LISTENERS:
+            tell(".detach()", self)
         if type(self._v) is float:
             return plain(1.0 * self._v)
         if self._t is not None:

@@ -17,6 +17,7 @@ import operator
 import numpy as np
 
 from .errors import UnsupportedFunctionError
+from .leaving import LISTENERS, tell
 from .printing import format_number
 
 
@@ -104,15 +105,21 @@ class Traced:
         ValueError
             If the tensor does not have exactly one element.
         """
+        if LISTENERS:
+            tell(".item()", self)
         # A new object: the value itself is the token by which the tape knows that this tensor is alive.
         return 1.0 * self._v if type(self._v) is float else self._only().item()
 
     def tolist(self):
         """The values as nested lists of Python numbers; leaves the tape."""
+        if LISTENERS:
+            tell(".tolist()", self)
         return 1.0 * self._v if type(self._v) is float else self._v.tolist()
 
     def numpy(self):
         """The values as an ndarray that shares memory; read-only if a gradient is required."""
+        if LISTENERS:
+            tell(".numpy()", self)
         array = np.asarray(self._v)
         if self.requires_grad:
             array = array.view()

@@ -72,6 +72,9 @@ class Row:
     refused : dict
         Position of a constant operand -> why it has no derivative; a tracked tensor
         there raises instead of losing its derivative.
+    primitive : tapegrad.custom.Primitive, optional
+        The user's function that this row stands for, whose rules run in Python; such
+        a row is not in the table.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     """
@@ -91,6 +94,7 @@ class Row:
     calls_scipy: bool = False
     refused: dict = field(default_factory=dict)
     jvp: Callable | None = None
+    primitive: object = None
     opcode: int = field(default=0, init=False)
 
     @property

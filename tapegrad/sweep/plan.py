@@ -519,15 +519,12 @@ class Signature:
         planner = Planner(metas, out)
         slots = row.slots(len(metas))
         self.slots = slots
-        operands = [planner.operand(k) for k in range(len(metas))]
-        result = planner.operand(-1)
-        g = planner.seed()
-        kwargs = dict(attrs)
-        if row.dynamic:
-            kwargs[row.dynamic] = Planner.DYNAMIC
-        contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
-        wanted = [c if m else None for c, m in zip(contributions, mask)]
-        planner.deliver(wanted, [metas[s] for s in slots])
+        self.in_python = row.primitive is not None
+        if self.in_python:
+            # No program: the sweep stops here, and the rule is called with what was kept.
+            planner.saved = list(dict(attrs)["keeps"])
+        else:
+            self._plan(planner)
         planner.step(P.END)
         self.saves = tuple(planner.saved)
         self.words = np.array(planner.words, np.int64)
@@ -537,6 +534,19 @@ class Signature:
         self.large = self.saved_bytes >= LARGE
         self.number = len(self.ALL)
         self.opcode = FIRST_ARRAY + self.number
+
+    def _plan(self, planner):
+        """Trace the row's rule into the steps of the program."""
+        row, attrs, metas, mask, slots = self.row, self.attrs, self.metas, self.mask, self.slots
+        operands = [planner.operand(k) for k in range(len(metas))]
+        result = planner.operand(-1)
+        g = planner.seed()
+        kwargs = dict(attrs)
+        if row.dynamic:
+            kwargs[row.dynamic] = Planner.DYNAMIC
+        contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
+        wanted = [c if m else None for c, m in zip(contributions, mask)]
+        planner.deliver(wanted, [metas[s] for s in slots])
 
     @classmethod
     def find(cls, key, value):
