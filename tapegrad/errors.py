@@ -48,3 +48,15 @@ class TapeMismatchError(TapegradError, RuntimeError):
 
 class HigherOrderError(TapegradError, NotImplementedError):
     """A derivative of a derivative was asked for where there is no rule."""
+
+
+class UnsupportedInNumbaError(TapegradError, TypeError):
+    """A function cannot be differentiated in nopython code."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self):
+        # Numba puts the names of its passes in front of the arguments of errors that go through it.
+        return self.message
