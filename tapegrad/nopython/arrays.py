@@ -83,29 +83,29 @@ def _abs(a):
         return lambda a: np.abs(a)
 
 
-def _in_place(function, plain):
+_SYMBOLS = {
+    operator.iadd: "+", operator.isub: "-", operator.imul: "*", operator.itruediv: "/", operator.ifloordiv: "//",
+    operator.imod: "%", operator.ipow: "**",
+}  # fmt: skip
+
+
+def _in_place(function):
+    # Written with the operator's symbol, for Numba fuses only those.
+    names = {"np": np}
+    exec(
+        f"def arrays(a, b):\n    a[...] = a {_SYMBOLS[function]} b\n    return a\n"
+        f"def scalar(a, b):\n    for i in np.ndindex(a.shape):\n        a[i] = a[i] {_SYMBOLS[function]} b\n    return a\n",
+        names,
+    )
+
     @overload(function, target="cpu")
     def update(a, b):
-        if not is_dual_array(a) or not (is_real(element(b)) or element(b) == a.dtype):
-            return None
-        if isinstance(b, types.Array):
-
-            def arrays(a, b):
-                a[...] = plain(a, b)
-                return a
-
-            return arrays
-
-        def scalar(a, b):
-            for i in np.ndindex(a.shape):
-                a[i] = plain(a[i], b)
-            return a
-
-        return scalar
+        if is_dual_array(a) and (is_real(element(b)) or element(b) == a.dtype):
+            return names["arrays"] if isinstance(b, types.Array) else names["scalar"]
 
 
-for _function, _plain in IN_PLACE.items():
-    _in_place(_function, _plain)
+for _function in IN_PLACE:
+    _in_place(_function)
 
 
 # ---- reductions -------------------------------------------------------------------------

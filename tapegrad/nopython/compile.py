@@ -22,7 +22,7 @@ from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ..errors import UnsupportedInNumbaError
 from . import arrays  # noqa: F401  (registers what can be done with arrays)
-from .rewrite import dual_pass
+from .rewrite import VARIANT, dual_pass
 
 #: Options of ``@njit`` that say what the code means; the others are about its wrapping.
 _OPTIONS = ("error_model", "fastmath", "boundscheck")
@@ -81,6 +81,7 @@ def dual_dispatcher(function, lanes, returns):
         copy.__kwdefaults__ = source.__kwdefaults__
         copy.__module__ = source.__module__
         copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{fingerprint(source)}"
+        setattr(copy, VARIANT, True)
         options = getattr(function, "targetoptions", {})
         options = {name: options[name] for name in _OPTIONS if name in options}
         variants[lanes, returns] = numba.njit(
@@ -99,7 +100,7 @@ def result_type(dispatcher, argument_types, function):
     """
     try:
         sig = types.Dispatcher(dispatcher).get_call_type(cpu_target.typing_context, tuple(argument_types), {})
-    except NumbaError as error:
+    except (NumbaError, NotImplementedError) as error:
         raise UnsupportedInNumbaError(_explain(str(error), function)) from error
     return sig.return_type
 
@@ -112,8 +113,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ADVICE = (
     (r"Function\(<class 'int'>\)", "int() would cut the derivative; math.floor, math.trunc and round return integers "
      "and have derivative 0"),
-    (r"Function\(<class 'complex'>\)|complex", "write complex arithmetic in real and imaginary parts"),
-    (r"setitem.*array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
+    (r"Function\(<class 'complex'>\)", "write complex arithmetic in real and imaginary parts"),
+    (r"setitem\W+array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
      "the array was made outside of the function and holds plain numbers; make it inside, with np.zeros, np.empty, "
      "np.empty_like(x), or make it one of the differentiated arguments (argnums)"),
     (r"(?i)cannot unify|can't unify", "give the variable one type on all paths"),
@@ -135,7 +136,7 @@ def _explain(text, function):
     said = [part.strip() for part in text.splitlines()]
     said = [part for part in said if part and not part.startswith(("Failed in", "During:", "File ", "<source", "^"))]
     reason = " ".join(said[:3])
-    advice = next((words for pattern, words in _ADVICE if re.search(pattern, text)), None)
+    advice = next((words for pattern, words in _ADVICE if re.search(pattern, reason)), None)
     return (
         f"{where}:{line}: this cannot be differentiated in nopython code: {source or own.__name__}\n"
         f"  Numba says: {reason}\n"

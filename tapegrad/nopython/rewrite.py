@@ -52,6 +52,8 @@ _SHARING = ("getitem", "static_getitem", "build_list", "build_tuple", "getattr",
             "pair_first", "cast", "phi")  # fmt: skip
 #: Methods that store their arguments.
 _STORING = ("append", "insert", "extend", "fill")
+#: Attribute of functions that are compiled with this pass already.
+VARIANT = "_tapegrad_variant"
 _LIBRARIES = ("numba", "numpy", "math", "tapegrad.nopython")
 
 
@@ -73,6 +75,8 @@ def resolve(func_ir, var):
 def is_users(function, typing_context):
     """Whether `function` is a user's own, to be compiled from its source."""
     if isinstance(function, Dispatcher):
+        if hasattr(function.py_func, VARIANT):
+            return False
         module = function.py_func.__module__
     elif isinstance(function, python_types.FunctionType):
         module = function.__module__

@@ -190,7 +190,10 @@ def call(context, builder, function, tys, values):
     """Call what Numba has for `function` on these types; returns value and type."""
     function_type = context.typing_context.resolve_value_type(function)
     sig = function_type.get_call_type(context.typing_context, tuple(tys), {})
-    values = [context.cast(builder, v, ty, want) for v, ty, want in zip(values, tys, sig.args)]
+    if len(sig.args) == 1 and isinstance(sig.args[0], (types.StarArgTuple, types.StarArgUniTuple)):
+        values = [context.make_tuple(builder, types.Tuple(tuple(tys)), values)]
+    else:
+        values = [context.cast(builder, v, ty, want) for v, ty, want in zip(values, tys, sig.args)]
     return context.get_function(function_type, sig)(builder, values), sig.return_type
 
 
