@@ -192,7 +192,7 @@ def _dispatcher(f, kind, argnums, lanes):
     name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
     given = [*names, *extra]
     text = f"def {name}({', '.join(given)}):\n    return _run(_request, ({', '.join(given)},))\n"
-    namespace = {"_run": run, "_request": request, "__name__": "tapegrad.nopython.made"}
+    namespace = {"_run": run, "_request": request, "__name__": run.__module__}
     exec(text, namespace)
     made = namespace[name]
     made.__defaults__ = tuple(defaults) or None

@@ -8,13 +8,15 @@ for any element type.
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 
 import numpy as np
 from numba.core import types
-from numba.core.typing.templates import AbstractTemplate, signature
-from numba.extending import overload, overload_method
+from numba.core.imputils import lower_builtin
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, signature
+from numba.extending import overload
 
 from .builtins import as_dual
 from .scalars import COMPARISONS, IN_PLACE, OPERATORS, UFUNCS, template
@@ -91,7 +93,7 @@ _SYMBOLS = {
 
 def _in_place(function):
     # Written with the operator's symbol, for Numba fuses only those.
-    names = {"np": np}
+    names = {"np": np, "__name__": __name__}
     exec(
         f"def arrays(a, b):\n    a[...] = a {_SYMBOLS[function]} b\n    return a\n"
         f"def scalar(a, b):\n    for i in np.ndindex(a.shape):\n        a[i] = a[i] {_SYMBOLS[function]} b\n    return a\n",
@@ -113,12 +115,43 @@ def _absent(ty):
     return ty is None or isinstance(ty, (types.NoneType, types.Omitted))
 
 
+class _Methods(AttributeTemplate):
+    """Methods of arrays of dual numbers; other arrays keep Numba's."""
+
+    key = types.Array
+    metadata = {"target": "cpu"}
+
+
+infer_getattr(_Methods)
+
+
 def _both(function, name):
-    """Decorator: an overload of a function of arrays and of the method of the same name."""
+    """Decorator: an overload of a function of arrays, and the method of the same name."""
 
     def register(implementation):
         overload(function, target="cpu")(implementation)
-        overload_method(types.Array, name, target="cpu")(implementation)
+
+        def as_function(context, args, kws=()):
+            return context.resolve_value_type(function), (args, dict(kws))
+
+        class Bound(AbstractTemplate):
+            key = f"tapegrad.{name}"
+
+            def generic(self, args, kws):
+                function_type, given = as_function(self.context, (self.this, *args), kws)
+                found = function_type.get_call_type(self.context, *given)
+                return found.replace(pysig=inspect.signature(implementation)).as_method()
+
+        @lower_builtin(Bound.key, types.Array, types.VarArg(types.Any))
+        def lower(context, builder, sig, args):
+            function_type, given = as_function(context.typing_context, sig.args)
+            found = context.get_function(function_type, function_type.get_call_type(context.typing_context, *given))
+            return found(builder, args)
+
+        def resolve(self, array):
+            return types.BoundFunction(Bound, array) if is_dual_array(array) else None
+
+        setattr(_Methods, f"resolve_{name}", resolve)
         return implementation
 
     return register
@@ -271,7 +304,7 @@ def _product(a, b):
         return matrices
 
 
-overload(np.dot, target="cpu")(_product)
+_both(np.dot, "dot")(_product)
 overload(operator.matmul, target="cpu")(_product)
 
 
@@ -285,6 +318,20 @@ def _norm(a):
 def _outer(a, b):
     if is_dual_array(a) or is_dual_array(b):
         return lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0)
+
+
+@overload(np.clip, target="cpu")
+def _clip(a, a_min, a_max):
+    if is_dual_array(a) and all(is_real(v) or v == a.dtype for v in (a_min, a_max)):
+        token = Token(a.dtype.lanes)
+
+        def clip(a, a_min, a_max):
+            out = np.empty(a.shape, token)
+            for i in np.ndindex(a.shape):
+                out[i] = np.clip(a[i], a_min, a_max)
+            return out
+
+        return clip
 
 
 # ---- choices ----------------------------------------------------------------------------

@@ -118,7 +118,7 @@ _ADVICE = (
      "the array was made outside of the function and holds plain numbers; make it inside, with np.zeros, np.empty, "
      "np.empty_like(x), or make it one of the differentiated arguments (argnums)"),
     (r"(?i)cannot unify|can't unify", "give the variable one type on all paths"),
-    (r"linalg|scipy", "write this step out in loops, or take its derivative outside of Numba with tg.grad"),
+    (r"<function (solve|inv|pinv|det|slogdet|eig|svd|qr|cholesky|lstsq|interp|matrix_power)", "write this step out in loops, or take its derivative outside of Numba with tg.grad"),
 )
 
 
@@ -132,6 +132,7 @@ def _explain(text, function):
         path = _full_path(found.group(1), own)
         if not path.startswith((package, numba_folder)) and path.endswith((".py", ">")) and "site-packages" not in path:
             where, line = path, int(found.group(2))
+            break  # Numba tells the innermost place first
     source = linecache.getline(where, line).strip()
     said = [part.strip() for part in text.splitlines()]
     said = [part for part in said if part and not part.startswith(("Failed in", "During:", "File ", "<source", "^"))]

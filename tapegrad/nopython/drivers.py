@@ -137,7 +137,7 @@ def _opened(stub, scalar, real):
 
 
 def _made(text, names, name):
-    namespace = dict(names)
+    namespace = {"__name__": __name__, **names}  # Numba's cache imports the module of a function
     exec(text, namespace)
     return namespace[name]
 

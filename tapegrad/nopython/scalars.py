@@ -52,8 +52,8 @@ _MATH_NAMES = {
     "atanh": "arctanh", "fabs": "absolute", "degrees": "rad2deg", "radians": "deg2rad", "pow": "power",
 }  # fmt: skip
 _MATH = (
-    "exp expm1 exp2 log log2 log10 log1p sqrt cbrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-    "fabs degrees radians pow hypot copysign fmod erf erfc gamma lgamma"
+    "exp expm1 exp2 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
+    "fabs degrees radians pow hypot copysign erf erfc gamma lgamma"
 ).split()
 
 
