@@ -125,6 +125,17 @@ class _Methods(AttributeTemplate):
 infer_getattr(_Methods)
 
 
+class _Refused(AbstractTemplate):
+    key = "tapegrad.view"
+
+    def generic(self, args, kws):
+        return None
+
+
+#: A view with another dtype would show values and tangents as numbers.
+_Methods.resolve_view = lambda self, array: types.BoundFunction(_Refused, array) if is_dual_array(array) else None
+
+
 def _both(function, name):
     """Decorator: an overload of a function of arrays, and the method of the same name."""
 

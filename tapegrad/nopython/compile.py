@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numba
+import numpy as np
 from numba.core import types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.dispatcher import Dispatcher
@@ -53,7 +54,8 @@ def fingerprint(function):
 
     code(function.__code__)
     for cell in function.__closure__ or ():
-        digest.update(repr(cell.cell_contents).encode())
+        value = cell.cell_contents
+        digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
     return digest.hexdigest()[:12]
 
 

@@ -7,6 +7,7 @@ dual arguments and writing the loop over chunks of directions around it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +27,9 @@ from .types import DualType, Token, contains_dual, is_dual_array, is_real
 DEFAULT_LANES = 8
 
 
+_NUMBERS = itertools.count()
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """What is wanted: `kind` is one of value_and_grad, grad, jvp, derivative, jacobian."""
@@ -42,10 +46,9 @@ class Request:
 
     @cached_property
     def identity(self):
-        """A text that is the same in another process if the request is, and differs from those of others."""
+        """A text that no other request has: a number in this process, a digest of the function across processes."""
         function = getattr(self.function, "py_func", self.function)
-        chosen = "_".join(map(str, self.argnums))
-        return f"{fingerprint(function)}_{chosen}_{int(self.single)}_{self.lanes or 0}"
+        return f"{next(_NUMBERS)}_{fingerprint(function)}"
 
 
 class RequestType(types.Opaque):

@@ -58,6 +58,7 @@ _MATH = (
 
 
 FUNCTIONS = {getattr(math, name): _MATH_NAMES.get(name, name) for name in _MATH if hasattr(math, name)}
+FUNCTIONS[pow] = "power"
 #: NumPy's ufuncs that both Numba and the table know.
 UFUNCS = {f: BY_FUNCTION[f].name for f in npydecl.supported_ufuncs if f in BY_FUNCTION and BY_FUNCTION[f].elementwise}
 
@@ -265,4 +266,12 @@ def _register_all():
             lower_builtin(function, *types_)(_comparison(symbol))
 
 
+def _define_symbols():
+    """Make loops of SciPy known to LLVM: code that Numba loads from its cache may call them at once."""
+    for name in FUNCTIONS.values():
+        if BY_NAME[name].calls_scipy:
+            partials(name)
+
+
 _register_all()
+_define_symbols()

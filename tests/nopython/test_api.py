@@ -76,6 +76,16 @@ def newton(c):
     return x
 
 
+def test_functions_that_differ_in_what_they_enclose():
+    def scaled(table):
+        return lambda x: x * table[-1]
+
+    for last in (2.0, 5.0):
+        table = np.zeros(5000)
+        table[-1] = last
+        assert tg.njit_derivative(scaled(table))(1.0) == last
+
+
 def test_called_from_nopython_code_and_in_parallel():
     slope = tg.njit_derivative(numba.njit(newton))
     both = tg.njit_value_and_grad(many)
@@ -164,6 +174,14 @@ def undefined(x):
     return x.no_such_attribute
 
 
+def looks_at_memory(x):
+    return np.full(2, x).view(np.float64)[0]
+
+
+def rounds(x):
+    return np.full(2, x).astype(np.int64)[0]
+
+
 @pytest.mark.parametrize(
     "function, arguments, where, words",
     [
@@ -172,6 +190,8 @@ def undefined(x):
         (calls_a_helper_that_cuts, (1.0,), (cuts, 2), "math.trunc"),
         (solves, (1.0,), (solves, 2), "tg.grad"),
         (undefined, (1.0,), (undefined, 1), "no_such_attribute"),
+        (looks_at_memory, (1.0,), (looks_at_memory, 1), "view"),
+        (rounds, (1.0,), (rounds, 1), "int64"),
     ],
 )
 def test_what_cannot_be_differentiated_names_the_line(function, arguments, where, words):

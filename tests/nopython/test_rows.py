@@ -91,7 +91,7 @@ def test_functions_agree_with_the_tape(arity):
 def arithmetic(x, y, n):
     return (
         x + y, x - y, x * y, x / y, x // y, x % y, -x, abs(x), x + 1, 2 - x, 3 * x, 1 / y, x / 4, x**2, x**3, x**-2,
-        x**0, x**1, (x * x) ** y, 2.5**x, (x * x) ** n, x * 1.0 if x < y else y * 2.0,
+        x**0, x**1, (x * x) ** y, 2.5**x, (x * x) ** n, pow(y * y, x), x * 1.0 if x < y else y * 2.0,
     )  # fmt: skip
 
 
