@@ -92,18 +92,40 @@ _SYMBOLS = {
 
 
 def _in_place(function):
-    # Written with the operator's symbol, for Numba fuses only those.
+    # Written with the operator's symbol, for Numba fuses only those.  The result is made
+    # before anything is stored, as operands may overlap; loops compile faster than `a[...] = `.
     names = {"np": np, "__name__": __name__}
+    symbol = _SYMBOLS[function]
     exec(
-        f"def arrays(a, b):\n    a[...] = a {_SYMBOLS[function]} b\n    return a\n"
-        f"def scalar(a, b):\n    for i in np.ndindex(a.shape):\n        a[i] = a[i] {_SYMBOLS[function]} b\n    return a\n",
+        f"""
+def vector(a, b):
+    made = a {symbol} b
+    if made.shape != a.shape:
+        raise ValueError("the operand of an in-place operation has another shape")
+    for i in range(a.shape[0]):
+        a[i] = made[i]
+    return a
+
+def array(a, b):
+    made = a {symbol} b
+    if made.shape != a.shape:
+        raise ValueError("the operand of an in-place operation has another shape")
+    for i in np.ndindex(a.shape):
+        a[i] = made[i]
+    return a
+
+def scalar(a, b):
+    for i in np.ndindex(a.shape):
+        a[i] = a[i] {symbol} b
+    return a
+""",
         names,
     )
 
     @overload(function, target="cpu")
     def update(a, b):
         if is_dual_array(a) and (is_real(element(b)) or element(b) == a.dtype):
-            return names["arrays"] if isinstance(b, types.Array) else names["scalar"]
+            return names["scalar" if not isinstance(b, types.Array) else "vector" if a.ndim == 1 else "array"]
 
 
 for _function in IN_PLACE:

@@ -17,7 +17,8 @@ may be active, that is hold anything that depends on the differentiated argument
 - what is computed from something active is active, and what something active is stored
   into (``y[i] = a``, ``y += a``, ``y.append(a)``, or ``y`` handed beside it to a helper,
   which may store there);
-- names for the same memory are active together: ``b = a``, views, tuples, lists;
+- names for the same memory are active together: ``b = a``, views, tuples, lists, what a
+  helper is given and what it returns;
 - the returned variable is active, if the caller says that it makes something active of
   the result: a helper that only returns ``np.zeros(n)`` is then compiled once for
   such callers and once for others.
@@ -50,6 +51,9 @@ _PASSIVE = ("shape", "ndim", "size", "dtype", "strides", "itemsize")
 #: Expressions whose result may share memory with their operands.
 _SHARING = ("getitem", "static_getitem", "build_list", "build_tuple", "getattr", "exhaust_iter", "getiter", "iternext",
             "pair_first", "cast", "phi")  # fmt: skip
+#: Functions and methods whose result may be the same memory as their first operand.
+_VIEWS = ("reshape", "ravel", "transpose", "swapaxes", "expand_dims", "squeeze", "ascontiguousarray", "asfortranarray",
+          "atleast_1d", "atleast_2d", "moveaxis", "flip")  # fmt: skip
 #: Methods that store their arguments.
 _STORING = ("append", "insert", "extend", "fill")
 #: Attribute of functions that are compiled with this pass already.
@@ -158,18 +162,21 @@ class Activity:
 
     def _call(self, target, expr, active):
         function = resolve(self.ir, expr.func)
-        if function in (len, range, print) if _among(function, (len, range, print)) else False:
+        if function in (len, range, print):
             return
         if _among(function, CONSTRUCTORS) and function.__name__ not in ("array", "asarray", "full", "full_like"):
             return
         if active:
             self.mark(target)
+        wanted = self.has(target)
         if function is None:
-            self._method(expr, active)
-        elif active and self.users(function):
+            self._method(expr, active, wanted)
+        elif wanted and self.users(function):  # it may store into its arguments or return one of them
             self.mark(*expr.args, *[v for _, v in expr.kws])
+        elif wanted and getattr(function, "__name__", "") in _VIEWS:
+            self.mark(*expr.args[:1])
 
-    def _method(self, expr, active):
+    def _method(self, expr, active, wanted):
         try:
             method = self.ir.get_definition(expr.func)
         except (KeyError, NumbaError):
@@ -178,6 +185,8 @@ class Activity:
             return
         if method.attr in _STORING and active:
             self.mark(method.value, *expr.args)
+        if method.attr in _VIEWS and wanted:
+            self.mark(method.value)
 
 
 class _Editor:
