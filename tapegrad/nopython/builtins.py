@@ -17,8 +17,8 @@ from numba.core.typing.templates import AbstractTemplate, signature
 from numba.extending import intrinsic, overload
 
 from ..native.emit import Emitter
-from .scalars import UFUNCS, call, combine, lowering, partials, template
-from .types import F64, I32, I64, DualDType, DualType, Token, build, common_dual, contains_dual, is_real, parts
+from .scalars import call, combine, lowering, partials, template
+from .types import F64, I32, I64, DualDType, DualType, build, common_dual, is_real, parts
 
 
 # ---- in and out -------------------------------------------------------------------------

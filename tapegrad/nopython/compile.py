@@ -19,10 +19,12 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
+from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ..errors import UnsupportedInNumbaError
 from . import arrays  # noqa: F401  (registers what can be done with arrays)
+from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
 
 #: Options of ``@njit`` that say what the code means; the others are about its wrapping.
@@ -37,6 +39,7 @@ def _pipeline(lanes, returns):
         def define_pipelines(self):
             manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
             manager.add_pass_after(rewriting, MakeFunctionToJitFunction)
+            manager.add_pass_after(BroadcastPass, NopythonTypeInference)
             manager.finalize()
             return [manager]
 
@@ -132,7 +135,7 @@ def _explain(text, function):
     where, line = own.__code__.co_filename, own.__code__.co_firstlineno
     for found in _PLACE.finditer(text):
         path = _full_path(found.group(1), own)
-        if not path.startswith((package, numba_folder)) and path.endswith((".py", ">")) and "site-packages" not in path:
+        if not path.startswith((package, numba_folder)) and path.endswith((".py", ">")):
             where, line = path, int(found.group(2))
             break  # Numba tells the innermost place first
     source = linecache.getline(where, line).strip()

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import types as python_types
 
-from numba.core import ir, postproc, types
+from numba.core import ir, postproc
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
