@@ -225,6 +225,27 @@ def _mean(a):
         return lambda a: np.sum(a) / a.size
 
 
+@_both(np.var, "var")
+def _var(a):
+    if is_dual_array(a):
+
+        token = Token(a.dtype.lanes)
+
+        def variance(a):
+            mean, total = np.mean(a), as_dual(token, 0.0)
+            for x in a.flat:
+                total += (x - mean) ** 2
+            return total / a.size
+
+        return variance
+
+
+@_both(np.std, "std")
+def _std(a):
+    if is_dual_array(a):
+        return lambda a: math.sqrt(np.var(a))
+
+
 @_both(np.prod, "prod")
 def _prod(a):
     if is_dual_array(a):

@@ -28,9 +28,8 @@ def on_the_stack(typingctx, x):
         place = cgutils.alloca_once(builder, model.get_data_type())
         builder.store(model.as_data(builder, args[0]), place)
         array = make_array(array_type)(context, builder)
-        populate_array(
-            array, data=place, shape=(), strides=(), itemsize=context.get_abi_sizeof(model.get_data_type()), meminfo=None
-        )
+        size = context.get_abi_sizeof(model.get_data_type())
+        populate_array(array, data=place, shape=(), strides=(), itemsize=size, meminfo=None)
         return array._getvalue()
 
     return array_type(x), emit

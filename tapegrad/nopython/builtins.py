@@ -110,8 +110,34 @@ def _extremum(function, name):
     lower_builtin(function, DualType, types.VarArg(DualType))(lower)
 
 
+def _extremum_of_items(function):
+    """The builtin of one tuple, list or array: in pairs, so that ties share here too."""
+
+    @overload(function, target="cpu")
+    def extremum(items):
+        if isinstance(items, types.BaseTuple) and len(items) > 1 and common_dual(*items) is not None:
+            names = {"function": function, "__name__": __name__}
+            each = ", ".join(f"items[{k}]" for k in range(len(items)))
+            exec(f"def of_tuple(items):\n    return function({each})\n", names)
+            return names["of_tuple"]
+        if isinstance(items, types.List) or (isinstance(items, types.Array) and items.ndim == 1):
+            if isinstance(items.dtype, DualType):
+
+                def of_items(items):
+                    if len(items) == 0:
+                        raise ValueError("max() or min() of an empty sequence")
+                    found = items[0]
+                    for k in range(1, len(items)):
+                        found = function(found, items[k])
+                    return found
+
+                return of_items
+
+
 _extremum(max, "maximum")
 _extremum(min, "minimum")
+_extremum_of_items(max)
+_extremum_of_items(min)
 
 
 # ---- functions of the value alone -------------------------------------------------------

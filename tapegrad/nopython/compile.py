@@ -23,7 +23,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ..errors import UnsupportedInNumbaError
-from . import arrays  # noqa: F401  (registers what can be done with arrays)
+from . import arrays  # noqa: F401  (registers operations)
 from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
 
@@ -118,12 +118,13 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ADVICE = (
     (r"Function\(<class 'int'>\)", "int() would cut the derivative; math.floor, math.trunc and round return integers "
      "and have derivative 0"),
-    (r"Function\(<class 'complex'>\)", "write complex arithmetic in real and imaginary parts"),
-    (r"setitem\W+array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
-     "the array was made outside of the function and holds plain numbers; make it inside, with np.zeros, np.empty, "
+    (r"Function\(<class 'complex'>\)|complex(64|128)", "write complex arithmetic in real and imaginary parts"),
+    (r"setitem\W+(readonly )?array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
+     "the array was made outside of the function and holds plain numbers; make it inside, as float64, with np.zeros or "
      "np.empty_like(x), or make it one of the differentiated arguments (argnums)"),
     (r"(?i)cannot unify|can't unify", "give the variable one type on all paths"),
-    (r"<function (solve|inv|pinv|det|slogdet|eig|svd|qr|cholesky|lstsq|interp|matrix_power)", "write this step out in loops, or take its derivative outside of Numba with tg.grad"),
+    (r"<function (solve|inv|pinv|det|slogdet|eig|svd|qr|cholesky|lstsq|interp|matrix_power)",
+     "write this step out in loops, or take its derivative outside of Numba, with tg.tensor"),
 )
 
 
@@ -153,4 +154,6 @@ def _explain(text, function):
 def _full_path(path, function):
     """Numba shortens paths; the user's own file is known by its end."""
     full = function.__code__.co_filename
-    return full if os.path.basename(path) == os.path.basename(full) else os.path.abspath(path) if path[:1] != "<" else path
+    if os.path.basename(path) == os.path.basename(full):
+        return full
+    return path if path.startswith("<") else os.path.abspath(path)

@@ -162,7 +162,7 @@ def _run(request, arguments):
     if any(map(contains_dual, given)):
         raise UnsupportedInNumbaError(
             f"the derivative of {wanted.name} is differentiated again: nopython code has first derivatives only. "
-            "Use tg.hessian or nested tg.grad on the Python function."
+            "Take the outer derivative outside of Numba, on the Python function."
         )
     _check_arguments(wanted, given)
     lanes = wanted.lanes or _lanes(wanted, given)

@@ -236,6 +236,7 @@ def expressions(x):
         np.mean(x) + x.max() * x.min(), z[1] * z[2], (x.reshape((3, 1)) * x)[1, 2], np.linalg.norm(x),
         np.sum(np.where(x > 0, x, 0.5 * x)), np.outer(x, y)[0, 1], np.cumsum(x)[1], np.prod(x),
         (TABLE @ (TABLE * x))[2, 1], np.sum(TABLE * x, axis=0)[1], np.sum(np.abs(-x)), np.sum(np.maximum(x, 0.1)),
+        np.std(x) + x.var(),
         np.sum(x * x[0] / (TABLE[0] + x[1])), np.sum(np.maximum(x[2], x) * (x < x[0])), (TABLE - x[1])[2, 1],
     ])  # fmt: skip
 
