@@ -20,6 +20,7 @@ MODULES = (
     "memory_flat",
     "tape_capacity",
     "first_call",
+    "nopython_duals",
 )
 
 PEERS = {

@@ -64,3 +64,15 @@ class HigherOrderError(TapegradError, NotImplementedError):
 
 class StructureError(TapegradError, TypeError, ValueError):
     """Arguments, tangents or results of a differentiated function do not have the structure they must have."""
+
+
+class UnsupportedInNumbaError(TapegradError, TypeError):
+    """A function cannot be differentiated in nopython code."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self):
+        # Numba puts the names of its passes in front of the arguments of errors that go through it.
+        return self.message
