@@ -21,7 +21,7 @@ from __future__ import annotations
 from ..native.compile import compiled
 from ..native.memory import (
     call4_int,
-    call_compiled6,
+    call_compiled7,
     load_byte,
     load_double,
     load_int,
@@ -124,7 +124,7 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
                 thing = load_int(objects + 8 * (position + k))
                 store_int(regs + 8 * (1 + k), _data_of(thing, float_type))
             store_int(regs, seed)
-            call_compiled6(run, load_int(row), regs, records, adjoint, i, scratch)
+            call_compiled7(run, load_int(row), regs, records, adjoint, 8, i, scratch)
             if scalar == 0:
                 left = load_int(regs)
                 if left != 0:
