@@ -145,6 +145,17 @@ class Eager:
     def gather(self, index, shape):
         return Eager(self.a.reshape(-1)[index.a].reshape(shape))
 
+    def assemble(self, shape, parts):
+        whole = np.zeros(shape, self.a.dtype)
+        for value, *window in parts:
+            self._window(whole, *window)[...] = value.a if isinstance(value, Eager) else value
+        return Eager(whole)
+
+    def put_at(self, index, value):
+        changed = np.array(self.a, order="C")
+        changed.reshape(-1)[index.a] = 0.0 if value is None else value.a.reshape(-1)
+        return Eager(changed)
+
     def zeroed(self, shape, strides, offset):
         changed = np.array(self.a, order="C")
         self._window(changed, shape, strides, offset)[...] = 0.0

@@ -11,6 +11,7 @@ import numpy as np
 from . import lang as L
 from .reductions import inverse
 from .table import structural
+from .tangents import added, of_one
 
 
 def _softmax_value(x, axis=-1):
@@ -23,15 +24,19 @@ def _log_softmax_value(x, axis=-1):
     return shifted - np.log(np.add.reduce(np.exp(shifted), axis, keepdims=True))
 
 
+def _softmax_change(t, x, z, axis=-1):
+    # The Jacobian is symmetric: the same for tangents and adjoints.
+    return L.times(t - L.times(t, z).sum(axis=axis, keepdims=True), z)
+
+
 structural(
-    "softmax", 1, _softmax_value,
-    lambda g, x, z, axis=-1: (L.times(g - L.times(g, z).sum(axis=axis, keepdims=True), z),),
+    "softmax", 1, _softmax_value, lambda g, x, z, axis=-1: (_softmax_change(g, x, z, axis),), jvp=of_one(_softmax_change),
     node="Softmax", doc="exponentials normalised to sum 1 along an axis",
 )
 structural(
     "log_softmax", 1, _log_softmax_value,
     lambda g, x, z, axis=-1: (g - L.times(g.sum(axis=axis, keepdims=True), L.exp(z)),),
-    node="LogSoftmax", doc="logarithm of softmax, accurate where softmax underflows",
+    jvp=of_one(lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True)), node="LogSoftmax", doc="logarithm of softmax, accurate where softmax underflows",
 )
 
 
@@ -46,8 +51,21 @@ def _bce_vjp(g, x, y, z, reduction="mean"):
     return L.times(g, L.sigmoid(x) - y), L.times(g, -x)
 
 
+def _bce_jvp(tangents, x, y, z, reduction="mean"):
+    to_x, to_y = tangents
+    loss = added(
+        None if to_x is None else L.times(to_x, L.sigmoid(x) - y),
+        None if to_y is None else L.times(to_y, -x),
+    )
+    if reduction == "none":
+        return loss
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    total = loss.broadcast_to(shape).sum()
+    return total * inverse(int(np.prod(shape))) if reduction == "mean" else total
+
+
 structural(
-    "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, node="BinaryCrossEntropyWithLogits",
+    "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, jvp=_bce_jvp, node="BinaryCrossEntropyWithLogits",
     doc="-y log s(x) - (1 - y) log(1 - s(x)) with s the sigmoid, reduced by mean, sum or none",
 )
 
@@ -74,7 +92,18 @@ def _cross_entropy_vjp(g, x, index, z, reduction="mean"):
     return ((probability.reshape(x.shape), taken.scatter(index, x.shape)),)
 
 
+def _cross_entropy_jvp(t, x, index, z, reduction="mean"):
+    lines = x.reshape((index.size, x.shape[-1]))
+    e = L.exp(lines - lines.reduce("max", -1, keepdims=True))
+    probability = e / e.sum(axis=-1, keepdims=True)
+    taken = t.gather(index, (index.size,))
+    losses = L.times(t.reshape(lines.shape), probability).sum(-1) - taken
+    if reduction == "none":
+        return losses.reshape(z.shape)
+    return losses.sum() * (1.0 / index.size) if reduction == "mean" else losses.sum()
+
+
 structural(
-    "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, node="NllLoss", constants=(1,),
+    "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, jvp=of_one(_cross_entropy_jvp), node="NllLoss", constants=(1,),
     doc="minus the log of the softmax of scores at the classes given, reduced by mean, sum or none",
 )

@@ -27,6 +27,7 @@ import numpy as np
 
 from . import lang as L
 from .table import structural
+from .tangents import added, joined, of_one
 
 
 def _t(x):
@@ -59,7 +60,10 @@ def _inv_vjp(g, a, z):
     return (-(back @ g @ back),)
 
 
-structural("inv", 1, np.linalg.inv, _inv_vjp, node="LinalgInv", doc="inverse of a matrix")
+structural(
+    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), node="LinalgInv",
+    doc="inverse of a matrix",
+)
 
 
 def _solve_vjp(g, a, b, z):
@@ -67,22 +71,38 @@ def _solve_vjp(g, a, b, z):
     return lambda: -(back @ _t(z)), back
 
 
+def _solve_jvp(tangents, a, b, z):
+    to_a, to_b = tangents
+    return a.solve(added(to_b, None if to_a is None else -(to_a @ z)))
+
+
 structural(
-    "solve", 2, np.linalg.solve, _solve_vjp, node="LinalgSolve", doc="solution X of A @ X = B, B a matrix or a stack",
+    "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, node="LinalgSolve",
+    doc="solution X of A @ X = B, B a matrix or a stack",
 )
 
 
-def _det_vjp(g, a, z):
-    # Cofactors from A = U S V^T: det(U) det(V) U adj(S) V^T, right for singular A too.
+def _inner(x, y):
+    """The inner products of matrices."""
+    return L.times(x, y).sum((x.ndim - 2, x.ndim - 1))
+
+
+def _cofactors(a):
+    # From A = U S V^T: det(U) det(V) U adj(S) V^T, right for singular A too.
     u, s, vh = a.svd()
     sign = u.det() * vh.det()
     axis = s.ndim - 1
     others = s.scan(axis, "mul", exclusive=True) * s.scan(axis, "mul", reverse=True, exclusive=True)
-    return (u * _columns(others * (g * sign).expand_dims([g.ndim])) @ vh,)
+    return u * _columns(others * sign.expand_dims([sign.ndim])) @ vh
+
+
+def _det_vjp(g, a, z):
+    return (L.times(_whole(g), _cofactors(a)),)
 
 
 structural(
-    "det", 1, np.linalg.det, _det_vjp, node="LinalgDet", doc="determinant; its derivative holds at singular matrices too",
+    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a))), node="LinalgDet",
+    doc="determinant; its derivative holds at singular matrices too",
 )
 
 
@@ -91,7 +111,8 @@ def _logabsdet_vjp(g, a, z):
 
 
 structural(
-    "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, _logabsdet_vjp, node="LinalgSlogdet",
+    "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, _logabsdet_vjp,
+    jvp=of_one(lambda t, a, z: _inner(t, _t(a.inv()))), node="LinalgSlogdet",
     doc="log(abs(det A)), the second result of slogdet; the derivative at a singular matrix is NaN",
 )
 
@@ -99,12 +120,24 @@ structural(
 # ---- factorisations -----------------------------------------------------------------------
 
 
+def _half(n):
+    """The lower triangle, with the diagonal halved."""
+    return np.tril(np.ones((n, n))) - 0.5 * np.eye(n)
+
+
 def _cholesky_vjp(g, a, z, upper=False):
     low, g = (_t(z), _t(g)) if upper else (z, g)
     n = a.shape[-1]
-    half = g.constant(np.tril(np.ones((n, n))) - 0.5 * np.eye(n))
+    half = g.constant(_half(n))
     left = _t(low).solve((_t(low) @ g) * half)
     return (_symmetric(_t(low).solve(_t(left))),)
+
+
+def _cholesky_jvp(t, a, z, upper=False):
+    low = _t(z) if upper else z
+    inner = low.solve(_t(low.solve(_symmetric(t))))
+    change = low @ (inner * t.constant(_half(a.shape[-1])))
+    return _t(change) if upper else change
 
 
 def _cholesky_value(a, upper=False):
@@ -112,7 +145,7 @@ def _cholesky_value(a, upper=False):
 
 
 structural(
-    "cholesky", 1, _cholesky_value, _cholesky_vjp, node="LinalgCholesky",
+    "cholesky", 1, _cholesky_value, _cholesky_vjp, jvp=of_one(_cholesky_jvp), node="LinalgCholesky",
     doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
 )
 
@@ -130,8 +163,16 @@ def _eigh_vjp(g, a, z, UPLO="L"):
     return (_symmetric(v @ inner @ _t(v)),)
 
 
+def _eigh_jvp(t, a, z, UPLO="L"):
+    n, axis = a.shape[-1], a.ndim - 2
+    w, v = z.narrow(axis, 0, 1), z.narrow(axis, 1, n + 1)
+    inner = _t(v) @ _symmetric(t) @ v
+    of_w = (inner * t.constant(np.eye(n))).sum(axis, keepdims=True)
+    return joined(z, [of_w, v @ (_inverse_or_zero(w - _t(w)) * inner)], [1, n], axis)
+
+
 structural(
-    "eigh", 1, _eigh_value, _eigh_vjp, node="LinalgEigh",
+    "eigh", 1, _eigh_value, _eigh_vjp, jvp=of_one(_eigh_jvp), node="LinalgEigh",
     doc="eigenvalues (first row) and eigenvectors (columns of the rows below) of a symmetric matrix, packed; the terms "
     "1/(a-b) of equal eigenvalues count as 0; the adjoint is symmetric",
 )
@@ -161,8 +202,26 @@ def _svd_vjp(g, a, z):
     return (found,)
 
 
+def _svd_jvp(t, a, z):
+    (m, n), axis = a.shape[-2:], a.ndim - 2
+    k = min(m, n)
+    u, s, v = z.narrow(axis, 0, m), z.narrow(axis, m, m + 1), z.narrow(axis, m + 1, m + 1 + n)
+    gaps, inverse = _inverse_or_zero((s - _t(s)) * (s + _t(s))), _inverse_or_zero(s)
+    inner = (_t(u) @ t @ v).own()
+    of_u = u @ (gaps * (inner * s + _t(s) * _t(inner)))
+    of_s = (inner * t.constant(np.eye(k))).sum(axis, keepdims=True)
+    of_v = v @ (gaps * (_t(s) * inner + _t(inner) * s))
+    if m > k:
+        rest = (t @ v) * inverse
+        of_u = of_u + (rest - u @ (_t(u) @ rest))
+    if n > k:
+        rest = (_t(t) @ u) * inverse
+        of_v = of_v + (rest - v @ (_t(v) @ rest))
+    return joined(z, [of_u, of_s, of_v], [m, 1, n], axis)
+
+
 structural(
-    "svd", 1, _svd_value, _svd_vjp, node="LinalgSvd",
+    "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), node="LinalgSvd",
     doc="reduced singular value decomposition U, s, V, packed below each other; the terms 1/(a-b) of equal singular "
     "values and 1/a of zero ones count as 0",
 )
@@ -182,8 +241,18 @@ def _qr_vjp(g, a, z):
     return (_t(r.solve(_t(to_q + q @ (lower + _t(strict))))),)
 
 
+def _qr_jvp(t, a, z):
+    (m, n), axis = a.shape[-2:], a.ndim - 2
+    q, r = z.narrow(axis, 0, m), z.narrow(axis, m, m + n)
+    change = _t(_t(r).solve(_t(t)))
+    inner = _t(q) @ change
+    strict = inner * t.constant(np.tril(np.ones((n, n)), -1))
+    upper = inner - strict + _t(strict)
+    return joined(z, [change - q @ upper, upper @ r], [m, n], axis)
+
+
 structural(
-    "qr", 1, _qr_value, _qr_vjp, node="LinalgQr",
+    "qr", 1, _qr_value, _qr_vjp, jvp=of_one(_qr_jvp), node="LinalgQr",
     doc="reduced QR factors of a matrix with at least as many rows as columns, packed below each other",
 )
 
@@ -198,7 +267,12 @@ def _pinv_vjp(g, a, z, rcond=1e-15, hermitian=False):
     return ((left - a @ (z @ left)) + (right - (right @ z) @ a) - back @ g @ back,)
 
 
+def _pinv_jvp(t, a, z, rcond=1e-15, hermitian=False):
+    left, right = _t(t) @ _t(z) @ z, z @ _t(z) @ _t(t)
+    return (left - z @ (a @ left)) + (right - (right @ a) @ z) - z @ t @ z
+
+
 structural(
-    "pinv", 1, _pinv_value, _pinv_vjp, node="LinalgPinv",
+    "pinv", 1, _pinv_value, _pinv_vjp, jvp=of_one(_pinv_jvp), node="LinalgPinv",
     doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
 )

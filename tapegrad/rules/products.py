@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .table import structural
+from .tangents import added
 
 
 def _matmul_vjp(g, a, b, z):
@@ -25,4 +26,12 @@ def _matmul_vjp(g, a, b, z):
     return lambda: g @ b.swapaxes(-1, -2), lambda: a.swapaxes(-1, -2) @ g
 
 
-structural("matmul", 2, np.matmul, _matmul_vjp, node="Mm", numpy=(np.matmul,), doc="matrix product with NumPy's broadcasting")
+def _matmul_jvp(tangents, a, b, z):
+    to_a, to_b = tangents
+    return added(None if to_a is None else to_a @ b, None if to_b is None else a @ to_b)
+
+
+structural(
+    "matmul", 2, np.matmul, _matmul_vjp, jvp=_matmul_jvp, node="Mm", numpy=(np.matmul,),
+    doc="matrix product with NumPy's broadcasting",
+)

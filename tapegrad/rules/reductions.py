@@ -13,6 +13,7 @@ import numpy as np
 
 from . import lang as L
 from .table import structural
+from .tangents import of_one
 
 
 def spread(g, x, axis, keepdims):
@@ -50,7 +51,7 @@ def _sum_vjp(g, x, z, axis=None, keepdims=False):
 
 structural(
     "sum", 1, lambda x, axis=None, keepdims=False: np.add.reduce(x, axis, keepdims=keepdims), _sum_vjp,
-    node="Sum", doc="sum over axes",
+    jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims)), node="Sum", doc="sum over axes",
 )
 
 
@@ -66,43 +67,64 @@ def _mean_vjp(g, x, z, axis=None, keepdims=False):
     return (spread(g * inverse(count_of(x, axis)), x, axis, keepdims).broadcast_to(x.shape),)
 
 
+def _mean_jvp(t, x, z, axis=None, keepdims=False):
+    return t.sum(axis, keepdims) * inverse(count_of(x, axis))
+
+
 structural(
-    "mean", 1, _mean_value, _mean_vjp,
+    "mean", 1, _mean_value, _mean_vjp, jvp=of_one(_mean_jvp),
     node="Mean", doc="arithmetic mean over axes",
 )
 
 
-def _extremum_vjp(g, x, z, axis=None, keepdims=False):
+def _hits(x, z, axis, keepdims):
+    """Where `x` takes its extremum, and how often."""
     hit = L.eq(x, spread(z, x, axis, keepdims))
-    ones = L.select(hit, 1.0, 0.0)
-    share = spread(g, x, axis, keepdims) / ones.sum(axis=axis, keepdims=True)
-    return (L.select(hit, share, 0.0),)
+    return hit, L.select(hit, 1.0, 0.0).sum(axis=axis, keepdims=True)
+
+
+def _extremum_vjp(g, x, z, axis=None, keepdims=False):
+    hit, count = _hits(x, z, axis, keepdims)
+    return (L.select(hit, spread(g, x, axis, keepdims) / count, 0.0),)
+
+
+def _extremum_jvp(t, x, z, axis=None, keepdims=False):
+    hit, count = _hits(x, z, axis, keepdims)
+    return L.select(hit, t / count, 0.0).sum(axis, keepdims)
 
 
 structural(
     "max", 1, lambda x, axis=None, keepdims=False: np.maximum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    node="Max", doc="maximum over axes; ties share the derivative evenly",
+    jvp=of_one(_extremum_jvp), node="Max", doc="maximum over axes; ties share the derivative evenly",
 )
 structural(
     "min", 1, lambda x, axis=None, keepdims=False: np.minimum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    node="Min", doc="minimum over axes; ties share the derivative evenly",
+    jvp=of_one(_extremum_jvp), node="Min", doc="minimum over axes; ties share the derivative evenly",
 )
 
 
-def _prod_vjp(g, x, z, axis=None, keepdims=False):
+def _other_factors(x, axis):
+    """The product of all factors but each one."""
     axes = axes_of(x, axis)
     rest = [k for k in range(x.ndim) if k not in axes]
     order = (*rest, *axes)
     front = [x.shape[k] for k in rest]
     lines = x.transpose(order).reshape((*front, count_of(x, axis)))
     others = lines.scan(-1, "mul", exclusive=True) * lines.scan(-1, "mul", reverse=True, exclusive=True)
-    others = others.reshape([x.shape[k] for k in order]).transpose(np.argsort(order).tolist())
-    return (L.times(spread(g, x, axis, keepdims), others),)
+    return others.reshape([x.shape[k] for k in order]).transpose(np.argsort(order).tolist())
+
+
+def _prod_vjp(g, x, z, axis=None, keepdims=False):
+    return (L.times(spread(g, x, axis, keepdims), _other_factors(x, axis)),)
+
+
+def _prod_jvp(t, x, z, axis=None, keepdims=False):
+    return L.times(t, _other_factors(x, axis)).sum(axis, keepdims)
 
 
 structural(
     "prod", 1, lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), _prod_vjp,
-    node="Prod", doc="product over axes, exact where factors are zero",
+    jvp=of_one(_prod_jvp), node="Prod", doc="product over axes, exact where factors are zero",
 )
 
 
@@ -115,9 +137,14 @@ def _var_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
     return (L.times(spread(g, x, axis, keepdims), _centred(x, axis) * scale),)
 
 
+def _var_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
+    scale = 2.0 * inverse(count_of(x, axis) - ddof)
+    return L.times(t, _centred(x, axis) * scale).sum(axis, keepdims)
+
+
 structural(
     "var", 1, lambda x, axis=None, ddof=0, keepdims=False: np.var(x, axis=axis, ddof=ddof, keepdims=keepdims),
-    _var_vjp, node="Var", doc="variance over axes with `ddof`",
+    _var_vjp, jvp=of_one(_var_jvp), node="Var", doc="variance over axes with `ddof`",
 )
 
 
@@ -127,9 +154,15 @@ def _std_vjp(g, x, z, axis=None, ddof=0, keepdims=False):
     return (L.times(spread(slope, x, axis, keepdims), _centred(x, axis) * scale),)
 
 
+def _std_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
+    scale = inverse(count_of(x, axis) - ddof)
+    change = L.times(t, _centred(x, axis) * scale).sum(axis, keepdims)
+    return L.select(L.eq(z, 0.0) | L.eq(change, 0.0), 0.0, change / z)
+
+
 structural(
     "std", 1, lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims),
-    _std_vjp, node="Std", doc="standard deviation over axes with `ddof`; derivative 0 where it is 0",
+    _std_vjp, jvp=of_one(_std_jvp), node="Std", doc="standard deviation over axes with `ddof`; derivative 0 where it is 0",
 )
 
 
@@ -140,13 +173,22 @@ def _norm_value(x, axis=None, keepdims=False):
     return root if keepdims else np.reshape(root, np.sum(x, axis=axis).shape)
 
 
-def _norm_vjp(g, x, z, axis=None, keepdims=False):
+def _direction(x, z, axis, keepdims):
     z = spread(z, x, axis, keepdims)
-    return (L.times(spread(g, x, axis, keepdims), L.select(L.eq(z, 0.0), 0.0, x / z)),)
+    return L.select(L.eq(z, 0.0), 0.0, x / z)
+
+
+def _norm_vjp(g, x, z, axis=None, keepdims=False):
+    return (L.times(spread(g, x, axis, keepdims), _direction(x, z, axis, keepdims)),)
+
+
+def _norm_jvp(t, x, z, axis=None, keepdims=False):
+    return L.times(t, _direction(x, z, axis, keepdims)).sum(axis, keepdims)
 
 
 structural(
-    "norm", 1, _norm_value, _norm_vjp, node="Norm", doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0",
+    "norm", 1, _norm_value, _norm_vjp, jvp=of_one(_norm_jvp), node="Norm",
+    doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0",
 )
 
 
@@ -158,14 +200,22 @@ def _logsumexp_value(x, axis=None, keepdims=False):
     return result if keepdims else np.reshape(result, np.sum(x, axis=axis).shape)
 
 
-def _logsumexp_vjp(g, x, z, axis=None, keepdims=False):
+def _shares(x, z, axis, keepdims):
     z = spread(z, x, axis, keepdims)
-    weight = L.select(L.eq(x, z), 1.0, L.exp(x - z))
-    return (L.times(spread(g, x, axis, keepdims), weight),)
+    return L.select(L.eq(x, z), 1.0, L.exp(x - z))
+
+
+def _logsumexp_vjp(g, x, z, axis=None, keepdims=False):
+    return (L.times(spread(g, x, axis, keepdims), _shares(x, z, axis, keepdims)),)
+
+
+def _logsumexp_jvp(t, x, z, axis=None, keepdims=False):
+    return L.times(t, _shares(x, z, axis, keepdims)).sum(axis, keepdims)
 
 
 structural(
-    "logsumexp", 1, _logsumexp_value, _logsumexp_vjp, node="Logsumexp", doc="log of the sum of exponentials over axes, without overflow",
+    "logsumexp", 1, _logsumexp_value, _logsumexp_vjp, jvp=of_one(_logsumexp_jvp), node="Logsumexp",
+    doc="log of the sum of exponentials over axes, without overflow",
 )
 
 
@@ -179,4 +229,10 @@ def _cumsum_vjp(g, x, z, axis=None):
     return (g.scan(axis, "add", reverse=True),)
 
 
-structural("cumsum", 1, _cumsum_value, _cumsum_vjp, node="Cumsum", doc="cumulative sum along an axis")
+def _cumsum_jvp(t, x, z, axis=None):
+    return t.reshape(z.shape).scan(0) if axis is None else t.scan(axis)
+
+
+structural(
+    "cumsum", 1, _cumsum_value, _cumsum_vjp, jvp=of_one(_cumsum_jvp), node="Cumsum", doc="cumulative sum along an axis",
+)

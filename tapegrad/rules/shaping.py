@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .table import structural
+from .tangents import element_strides, joined, of_one
 
 
 def logical_view(x, shape, strides, offset):
@@ -36,6 +37,10 @@ def _view_vjp(g, x, z, shape=(), strides=(), offset=0):
     return (g.place(x.shape, strides, offset),)
 
 
+def _view_jvp(t, x, z, shape=(), strides=(), offset=0):
+    return t.strided(shape, strides, offset)
+
+
 #: Rows that are all the same affine view but print as what the user wrote.
 VIEWS = {}
 for _name, _node, _doc in (
@@ -45,11 +50,17 @@ for _name, _node, _doc in (
     ("diagonal", "Diagonal", "a diagonal of x as a vector"),
     ("as_strided", "AsStrided", "a strided window of the C-ordered elements"),
 ):
-    VIEWS[_name] = structural(_name, 1, _view_value, _view_vjp, node=_node, doc=_doc, dynamic="offset")
+    VIEWS[_name] = structural(
+        _name, 1, _view_value, _view_vjp, jvp=of_one(_view_jvp), node=_node, doc=_doc, dynamic="offset",
+    )
 
 
 def _reshape_vjp(g, x, z, shape=()):
     return (g.reshape(x.shape),)
+
+
+def _reshape_jvp(t, x, z, shape=()):
+    return t.reshape(z.shape)
 
 
 def _reshape_value(x, shape=()):
@@ -61,22 +72,21 @@ for _name, _node, _doc in (
     ("squeeze", "Squeeze", "axes of extent 1 removed"),
     ("expand_dims", "Unsqueeze", "axes of extent 1 added"),
 ):
-    structural(_name, 1, _reshape_value, _reshape_vjp, node=_node, doc=_doc)
+    structural(_name, 1, _reshape_value, _reshape_vjp, jvp=of_one(_reshape_jvp), node=_node, doc=_doc)
 
 
 def _transpose_vjp(g, x, z, axes=()):
     return (g.transpose(np.argsort(axes).tolist()),)
 
 
+for _name, _node, _doc in (("transpose", "Permute", "axes permuted"), ("t", "T", "a matrix transposed")):
+    structural(
+        _name, 1, lambda x, axes=(): np.transpose(x, axes), _transpose_vjp,
+        jvp=of_one(lambda t, x, z, axes=(): t.transpose(axes)), node=_node, doc=_doc,
+    )
 structural(
-    "transpose", 1, lambda x, axes=(): np.transpose(x, axes), _transpose_vjp, node="Permute", doc="axes permuted",
-)
-structural(
-    "t", 1, lambda x, axes=(): np.transpose(x, axes), _transpose_vjp, node="T", doc="a matrix transposed",
-)
-structural(
-    "flip", 1, lambda x, axes=(): np.flip(x, axes), lambda g, x, z, axes=(): (g.flip(axes),), node="Flip",
-    doc="the order along axes reversed",
+    "flip", 1, lambda x, axes=(): np.flip(x, axes), lambda g, x, z, axes=(): (g.flip(axes),),
+    jvp=of_one(lambda t, x, z, axes=(): t.flip(axes)), node="Flip", doc="the order along axes reversed",
 )
 
 
@@ -84,6 +94,10 @@ def _gather_vjp(g, x, index, z, shape=()):
     if not x.shape:
         return (g.sum(),)
     return (g.scatter(index, x.shape),)
+
+
+def _gather_jvp(t, x, index, z, shape=()):
+    return t.gather(index, shape) if x.shape else t.broadcast_to(shape)
 
 
 for _name, _node, _doc in (
@@ -94,7 +108,7 @@ for _name, _node, _doc in (
 ):
     structural(
         _name, 1, lambda x, index, shape=(): np.reshape(np.take(x, index), shape), _gather_vjp,
-        node=_node, doc=_doc, constants=(1,),
+        jvp=of_one(_gather_jvp), node=_node, doc=_doc, constants=(1,),
     )
 
 
@@ -107,8 +121,12 @@ def _concatenate_vjp(g, *rest, axis=0):
     return tuple(found)
 
 
+def _concatenate_jvp(tangents, *rest, axis=0):
+    return joined(rest[-1], tangents, [part.shape[axis] for part in rest[:-1]], axis)
+
+
 structural(
-    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp, node="Cat",
+    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp, jvp=_concatenate_jvp, node="Cat",
     doc="arrays joined along an existing axis",
 )
 
@@ -120,8 +138,13 @@ def _stack_vjp(g, *rest, axis=0):
     return tuple(found)
 
 
+def _stack_jvp(tangents, *rest, axis=0):
+    parts = [None if t is None else t.expand_dims([axis]) for t in tangents]
+    return joined(rest[-1], parts, [1] * len(parts), axis)
+
+
 structural(
-    "stack", -1, lambda *xs, axis=0: np.stack(xs, axis=axis), _stack_vjp, node="Stack",
+    "stack", -1, lambda *xs, axis=0: np.stack(xs, axis=axis), _stack_vjp, jvp=_stack_jvp, node="Stack",
     doc="arrays joined along a new axis",
 )
 
@@ -130,12 +153,22 @@ def _diagflat_value(x, k=0, shape=()):
     return np.diag(x, k)
 
 
+def _diagonal_window(x, k, shape):
+    return x.shape, (shape[1] + 1,), k if k >= 0 else -k * shape[1]
+
+
 def _diagflat_vjp(g, x, z, k=0, shape=()):
-    offset = k if k >= 0 else -k * shape[1]
-    return (g.strided(x.shape, (shape[1] + 1,), offset),)
+    return (g.strided(*_diagonal_window(x, k, shape)),)
 
 
-structural("diag", 1, _diagflat_value, _diagflat_vjp, node="Diag", doc="a matrix with a vector on its diagonal")
+def _diagflat_jvp(t, x, z, k=0, shape=()):
+    return z.assemble(shape, [(t, *_diagonal_window(x, k, shape))])
+
+
+structural(
+    "diag", 1, _diagflat_value, _diagflat_vjp, jvp=of_one(_diagflat_jvp), node="Diag",
+    doc="a matrix with a vector on its diagonal",
+)
 
 
 def _assigned(x, v, shape, strides, offset):
@@ -151,9 +184,15 @@ def _assign_vjp(g, x, v, z, shape=(), strides=(), offset=0):
     return g.zeroed(shape, strides, offset), moved
 
 
+def _assign_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
+    to_x, to_v = tangents
+    whole = [] if to_x is None else [(to_x, x.shape, element_strides(x.shape), 0)]
+    return z.assemble(x.shape, [*whole, (0.0 if to_v is None else to_v, shape, strides, offset)])
+
+
 structural(
     "setitem", 2, lambda x, v, shape=(), strides=(), offset=0: _assigned(x, v, shape, strides, offset), _assign_vjp,
-    node="CopySlices", doc="x with x[i:j] = v", dynamic="offset",
+    jvp=_assign_jvp, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset",
 )
 
 
@@ -168,8 +207,14 @@ def _put_vjp(g, x, v, index, z, shape=()):
     return g.zeroed_at(index), moved
 
 
+def _put_jvp(tangents, x, v, index, z, shape=()):
+    to_x, to_v = tangents
+    base = z.assemble(x.shape, []) if to_x is None else to_x
+    return base.put_at(index, None if to_v is None else to_v.broadcast_to(shape))
+
+
 structural(
-    "put", 2, _put_value, _put_vjp, node="IndexPut", doc="x with x[index_array_or_mask] = v", constants=(2,),
+    "put", 2, _put_value, _put_vjp, jvp=_put_jvp, node="IndexPut", doc="x with x[index_array_or_mask] = v", constants=(2,),
 )
 
 
@@ -179,6 +224,7 @@ def _astype_vjp(g, x, z, dtype="d"):
 
 
 structural(
-    "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), _astype_vjp, node="ToCopy",
+    "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), _astype_vjp,
+    jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), node="ToCopy",
     doc="conversion between float32 and float64",
 )

@@ -47,6 +47,7 @@ class Planner:
         self.saved = []  # operand number or -1 for the result
         self.temporaries = P.FIRST_TEMPORARY
         self.targets = P.FIRST_TARGET
+        self.tangents = {}  # operand number -> register of its tangent
         self._saved_atoms = {}
 
     # -- operands ---------------------------------------------------------------
@@ -58,6 +59,12 @@ class Planner:
     def operand(self, k):
         """The value of operand `k` (-1: the result), kept only if it is read."""
         return Operand(self, k, self.metas[k] if k >= 0 else self.out)
+
+    def tangent(self, k):
+        """The tangent of operand `k`, C-contiguous; whoever runs the program fills the register."""
+        meta = self.metas[k]
+        self.tangents[k] = reg = self._register()
+        return self._sym(Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char))
 
     def saved_atom(self, k):
         atom = self._saved_atoms.get(k)
@@ -76,18 +83,21 @@ class Planner:
     def step(self, code, *parameters):
         self.words += [code, len(parameters), *parameters]
 
-    def temporary(self, shape, char, zero=False):
-        """A new contiguous buffer; returns its window."""
+    def _register(self):
         reg = self.temporaries
         self.temporaries += 1
         assert reg < P.REGISTERS, "too many temporaries in one rule"
+        return reg
+
+    def temporary(self, shape, char, zero=False):
+        """A new contiguous buffer; returns its window."""
+        reg = self._register()
         nbytes = max(1, int(np.prod(shape, dtype=np.int64))) * ITEMSIZE[char]
         self.step(P.ALLOC, reg, nbytes, int(zero))
         return Atom(reg, 0, shape, c_strides(shape, ITEMSIZE[char]), char)
 
     def shifted(self, reg, itemsize):
-        new = self.temporaries
-        self.temporaries += 1
+        new = self._register()
         # Freed registers are those that ALLOC made; a shifted one is not owned.
         self.step(P.SHIFT, new, reg, itemsize)
         return new
@@ -196,8 +206,7 @@ class Planner:
         """A constant array, which lives as long as the program."""
         array = np.ascontiguousarray(array, char)
         self.constants.append(array)
-        reg = self.temporaries
-        self.temporaries += 1
+        reg = self._register()
         self.step(P.CONST, reg, array.ctypes.data)
         return self._sym(Atom(reg, 0, array.shape, array.strides, char))
 
@@ -250,6 +259,29 @@ class Planner:
         atom = index.window().atom
         assert atom.whole and atom.char in "lq", f"an index map must be a contiguous int64 array, not {atom}"
         return atom.reg
+
+    def assemble(self, char, shape, parts):
+        """Zeros of `shape` with windows written in order (see `Sym.assemble`)."""
+        size = int(np.prod(shape, dtype=np.int64))
+        covered = any(int(np.prod(window, dtype=np.int64)) == size for _, window, _, _ in parts)
+        whole = self.temporary(shape, char, zero=not covered)
+        item = ITEMSIZE[char]
+        for value, window, strides, offset in parts:
+            reg = whole.reg
+            if offset is self.DYNAMIC:
+                reg, offset = self.shifted(reg, item), 0
+            target = Atom(reg, offset * item, window, [s * item for s in strides], char)
+            self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
+        return self._sym(whole)
+
+    def put_at(self, sym, index, value):
+        """A copy of `sym` with `value` at flat positions (see `Sym.put_at`)."""
+        copy, places = sym.own(), self._index(index)
+        reg, char = copy.atom.reg, P.CHARS[copy.char]
+        self.step(P.ZERO_AT, reg, places, index.size, char)
+        if value is not None:
+            self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, places, reg, index.size, char)
+        return copy
 
     def zeroed(self, sym, shape, strides, offset):
         window = sym.strided(shape, strides, offset)

@@ -243,6 +243,22 @@ class Sym:
         """Contribution: this array with flat positions set to zero (it must be the seed)."""
         return self.plan.zeroed_at(self, index)
 
+    def assemble(self, shape, parts):
+        """An array of zeros, in the dtype of this symbol, with windows written in order.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        parts : sequence of (Sym or float, tuple, tuple, int)
+            What is written; shape, strides (in elements of the whole) and offset of
+            the window; the offset may be the plan's dynamic attribute.
+        """
+        return self.plan.assemble(self.char, shape, parts)
+
+    def put_at(self, index, value):
+        """A copy with `value` (None: zero) at the flat positions `index`, each of which occurs once."""
+        return self.plan.put_at(self, index, value)
+
     def gather(self, index, shape):
         """The elements at flat positions `index` (a symbol), in `shape`."""
         return self.plan.gather(self, index, shape)

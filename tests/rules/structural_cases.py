@@ -1,0 +1,219 @@
+"""Cases of every structural row: calls of NumPy's (or tapegrad's) functions that record it.
+
+Each case is ``(function, operands[, reference])``: the function takes tensors or
+arrays; the reference, where `function` itself does not take arrays, is the same
+function on arrays.
+"""
+
+import numpy as np
+import scipy.special as special
+
+import tapegrad as tg
+from tapegrad.record import apply
+from tests.rules.checker import generator
+
+RNG = generator(6)
+V = RNG.uniform(0.5, 2.0, 5)
+M = RNG.uniform(0.5, 2.0, (3, 4))
+C = RNG.uniform(0.5, 2.0, (2, 3, 4))
+S = RNG.uniform(0.5, 2.0, (4, 4))
+REGULAR = S + np.diag([1.0, 2.0, 4.0, 6.0])
+STACK = np.stack([REGULAR, REGULAR.T[::-1, ::-1] + 1.0])
+AXES = {
+    (5,): [None, 0, -1, (0,), ()],
+    (3, 4): [None, 0, 1, -1, -2, (0, 1), (1, 0), (-1, 0), (1,)],
+    (2, 3, 4): [None, 0, 1, 2, -3, (0, 2), (2, 0), (1, 2), (0, 1, 2), (-1, -3)],
+}
+
+
+def reduction_cases(function, reference=None):
+    found = []
+    for x in (V, M, C):
+        for axis in AXES[x.shape]:
+            for keepdims in (False, True):
+                found.append(
+                    (
+                        lambda t, a=axis, k=keepdims: function(t, axis=a, keepdims=k),
+                        (x,),
+                        lambda t, a=axis, k=keepdims: (reference or function)(t, axis=a, keepdims=k),
+                    )
+                )
+    return found
+
+
+def moment_cases(name):
+    f = getattr(np, name)
+    found = reduction_cases(f)
+    for ddof in (0, 1, 2):
+        for axis in (None, 0, -1, (0, 1)):
+            found.append((lambda t, a=axis, d=ddof: f(t, axis=a, ddof=d), (M,)))
+    return found
+
+
+def norm_reference(x, axis=None, keepdims=False):
+    return np.sqrt(np.sum(np.square(x), axis=axis, keepdims=keepdims))
+
+
+MATMUL_SHAPES = [
+    ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3,)), ((3,), (5, 3, 4)),
+    ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((5, 2, 3), (5, 3, 4)), ((5, 1, 2, 3), (4, 3, 2)),
+    ((1, 2, 3), (5, 3, 4)), ((2, 1, 2, 3), (1, 3, 3, 2)), ((2, 0), (0, 3)), ((0, 3), (3, 2)), ((1, 1), (1, 1)),
+]  # fmt: skip
+
+
+def array(shape, seed=0):
+    return generator(seed).uniform(-1.0, 1.0, shape)
+
+
+def assigned(x, v, key):
+    """``x.copy()`` with ``[key] = v``, for arrays and tensors."""
+    if isinstance(x, tg.Tensor) or isinstance(v, tg.Tensor):
+        y = tg.as_tensor(x) * 1.0
+    else:
+        y = np.array(x)
+    y[key] = v
+    return y
+
+
+BASIC_KEYS = {
+    "int": (2,), "negative": (-1,), "pair": (1, -2), "slice": slice(1, 3), "step": slice(None, None, 2),
+    "reversed": slice(None, None, -1), "backwards": (slice(3, 0, -2), slice(None, None, -1)), "ellipsis": (..., 1),
+    "none": (None, slice(None), 0, None), "all": Ellipsis, "empty": slice(2, 2), "nothing": (),
+    "mixed": (1, ..., slice(0, 3, 2)), "beyond": slice(-100, 100), "numpy int": (np.int64(1),),
+}  # fmt: skip
+ADVANCED_KEYS = {
+    "list": [0, 2], "array": np.array([2, 0]), "negative array": np.array([-1, 0]), "matrix": np.array([[0, 1], [2, 3]]),
+    "two arrays": (np.array([0, 1, 3]), np.array([1, 0, 3])), "arrays broadcast": (np.array([[0], [2]]), np.array([1, 3])),
+    "mask": np.array([True, False, True, True]), "full mask": np.eye(4, dtype=bool), "no mask": np.zeros((4, 4), bool),
+    "slice and array": (slice(1, 3), np.array([0, 2])), "array and slice": (np.array([0, 2]), slice(None, None, -2)),
+    "int and array": (1, np.array([0, 2])), "array and none": (np.array([0, 1]), None), "mask and int": (np.array([True, False, True, True]), 1),
+    "empty array": np.array([], int), "ellipsis and array": (..., np.array([3, 1])), "uint8": np.array([1, 2], np.uint8),
+}  # fmt: skip
+REPEATED_KEYS = {
+    "repeated": np.array([0, 2, 0, 0]), "repeated pairs": (np.array([0, 0, 1]), np.array([1, 1, 1])),
+    "repeated columns": (slice(None), [1, 1, 3]),
+}  # fmt: skip
+
+
+def index_cases(keys):
+    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Tensor) else t[k] * 1.5, (S,)) for k in keys.values()]
+
+
+def assignment_cases(keys):
+    found = []
+    for key in keys.values():
+        part = S[key]
+        v = array(np.shape(part), 7)
+        found.append((lambda x, v, k=key: assigned(x, v, k), (S, v)))
+        found.append((lambda x, v, k=key: assigned(x, v, k), (S, 0.5)))
+        found.append((lambda x, k=key, v=v: assigned(x, v, k), (S,)))
+        found.append((lambda v, k=key: assigned(S, v, k), (v,)))
+        if part.ndim and part.shape[-1] > 1:
+            found.append((lambda x, v, k=key: assigned(x, v, k), (S, array(part.shape[-1:], 8))))
+            if getattr(key, "dtype", None) == bool:
+                continue
+            found.append((lambda x, v, k=key: assigned(x, v, k), (S, array((1, *part.shape[:-1], 1), 9))))
+    return found
+
+
+def bce(x, y, reduction="mean"):
+    loss = np.logaddexp(0, x) - x * y
+    return {"mean": np.mean, "sum": np.sum, "none": lambda a: a}[reduction](loss)
+
+
+def log_softmax(x, axis=-1):
+    return special.log_softmax(x, axis=axis)
+
+
+CLASSES = np.array([0, 3, 1])
+
+
+def cross_entropy(x, reduction):
+    found = -log_softmax(x)[np.arange(3), CLASSES]
+    return {"mean": np.mean, "sum": np.sum, "none": lambda a: a}[reduction](found)
+
+
+#: Structural row -> cases (function, operands[, reference]).
+CASES = {
+    "sum": [*reduction_cases(np.sum), (np.sum, (2.0,)), (np.sum, (np.zeros((0, 2)),)), (lambda x: np.sum(x, 0), (np.zeros((0, 2)),)),
+            (lambda x: np.sum(x, -1), (1.5,)), (lambda x: sum(x), (V,)), (lambda x: np.add.reduce(x, axis=1), (M,))],
+    "mean": [*reduction_cases(np.mean), (np.mean, (2.0,))],
+    "max": [*reduction_cases(np.max), (np.max, (2.0,)), (lambda x: np.maximum.reduce(x), (M,))],
+    "min": [*reduction_cases(np.min), (np.min, (2.0,)), (lambda x: np.minimum.reduce(x, axis=1), (M,))],
+    "prod": [*reduction_cases(np.prod), (np.prod, (2.0,)), (np.prod, (np.zeros(0),)), (lambda x: np.prod(x, axis=1), (np.zeros((2, 0)),)),
+             (np.prod, (np.array([0.0, 2.0, 3.0]),)), (np.prod, (np.array([0.0, 2.0, 0.0]),)), (np.prod, (np.zeros(3),)),
+             (lambda x: np.prod(x, axis=1), (np.array([[0.0, 2.0], [3.0, -1.0], [0.0, 0.0]]),))],
+    "var": [*moment_cases("var"), (np.var, (2.0,))],
+    "std": moment_cases("std"),
+    "norm": [*reduction_cases(tg.norm, norm_reference), (np.linalg.norm, (V,)), (lambda x: np.linalg.norm(x, axis=1), (M,)),
+             (lambda x: np.linalg.norm(x, "fro"), (M,)), (tg.norm, (-2.0,), abs),
+             (lambda x: np.linalg.norm(x, 2, axis=0, keepdims=True), (M,))],
+    "logsumexp": [*reduction_cases(tg.logsumexp, special.logsumexp), (tg.logsumexp, (2.0,), special.logsumexp)],
+    "cumsum": [*((lambda x, a=a: np.cumsum(x, axis=a), (x,)) for x in (V, M, C) for a in (None, *range(-x.ndim, x.ndim))),
+               (np.cumsum, (2.0,)), (np.cumsum, (np.zeros((0, 3)),)), (lambda x: np.add.accumulate(x), (M,))],
+    "matmul": [(np.matmul, (array(a, 1), array(b, 2))) for a, b in MATMUL_SHAPES]
+    + [(lambda b: M @ b, (array((4, 2)),)), (lambda a: a @ M, (array((2, 3)),)), (np.dot, (V, V)), (np.dot, (M, array((4, 2)))),
+       (np.dot, (2.0, M)), (np.dot, (M, 3.0)), (np.dot, (C, array((5, 4, 2)))), (np.dot, (V, array((2, 5, 3)))), (np.dot, (C, array(4))),
+       (lambda a, b: a.T @ b.T, (M, array((2, 3)))), (lambda a, b: a[::-1, ::2] @ b[::-1], (M, array((2, 5)))),
+       (lambda a: a @ a.T, (M,)), (lambda a: a @ np.ones((4, 2), int), (M,)), (np.outer, (V, M)), (np.outer, (V, V)),
+       (lambda a: np.broadcast_to(a, (3, 2, 5)) @ V, (V,))],
+    "getitem": index_cases(BASIC_KEYS) + [(lambda x: x[None] * 1.0, (2.0,), lambda x: np.asarray(x)[None]), (lambda x: x[...] * 2.0, (2.0,), lambda x: 2 * x),
+                                          (lambda x: list(x), (M,)), (lambda x: [r[0] for r in x], (C,))],
+    "select": [(lambda x: x[1], (V,)), (lambda x: x[-1] * x[0], (V,)), (lambda x: x[1, 2] * x[0, -1], (M,)), (lambda x: list(x), (V,)),
+               (lambda x: x[(1,)], (V,))],
+    "broadcast_to": [(lambda x, s=s: np.broadcast_to(x, s), (np.ones(o),)) for o, s in
+                     [((3,), (2, 3)), ((3, 1), (3, 4)), ((1,), (5,)), ((2, 1, 3), (2, 4, 3)), ((1, 1), (2, 3, 4)), ((3,), (3,)), ((1,), (0,))]]
+    + [(lambda x: np.broadcast_to(x, (2, 3)), (2.0,)), (lambda x: np.broadcast_to(x.T, (2, 4, 3)), (M,)), (lambda x: tg.expand(x, 3, -1), (V,), lambda x: np.broadcast_to(x, (3, 5)))],
+    "diagonal": [(lambda x, k=k: np.diagonal(x, k), (x,)) for x in (S, M, M.T) for k in (0, 1, -1, 2, -2, 9)]
+    + [(lambda x: np.diagonal(x, 1, 2, 0), (C,)), (lambda x: np.diagonal(x, -1, -1, 0), (C,)), (lambda x: np.trace(x), (M,)),
+       (lambda x: np.trace(x, 1), (M,)), (lambda x: np.trace(x, 0, 1, 2), (C,)), (lambda x: x.trace(), (S,)), (lambda x: np.diag(x, -1), (S,))],
+    "as_strided": [(lambda x: apply("as_strided", (x,), (("shape", (3, 2)), ("strides", (1, 1)))), (V,),
+                    lambda x: np.stack([x[0:3], x[1:4]], 1))],
+    "reshape": [(lambda x: x.reshape(2, 6), (M,)), (lambda x: x.reshape((4, -1)), (M,)), (lambda x: x.T.reshape(-1), (M,)), (np.ravel, (C,)),
+                (lambda x: np.reshape(x, (6, 4)), (C,)), (lambda x: tg.reshape(x, (1, 1)), (2.0,), lambda x: np.reshape(x, (1, 1))),
+                (lambda x: x[:1].reshape(()), (V,)), (lambda x: x.reshape(0, 5), (np.zeros((5, 0)),)), (lambda x: tg.flatten(x), (M,), np.ravel)],
+    "squeeze": [(np.squeeze, (C[:1],)), (lambda x: np.squeeze(x, axis=1), (M[:, None],)), (lambda x: np.squeeze(x, axis=(0, -1)), (M[None, ..., None],)),
+                (np.squeeze, (np.ones((1, 1)),))],
+    "expand_dims": [(lambda x, a=a: np.expand_dims(x, a), (M,)) for a in (0, 1, -1, (0, 3), (-1, 0))] + [(lambda x: np.expand_dims(x, 0), (2.0,))],
+    "transpose": [(np.transpose, (M,)), (np.transpose, (C,)), (lambda x: np.transpose(x, (2, 0, 1)), (C,)), (lambda x: np.transpose(x, (-1, 0, -2)), (C,)),
+                  (lambda x: np.swapaxes(x, 0, -1), (C,)), (lambda x: np.moveaxis(x, 0, -1), (C,)), (lambda x: np.moveaxis(x, [0, 1], [-1, 0]), (C,)),
+                  (np.transpose, (V,)), (lambda x: x.T, (M,)), (lambda x: x.mT, (C,)), (lambda x: x.T.T * x, (M,)), (np.transpose, (2.0,))],
+    "t": [(lambda x: tg.t(x) * 1.0, (M,), np.transpose), (lambda x: tg.t(x) * 1.0, (V,), lambda x: x)],
+    "flip": [(np.flip, (M,)), (lambda x: np.flip(x, 0), (C,)), (lambda x: np.flip(x, (0, -1)), (C,)), (np.flip, (V,))],
+    "gather": index_cases(ADVANCED_KEYS) + index_cases(REPEATED_KEYS) + [
+        (lambda x: np.take(x, [1, 1, 0]), (M,)), (lambda x: np.take(x, [[1, -1], [0, 0]], axis=1), (M,)), (lambda x: np.take(x, 1, axis=0), (C,)),
+        (lambda x: tg.take(x, [0, 0]), (2.0,), lambda x: np.take(x, [0, 0])), (lambda x: x[np.array(1)], (V,)), (lambda x: x[[True, False] * 2 + [True]], (V,))],
+    "roll": [(lambda x: np.roll(x, 2), (M,)), (lambda x: np.roll(x, -1, axis=1), (C,)), (lambda x: np.roll(x, (1, 2), axis=(0, 1)), (C,))],
+    "repeat": [(lambda x: np.repeat(x, 3), (M,)), (lambda x: np.repeat(x, [1, 0, 2], axis=0), (M,)), (lambda x: np.repeat(x, 2, axis=-1), (C,)),
+               (lambda x: np.repeat(x, 2), (2.0,))],
+    "tile": [(lambda x: np.tile(x, 3), (V,)), (lambda x: np.tile(x, (2, 1, 3)), (M,)), (lambda x: np.tile(x, 2), (1.5,))],
+    "concatenate": [(lambda x, y: np.concatenate([x, y]), (V, array(3))), (lambda x, y: np.concatenate([x, y, x], axis=-1), (M, array((3, 2)))),
+                    (lambda x: np.concatenate([x, np.ones((3, 4), int), x * x], axis=0), (M,)), (lambda x, y: np.concatenate((x, y), axis=None), (M, V)),
+                    (lambda x: np.concatenate([x]), (V,)), (lambda x: np.concatenate([x[:0], x, x[3:]]), (V,)),
+                    (lambda x: np.concatenate([x * k for k in range(1, 70)]), (V,)), (lambda x: np.concatenate([x, x], axis=1), (C,))],
+    "stack": [(lambda x, y: np.stack([x, y]), (V, array(5))), (lambda x, y: np.stack([x, y, x], axis=-1), (M, array((3, 4)))), (lambda x, y: np.stack([x, y]), (1.0, 2.0)),
+              (lambda x: np.stack([x, np.zeros(5)], axis=1), (V,)), (lambda x: np.stack([x * k for k in range(1, 300)]), (1.5,)),
+              (lambda x: np.stack([x * k for k in range(1, 80)], axis=1), (V,))],
+    "diag": [(lambda x, k=k: np.diag(x, k), (V,)) for k in (0, 1, -2)],
+    "setitem": assignment_cases(BASIC_KEYS),
+    "put": assignment_cases(ADVANCED_KEYS),
+    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Tensor) else x) * 2.0, (np.array([0.5, 0.25]),))],
+    "softmax": [(lambda x, a=a: tg.softmax(x, axis=a), (x,), lambda x, a=a: special.softmax(x, axis=a)) for x in (V, M, C) for a in (-1, 0)]
+    + [(lambda x: tg.softmax(x) * x, (1.5,), lambda x: x)],
+    "log_softmax": [(lambda x, a=a: tg.log_softmax(x, axis=a), (x,), lambda x, a=a: log_softmax(x, a)) for x in (V, M, C) for a in (-1, 0, -x.ndim)],
+    "binary_cross_entropy_with_logits": [
+        (lambda x, y, r=r: tg.nn.functional.binary_cross_entropy_with_logits(x, y, r), (x, generator(9).random(np.shape(x))), lambda x, y, r=r: bce(x, y, r))
+        for x in (V - 1.0, M - 1.0) for r in ("mean", "sum", "none")] + [
+        (lambda x, y: tg.nn.functional.binary_cross_entropy_with_logits(x, y), (0.3, 0.75), bce)],
+    "cross_entropy": [(lambda x, r=r: tg.nn.functional.cross_entropy(x, CLASSES, r), (M,), lambda x, r=r: cross_entropy(x, r)) for r in ("mean", "sum", "none")],
+    "inv": [(np.linalg.inv, (REGULAR,)), (np.linalg.inv, (STACK,))],
+    "solve": [(np.linalg.solve, (REGULAR, V[:4])), (np.linalg.solve, (STACK, array((2, 4, 3)))), (np.linalg.solve, (REGULAR, array((4, 3)))), (np.linalg.solve, (REGULAR, array((2, 4, 1))))],
+    "det": [(np.linalg.det, (REGULAR,)), (np.linalg.det, (STACK,)), (np.linalg.det, (np.ones((3, 3)),))],
+    "logabsdet": [(lambda x: np.linalg.slogdet(x)[1], (REGULAR,)), (lambda x: np.linalg.slogdet(x)[1], (-STACK,))],
+    # Packed rows have symmetric operands and free signs: see also tests/numpy/test_linalg.py.
+    "cholesky": [(lambda x: np.linalg.cholesky(x @ x.mT), (REGULAR,)), (lambda x: np.linalg.cholesky(x @ x.mT, upper=True), (STACK,))],
+    "eigh": [(lambda x: np.linalg.eigvalsh(x + x.mT), (REGULAR,)), (lambda x: np.linalg.eigh(x + x.mT)[1], (STACK,))],
+    "svd": [(lambda x: np.linalg.svd(x, compute_uv=False), (M,)), (lambda x: np.linalg.svd(x, full_matrices=False)[2], (M,)), (lambda x: np.linalg.svd(x)[0], (STACK,))],
+    "qr": [(lambda x: np.linalg.qr(x)[0], (M.T,)), (lambda x: np.linalg.qr(x)[1], (STACK,))],
+    "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
+}  # fmt: skip
