@@ -99,10 +99,14 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
             continue
         row = table + 8 * WORDS * (op - FIRST_ARRAY)
         operands, scalar = load_int(row + 16), load_int(row + 24)
-        active = 0
+        active, live = 0, 0
         for k in range(operands):
-            if load_byte(hot + operand_slot(records, i, k)) != 0:
+            slot = operand_slot(records, i, k)
+            if load_byte(hot + slot) != 0:
                 active |= 1 << k if operands <= 2 else 3
+                for lane in range(lanes):
+                    if load_int(words + 8 * (lanes * slot + lane)) != 0:
+                        live |= 1 << lane
         mine = words + 8 * lanes * i
         if active == 0:
             if scalar != 0 and load_byte(hot + i) != 0:
@@ -118,12 +122,10 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
         _load_saved(records, row, regs, i, objects, float_type)
         found = 0
         for lane in range(lanes):
-            word, live = mine + 8 * lane, 0
+            word = mine + 8 * lane
             if scalar != 0:
                 store_double(word, 0.0)
-            for k in range(operands):
-                live |= load_int(words + 8 * (lanes * operand_slot(records, i, k) + lane))
-            if live != 0:
+            if live >> lane & 1:
                 store_int(regs, word)
                 call_compiled7(run, program, regs, records, words + 8 * lane, 8 * lanes, i, scratch)
                 found |= load_int(word)
