@@ -12,6 +12,7 @@ from numpy.linalg import _umath_linalg
 from .native.ufuncs import reduced_svd
 from .rules import BY_NAME
 from .rules import lang as L
+from .tape.meta import c_strides
 
 #: Names of the rules' language -> row that gives the value.
 ROW_OF = {
@@ -147,8 +148,9 @@ class Eager:
 
     def assemble(self, shape, parts):
         whole = np.zeros(shape, self.a.dtype)
-        for value, *window in parts:
-            self._window(whole, *window)[...] = value.a if isinstance(value, Eager) else value
+        for value, window, strides, offset in parts:
+            strides = c_strides(shape, 1) if strides is None else strides
+            self._window(whole, window, strides, offset)[...] = value.a if isinstance(value, Eager) else value
         return Eager(whole)
 
     def put_at(self, index, value):

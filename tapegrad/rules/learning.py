@@ -30,13 +30,14 @@ def _softmax_change(t, x, z, axis=-1):
 
 
 structural(
-    "softmax", 1, _softmax_value, lambda g, x, z, axis=-1: (_softmax_change(g, x, z, axis),), jvp=of_one(_softmax_change),
-    node="Softmax", doc="exponentials normalised to sum 1 along an axis",
+    "softmax", 1, _softmax_value, lambda g, x, z, axis=-1: (_softmax_change(g, x, z, axis),),
+    jvp=of_one(_softmax_change), node="Softmax", doc="exponentials normalised to sum 1 along an axis",
 )
 structural(
     "log_softmax", 1, _log_softmax_value,
     lambda g, x, z, axis=-1: (g - L.times(g.sum(axis=axis, keepdims=True), L.exp(z)),),
-    jvp=of_one(lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True)), node="LogSoftmax", doc="logarithm of softmax, accurate where softmax underflows",
+    jvp=of_one(lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True)), node="LogSoftmax",
+    doc="logarithm of softmax, accurate where softmax underflows",
 )
 
 
@@ -104,6 +105,7 @@ def _cross_entropy_jvp(t, x, index, z, reduction="mean"):
 
 
 structural(
-    "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, jvp=of_one(_cross_entropy_jvp), node="NllLoss", constants=(1,),
+    "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, jvp=of_one(_cross_entropy_jvp),
+    node="NllLoss", constants=(1,),
     doc="minus the log of the softmax of scores at the classes given, reduced by mean, sum or none",
 )

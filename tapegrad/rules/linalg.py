@@ -14,7 +14,8 @@ views of it.
 Conventions
 -----------
 Functions of symmetric matrices (`cholesky`, `eigh`) read one triangle but have
-the symmetric adjoint, the gradient along symmetric changes.  Eigenvectors and
+the symmetric adjoint, the gradient along symmetric changes; so their JVP takes
+the symmetric part of the tangent.  Eigenvectors and
 singular vectors of repeated values are not differentiable: the terms
 ``1/(a - b)`` with ``a == b`` are left out, so functions that do not depend on
 the choice of the vectors keep their derivative.  `det` has its derivative at

@@ -162,7 +162,8 @@ def _std_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
 
 structural(
     "std", 1, lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims),
-    _std_vjp, jvp=of_one(_std_jvp), node="Std", doc="standard deviation over axes with `ddof`; derivative 0 where it is 0",
+    _std_vjp, jvp=of_one(_std_jvp), node="Std",
+    doc="standard deviation over axes with `ddof`; derivative 0 where it is 0",
 )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .table import structural
-from .tangents import element_strides, joined, of_one
+from .tangents import joined, of_one
 
 
 def logical_view(x, shape, strides, offset):
@@ -126,8 +126,8 @@ def _concatenate_jvp(tangents, *rest, axis=0):
 
 
 structural(
-    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp, jvp=_concatenate_jvp, node="Cat",
-    doc="arrays joined along an existing axis",
+    "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp,
+    jvp=_concatenate_jvp, node="Cat", doc="arrays joined along an existing axis",
 )
 
 
@@ -186,7 +186,7 @@ def _assign_vjp(g, x, v, z, shape=(), strides=(), offset=0):
 
 def _assign_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
     to_x, to_v = tangents
-    whole = [] if to_x is None else [(to_x, x.shape, element_strides(x.shape), 0)]
+    whole = [] if to_x is None else [(to_x, x.shape, None, 0)]
     return z.assemble(x.shape, [*whole, (0.0 if to_v is None else to_v, shape, strides, offset)])
 
 
@@ -197,7 +197,7 @@ structural(
 
 
 def _put_value(x, v, index, shape=()):
-    x = np.array(x)
+    x = np.array(x, order="C")
     x.reshape(-1)[index] = np.broadcast_to(v, shape).reshape(-1)
     return x
 
@@ -214,7 +214,8 @@ def _put_jvp(tangents, x, v, index, z, shape=()):
 
 
 structural(
-    "put", 2, _put_value, _put_vjp, jvp=_put_jvp, node="IndexPut", doc="x with x[index_array_or_mask] = v", constants=(2,),
+    "put", 2, _put_value, _put_vjp, jvp=_put_jvp, node="IndexPut", constants=(2,),
+    doc="x with x[index_array_or_mask] = v",
 )
 
 

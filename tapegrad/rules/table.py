@@ -161,7 +161,8 @@ class Row:
         -------
         array-like or None
             The tangent, which may still have to be broadcast to the shape of the
-            result; None if it is zero.
+            result and cast to its dtype, and may share memory with a tangent given;
+            None if it is zero.
         """
         if all(t is None for t in tangents):
             return None

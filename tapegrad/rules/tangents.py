@@ -5,6 +5,8 @@ The JVP of a linear row is the operation itself, applied to the tangent.
 
 from __future__ import annotations
 
+import math
+
 
 def of_one(rule):
     """The JVP of a row of one differentiable operand.
@@ -34,15 +36,6 @@ def added(*parts):
     return first
 
 
-def element_strides(shape):
-    """Strides, in elements, of a C-ordered array."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
-
-
 def joined(z, parts, extents, axis):
     """The tangent of `z`, a result that joins arrays along `axis`.
 
@@ -56,10 +49,10 @@ def joined(z, parts, extents, axis):
         How long each part is along `axis`.
     axis : int
     """
-    strides, windows, start = element_strides(z.shape), [], 0
+    windows, start, step = [], 0, math.prod(z.shape[axis + 1 :])
     for part, extent in zip(parts, extents):
         if part is not None:
             shape = (*z.shape[:axis], extent, *z.shape[axis + 1 :])
-            windows.append((part, shape, strides, start * strides[axis]))
+            windows.append((part, shape, None, start * step))
         start += extent
     return z.assemble(z.shape, windows)

@@ -252,7 +252,8 @@ class Planner:
         if not sym.atom.whole:
             sym = sym.own()
         out = self.temporary(shape, sym.char)
-        self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
+        if index.size:
+            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
         return self._sym(out)
 
     def _index(self, index):
@@ -270,7 +271,8 @@ class Planner:
             reg = whole.reg
             if offset is self.DYNAMIC:
                 reg, offset = self.shifted(reg, item), 0
-            target = Atom(reg, offset * item, window, [s * item for s in strides], char)
+            steps = whole.strides if strides is None else [s * item for s in strides]
+            target = Atom(reg, offset * item, window, steps, char)
             self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
         return self._sym(whole)
 

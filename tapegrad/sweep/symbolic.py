@@ -250,8 +250,9 @@ class Sym:
         ----------
         shape : tuple of int
         parts : sequence of (Sym or float, tuple, tuple, int)
-            What is written; shape, strides (in elements of the whole) and offset of
-            the window; the offset may be the plan's dynamic attribute.
+            What is written; shape, strides and offset (in elements of the whole,
+            C-ordered array) of the window.  Strides None are those of the whole; the
+            offset may be the plan's dynamic attribute.
         """
         return self.plan.assemble(self.char, shape, parts)
 
