@@ -43,6 +43,7 @@ from .creation import (
     zeros_like,
 )
 from .functions import *  # noqa: F401,F403
+from .jacobians import jacobian, jacrev, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor

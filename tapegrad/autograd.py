@@ -198,7 +198,7 @@ def jvp(outputs, inputs, tangents):
     outputs, inputs : Tensor or sequence of Tensor
         Inputs may be leaves, or computed tensors, which then count as independent.
     tangents : array-like or sequence
-        One per input, of its shape.
+        One per input, of its shape; for a single tensor as `inputs`, its tangent.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def jvp(outputs, inputs, tangents):
     from .recording import sweep_forward
 
     roots, wanted = _tensors(outputs, "outputs"), _tensors(inputs, "inputs")
-    if isinstance(inputs, Tensor) and not (isinstance(tangents, (tuple, list)) and len(tangents) == 1 and inputs.ndim == 0):
+    if isinstance(inputs, Tensor):
         tangents = (tangents,)
     seeds = _seeds(wanted, tangents, "tangents")
     for k, t in enumerate(roots):

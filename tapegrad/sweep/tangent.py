@@ -70,8 +70,6 @@ class TangentProgram:
     """The program of one signature for one set of hot operands."""
 
     def __init__(self, signature, active):
-        from ..native.loops import loop_kernel
-
         planner = TangentPlanner(signature)
         row, slots = signature.row, signature.slots
         few = len(slots) <= 2
@@ -90,7 +88,13 @@ class TangentProgram:
         assert tuple(planner.saved) == signature.saves, f"{signature}: the JVP also reads {planner.saved}"
         self.words = np.array(planner.words, np.int64)
         self.constants = planner.constants
-        for position, spec in planner.kernels:
+        self.kernels = planner.kernels
+
+    def compile(self):
+        """Compile the loop kernels; the program can be run after that."""
+        from ..native.loops import loop_kernel
+
+        for position, spec in self.kernels:
             self.words[position] = loop_kernel(spec)
 
 
@@ -113,14 +117,21 @@ class Programs:
             return data_address(cls.TABLE)
 
     @classmethod
-    def plan(cls, number, active):
-        """Plan the program of signature `number` for the operands `active`."""
+    def planned(cls, number, active):
+        """The program of signature `number` for the operands `active`."""
         with Signature.LOCK:
             if (number, active) not in cls.ALL:
-                program = TangentProgram(Signature.ALL[number], active)
-                cls.ALL[number, active] = program
-                cls.address()
-                cls.TABLE[number, active] = data_address(program.words)
+                cls.ALL[number, active] = TangentProgram(Signature.ALL[number], active)
+            return cls.ALL[number, active]
+
+    @classmethod
+    def ready(cls, number, active):
+        """Make that program one that can be run, and enter it in the table."""
+        program = cls.planned(number, active)
+        with Signature.LOCK:
+            program.compile()
+            cls.address()
+            cls.TABLE[number, active] = data_address(program.words)
 
 
 class Lanes:
@@ -206,7 +217,7 @@ class Tangents(Lanes):
             if at < 0:
                 at = -1 - at
                 number = store.read(at, ARRAY_RECORD)[0] - FIRST_ARRAY
-                Programs.plan(number, int(self.scratch.view(np.int64)[0]))
+                Programs.ready(number, int(self.scratch.view(np.int64)[0]))
 
 
 class Adjoints(Lanes):
