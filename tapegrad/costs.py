@@ -23,9 +23,10 @@ from .sweep import program as P
 
 #: Nanoseconds per unit of each count.
 NANOSECONDS = {
-    "sweep": 9100.0,  # a sweep as a whole: buffers, marks
+    "up": 20000.0,  # a forward sweep as a whole: buffers, marks
+    "down": 9100.0,  # a reverse sweep as a whole
     "chunk": 4940.0,  # a chunk of seeds
-    "port": 300.0,  # an input or output, per chunk
+    "port": 1000.0,  # an input or output
     "visit": 4.25,  # forward: an instruction on the way, per chunk
     "scalar": 3.2,  # a scalar instruction that a chunk reaches
     "lane": 0.145,  # ... and per lane
@@ -38,8 +39,11 @@ NANOSECONDS = {
     "call": 0.466,  # ... an elementary function
     "strided": 0.276,  # an element through a window that is not contiguous
     "byte": 0.006,  # a byte read or written
-    "routine": 116.0,  # a call of a matrix routine
+    "product": 116.0,  # a call of the matrix product
     "flop": 0.0814,  # a multiplication in it
+    "stream": 0.05,  # a byte of an operand too large for the cache
+    "solver": 1000.0,  # a call of another matrix routine
+    "cubed": 0.5,  # the product of its extents, with the larger one again
     "scattered": 0.529,  # an element gathered or scattered
     "result": 0.02,  # a byte of the Jacobian
 }  # fmt: skip
@@ -49,6 +53,16 @@ NAMES = tuple(NANOSECONDS)
 _CHEAP = {"add", "sub", "mul", "neg", "select", "abs", "sign", "floor", "ceil", "trunc", "rint", "copysign", "mul0"}
 _CHEAP |= {*L.COMPARISONS, *L.LOGIC, "isnan"}
 _DIVIDE = {"div", "sqrt"}
+
+
+#: Bytes of a matrix that does not stay in the cache of a core.
+CACHE = 1 << 19
+
+
+def _pairs(extents):
+    """Shapes of the operands and the result of a product (m, n) @ (n, p)."""
+    m, n, p = extents
+    return (m, n), (n, p), (m, p)
 
 
 @dataclass(frozen=True)
@@ -145,8 +159,14 @@ def program_counts(program):
             outer = 1
             for d in range(q[rest]):
                 outer *= q[rest + 1 + d * (q[2] + 1)]
-            found["routine"] += outer * dims[0]
-            found["flop"] += outer * int(np.prod(dims, dtype=np.int64)) * (1 if ndims > 3 else max(dims[1:], default=1))
+            each, calls = int(np.prod(dims[1:], dtype=np.int64)), outer * dims[0]
+            if ndims == 4:
+                found["product"] += calls
+                found["flop"] += calls * each
+                found["stream"] += calls * sum(8 * a * b for a, b in _pairs(dims[1:]) if 8 * a * b >= CACHE)
+            else:
+                found["solver"] += calls
+                found["cubed"] += calls * each * max(dims[1:])
         p += 2 + length
     return found
 
@@ -193,9 +213,9 @@ def counts(recording, forward):
     lanes = recording.lanes(seeds)
     chunks = -(-seeds // lanes)
     found = dict.fromkeys(NAMES, 0.0)
-    found["sweep"] = 1.0
+    found["up" if forward else "down"] = 1.0
     found["chunk"] = chunks
-    found["port"] = chunks * (len(others) + len(recording.inputs) + len(recording.outputs)) + len(sources)
+    found["port"] = len(others) + 2 * len(sources)
     if forward:
         found["visit"] = chunks * int(np.count_nonzero(recording.marks == 1))
     found["result"] = float(seeds * sum(p.meta.nbytes for p in others))
@@ -219,7 +239,7 @@ def _cost(recording, forward):
     found = counts(recording, forward)
     seeds = sum(p.size for p in (recording.inputs if forward else recording.outputs))
     lanes = recording.lanes(seeds)
-    operations = sum(found[name] for name in ("lane", "element", "divide", "call", "flop", "scattered", "strided"))
+    operations = sum(found[name] for name in ("lane", "element", "divide", "call", "flop", "cubed", "scattered", "strided"))
     time = sum(NANOSECONDS[name] * value for name, value in found.items())
     return Cost(seeds, lanes, -(-seeds // lanes), found, operations, time)
 

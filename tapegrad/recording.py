@@ -145,28 +145,35 @@ class Recording:
 
     def _chunks(self, sweep, sources, targets, found, used):
         """Seed the elements of `sources`, chunk by chunk, and collect `targets` into `found`."""
+        from .sweep.tangent import targets_of
+
         total = sum(p.size for p in sources)
-        ends = np.cumsum([p.size for p in sources]).tolist()
+        wanted = targets_of([(p.slot, p.meta, rows) for p, rows in zip(targets, found)])
+        used = np.array(sorted(used), np.int64)
+        pending, at = [], 0
+        for p in reversed(sources):
+            pending.append((p, total - at - p.size))
+            at += p.size
         try:
             for start in range(0, total, sweep.count):
                 stop = min(start + sweep.count, total)
-                for p, end in zip(sources, ends):
-                    begin = end - p.size
-                    first, last = max(start, begin), min(stop, end)
+                while pending:
+                    p, begin = pending[-1]
+                    first, last = max(start, begin), min(stop, begin + p.size)
                     if first < last and p.slot:
                         sweep.seed_units(p.slot, p.meta, first - start, last - first, first - begin)
+                    if begin + p.size > stop:
+                        break
+                    pending.pop()
                 sweep.run()
-                for p, rows in zip(targets, found):
-                    if p.slot:
-                        sweep.collect(p.slot, p.meta, rows[start:stop])
-                for slot in used:
-                    sweep.forget(slot)
+                sweep.collect(wanted, start, stop - start)
+                sweep.forget(used)
         finally:
             sweep.close()
 
     def pull(self, cotangents):
         """The adjoints of the inputs for one adjoint of each output (normalised values)."""
-        from .sweep.tangent import Adjoints
+        from .sweep.tangent import Adjoints, targets_of
 
         sweep = Adjoints(self.store, self.marks, self.low, self.high, 1)
         found = [np.zeros((1, p.size), p.char) for p in self.inputs]
@@ -178,8 +185,7 @@ class Recording:
             for slot, value in seeds.items():
                 sweep.seed(slot, 0, value)
             sweep.run()
-            for p, rows in zip(self.inputs, found):
-                sweep.collect(p.slot, p.meta, rows)
+            sweep.collect(targets_of([(p.slot, p.meta, rows) for p, rows in zip(self.inputs, found)]), 0, 1)
         finally:
             sweep.close()
         return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(self.inputs, found)]
@@ -200,7 +206,7 @@ def sweep_forward(outputs, inputs, seeds):
 
     One tangent sweep for each store that the outputs lie on.
     """
-    from .sweep.tangent import Tangents
+    from .sweep.tangent import Tangents, targets_of
 
     found = [None] * len(outputs)
     for k, t in enumerate(outputs):
@@ -233,7 +239,7 @@ def sweep_forward(outputs, inputs, seeds):
             for k in mine:
                 port = Port(outputs[k]._v, outputs[k]._i)
                 rows = np.zeros((1, port.size), port.char)
-                sweep.collect(port.slot, port.meta, rows)
+                sweep.collect(targets_of([(port.slot, port.meta, rows)]), 0, 1)
                 found[k] = normalise(rows.reshape(port.shape))
         finally:
             store.pinned -= 1

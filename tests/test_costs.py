@@ -37,7 +37,7 @@ def test_array_instructions_are_counted_once_for_each_seed_that_reaches_them():
 def test_multiplications_of_a_product_are_counted():
     matrix = np.ones((3, 4))
     forward = counts(of(lambda x: matrix @ x, np.ones(4)), True)
-    assert forward["flop"] == 4 * 12 and forward["routine"] == 4
+    assert forward["flop"] == 4 * 12 and forward["product"] == 4
     reverse = counts(of(lambda x: matrix @ x, np.ones(4)), False)
     assert reverse["flop"] == 3 * 12
 

@@ -233,28 +233,37 @@ def seed_one(words, hot, slot, lanes, lane, source, nbytes):
         store_int(word, target)
 
 
-@compiled("void(int64, int64, int64, int64, int64)")
-def collect(word, count, target, stride, nbytes):
-    """Copy the first `count` lanes of the slot whose words are at `word` to `target`, `stride` bytes apart.
-
-    `nbytes` is 0 for a scalar; array lanes that are zero are left alone.
-    """
-    for lane in range(count):
-        if nbytes == 0:
-            store_double(target + stride * lane, load_double(word + 8 * lane))
-        elif load_int(word + 8 * lane) != 0:
-            copy_bytes(target + stride * lane, load_int(word + 8 * lane), nbytes)
-
-
 @compiled("void(int64, int64, int64, int64, int64, int64)")
-def forget(records, words, hot, table, slot, lanes):
-    """Free the buffers of a slot, or zero its numbers."""
-    if _is_array(records, table, slot) != 0:
-        _free_lanes(words + 8 * lanes * slot, lanes)
-    else:
-        for lane in range(lanes):
-            store_double(words + 8 * (lanes * slot + lane), 0.0)
-    store_byte(hot + slot, 0)
+def collect(words, lanes, ports, number, start, count):
+    """Copy the first `count` lanes of some slots to rows `start` and following of one matrix each.
+
+    `ports` has four words for each: slot, bytes of the array (0: a scalar),
+    address of the matrix, bytes of its rows.  Array lanes that are zero are left alone.
+    """
+    for k in range(number):
+        slot, nbytes = load_int(ports + 32 * k), load_int(ports + 32 * k + 8)
+        stride = load_int(ports + 32 * k + 24)
+        target, word = load_int(ports + 32 * k + 16) + stride * start, words + 8 * lanes * slot
+        for lane in range(count):
+            if nbytes == 0:
+                store_double(target + stride * lane, load_double(word + 8 * lane))
+            elif load_int(word + 8 * lane) != 0:
+                copy_bytes(target + stride * lane, load_int(word + 8 * lane), nbytes)
+
+
+@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
+def forget(records, words, hot, table, slots, number, lanes):
+    """Free the buffers of some slots, or zero their numbers."""
+    for k in range(number):
+        slot = load_int(slots + 8 * k)
+        if load_byte(hot + slot) == 0:
+            continue
+        if _is_array(records, table, slot) != 0:
+            _free_lanes(words + 8 * lanes * slot, lanes)
+        else:
+            for lane in range(lanes):
+                store_double(words + 8 * (lanes * slot + lane), 0.0)
+        store_byte(hot + slot, 0)
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64)")

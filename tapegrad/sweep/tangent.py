@@ -104,6 +104,17 @@ class Programs:
     ALL: dict[tuple, TangentProgram] = {}
     TABLE = np.zeros((64, walks.VARIANTS), np.int64)
     _OUTGROWN: list[np.ndarray] = []
+    _LARGEST = [0, 0]
+
+    @classmethod
+    def largest(cls):
+        """Bytes of the largest operand of any signature."""
+        seen, most = cls._LARGEST
+        if seen < len(Signature.ALL):
+            new = Signature.ALL[seen:]
+            most = max(most, *(m.nbytes for signature in new for m in signature.metas))
+            cls._LARGEST = [seen + len(new), most]
+        return most
 
     @classmethod
     def address(cls):
@@ -132,6 +143,19 @@ class Programs:
             program.compile()
             cls.address()
             cls.TABLE[number, active] = data_address(program.words)
+
+
+def targets_of(slots):
+    """Where `Lanes.collect` puts what: from (slot, description, C-contiguous matrix of rows) to an array.
+
+    Slot 0 and empty matrices are left out.
+    """
+    found = [
+        (slot, 0 if meta is SCALAR else meta.nbytes, data_address(rows), rows.strides[0])
+        for slot, meta, rows in slots
+        if slot and rows.size
+    ]
+    return np.array(found, np.int64).reshape(-1, 4)
 
 
 class Lanes:
@@ -172,16 +196,24 @@ class Lanes:
             assert not self.words[slot, lane], "seeded twice"
             walks.seed_one(self._words, self._hot, slot, self.count, lane, data_address(value), value.nbytes)
 
-    def collect(self, slot, meta, rows):
-        """Copy the lanes of a slot into `rows`, zeros of shape (at most lanes, elements), contiguous in each row."""
-        nbytes = 0 if meta is SCALAR else meta.nbytes
-        if len(rows) and (rows.size or meta is SCALAR):
-            address = self._words + 8 * self.count * slot
-            walks.collect(address, len(rows), rows.ctypes.data, rows.strides[0], nbytes)
+    def collect(self, targets, start, count):
+        """Copy `count` lanes of some slots into matrices that are zero.
 
-    def forget(self, slot):
-        """Make the lanes of a slot zero."""
-        walks.forget(self.store.flush(), self._words, self._hot, table_address(), slot, self.count)
+        Parameters
+        ----------
+        targets : ndarray of int64
+            From `targets_of`.
+        start : int
+            Row of the first lane.
+        count : int
+        """
+        walks.collect(self._words, self.count, data_address(targets), len(targets), start, count)
+
+    def forget(self, slots):
+        """Make the lanes of `slots` (an int64 array) zero."""
+        walks.forget(
+            self.store.flush(), self._words, self._hot, table_address(), data_address(slots), len(slots), self.count
+        )
 
     def close(self):
         """Free all buffers."""
@@ -197,13 +229,8 @@ class Tangents(Lanes):
         self.last = np.zeros(high + 1, np.int32)
         walks.last_readers(store.flush(), data_address(marks), table_address(), data_address(self.last), low, high)
         self.last[list(kept)] = 0
-        largest = max((m.nbytes for s in self._signatures() for m in s.metas), default=0)
-        self.zeros = np.zeros(largest + 8, np.uint8)
-
-    def _signatures(self):
-        ops = self.store.records()["op"][self.low : self.high + 1]
-        ops = ops[self.marks[self.low : self.high + 1] == 1]
-        return [Signature.ALL[n] for n in np.unique(ops[ops >= FIRST_ARRAY] - FIRST_ARRAY).tolist()]
+        # As large as any operand there may be.
+        self.zeros = np.zeros(8 + Programs.largest(), np.uint8)
 
     def run(self):
         """Carry the seeds up."""
