@@ -50,6 +50,8 @@ NANOSECONDS = {
 }  # fmt: skip
 
 NAMES = tuple(NANOSECONDS)
+#: The counts that are scalar operations.
+OPERATIONS = ("lane", "element", "divide", "call", "flop", "cubed", "scattered", "strided")
 
 _CHEAP = {"add", "sub", "mul", "neg", "select", "abs", "sign", "floor", "ceil", "trunc", "rint", "copysign", "mul0"}
 _CHEAP |= {*L.COMPARISONS, *L.LOGIC, "isnan"}
@@ -243,7 +245,7 @@ def _cost(recording, forward):
     found = counts(recording, forward)
     seeds = sum(p.size for p in (recording.inputs if forward else recording.outputs))
     lanes = recording.lanes(seeds)
-    operations = sum(found[name] for name in ("lane", "element", "divide", "call", "flop", "cubed", "scattered", "strided"))
+    operations = sum(found[name] for name in OPERATIONS)
     time = sum(NANOSECONDS[name] * value for name, value in found.items())
     return Cost(seeds, lanes, -(-seeds // lanes), found, operations, time)
 
@@ -262,8 +264,8 @@ def predict(recording):
     forward, reverse = _cost(recording, True), _cost(recording, False)
     mode = "forward" if forward.nanoseconds < reverse.nanoseconds else "reverse"
     texts = {
-        name: f"{name} mode needs {_number(c.passes)} pass{'es' if c.passes != 1 else ''} of {c.lanes} for {_number(c.seeds)} "
-        f"{what}, about {_number(c.operations)} operations, {_number(c.nanoseconds / 1e3)} µs"
+        name: f"{name} mode needs {_number(c.passes)} pass{'es' if c.passes != 1 else ''} of {c.lanes} for "
+        f"{_number(c.seeds)} {what}, about {_number(c.operations)} operations, {_number(c.nanoseconds / 1e3)} µs"
         for name, what, c in (("forward", "inputs", forward), ("reverse", "outputs", reverse))
     }
     other = "reverse" if mode == "forward" else "forward"

@@ -65,7 +65,7 @@ def vjp(f, *primals):
     """
     recording = Recording(f, primals, tuple(range(len(primals))))
     outputs = recording.outputs
-    value = recording.rebuild([as_plain(np.copy(p.value) if isinstance(p.value, np.ndarray) else p.value) for p in outputs])
+    value = recording.rebuild([as_plain(normalise(np.array(p.value))) for p in outputs])
 
     def pullback(cotangent):
         given, _ = flatten(cotangent)

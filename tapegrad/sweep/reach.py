@@ -93,7 +93,8 @@ def count(recording, forward, lanes):
             at += p.size
         seen += min(SEEDS, total - start)
         stretch = (low, high) if forward else (high, low)
-        _count(address, marks, table_address(), data_address(sets), *stretch, lanes, data_address(scalars), data_address(arrays))
+        found = data_address(scalars), data_address(arrays)
+        _count(address, marks, table_address(), data_address(sets), *stretch, lanes, *found)
     scale = total / seen if seen else 0.0
     return (
         {op: float(scalars[op]) * scale for op in scalars.nonzero()[0].tolist()},

@@ -60,7 +60,8 @@ class TangentPlanner(Planner):
             self.loop([found.expr], [Atom(0, 0, (), (), "d")], (), [None])
             return
         atom = found.atom
-        if atom is None or not atom.whole or atom.reg not in self.owned or found.shape != out.shape or atom.char != out.char:
+        mine = atom is not None and atom.whole and atom.reg in self.owned
+        if not mine or found.shape != out.shape or atom.char != out.char:
             atom = self.temporary(out.shape, out.char, zero=out.size == 0)
             self.loop([found.expr], [atom], out.shape, [None])
         self.step(P.GIVE, atom.reg)

@@ -124,7 +124,9 @@ OPERATIONS = [
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(
-    st.lists(st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=25),
+    st.lists(
+        st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=25
+    ),
     st.integers(1, 20),
 )
 def test_random_programs(steps, n):
