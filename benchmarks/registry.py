@@ -16,6 +16,7 @@ MODULES = (
     "train_step",
     "per_op",
     "element_access",
+    "jacobians",
     "memory_backward",
     "memory_flat",
     "tape_capacity",

@@ -89,7 +89,7 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
             raise second_backward_error(store, t._i)
         if not any(store is s for s in stores):
             stores.append(store)
-    passes = [_Pass(store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
+    passes = [Pass(store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
     for one in passes:
         one.check()
     missing = set()
@@ -134,7 +134,7 @@ def _run_hooks(hooks, value):
     return value
 
 
-class _Pass:
+class Pass:
     """One backward pass over one store."""
 
     def __init__(self, store, roots, wanted):

@@ -371,6 +371,9 @@ class Planner:
                 if value == 0:
                     continue
                 raise AssertionError(f"a rule returned the number {value} as a contribution")
+            if isinstance(value, Sym):
+                # A rule may leave out axes along which its contribution is constant.
+                value = value.broadcast_to(np.broadcast_shapes(value.shape, meta.shape))
             if isinstance(value, Placed):
                 self._place(k, value, meta)
             elif isinstance(value, Scattered):
