@@ -197,7 +197,7 @@ def _absolute_matmul(a, b):
         return _absolute_matmul(a[None], b)[..., 0, :] if b.ndim > 1 else _absolute_matmul(a[None], b[:, None])[0, 0]
     if b.ndim == 1:
         return _absolute_matmul(a, b[:, None])[..., 0]
-    return sum(_DIRECT["mul0"](a[..., :, k, None], b[..., None, k, :]) for k in range(a.shape[-1]))
+    return sum(value_function("mul0")(a[..., :, k, None], b[..., None, k, :]) for k in range(a.shape[-1]))
 
 
 def unbroadcast(array, shape):
