@@ -16,10 +16,12 @@ MODULES = (
     "train_step",
     "per_op",
     "element_access",
+    "jacobians",
     "memory_backward",
     "memory_flat",
     "tape_capacity",
     "first_call",
+    "nopython_duals",
 )
 
 PEERS = {

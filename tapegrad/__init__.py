@@ -8,19 +8,23 @@ __version__ = "0.1.0"
 
 from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     autograd,
+    dual,
     errors,
     indexing,
     inplace,
+    methods,
     nn,
     numpy_dispatch,
     numpy_elementwise,
     numpy_linalg,
+    numpy_making,
     numpy_products,
     numpy_reductions,
     numpy_selecting,
     numpy_shaping,
     operators,
 )
+from .check import check
 from .config import info
 from .creation import (
     arange,
@@ -42,7 +46,18 @@ from .creation import (
     zeros,
     zeros_like,
 )
+from .custom import custom_jvp, custom_vjp, primitive, stop_gradient
+from .explain_zero import explain_zero
+from .function import Function
+from .dual import Dual
+from .forward import derivative, jacfwd, jvp
 from .functions import *  # noqa: F401,F403
+from .jacobians import jacobian, jacrev, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
+from .traced import Traced
+
+autograd.Function = Function
+del Function

@@ -168,6 +168,14 @@ def info() -> int:
     return 0
 
 
+def supported() -> int:
+    """Print the list of supported functions, the page docs/supported.md."""
+    from .supported import page
+
+    print(page(), end="")
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one subcommand; the return value is the exit code of the process."""
     parser = argparse.ArgumentParser(
@@ -200,6 +208,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="print versions and where compiled code is kept (for bug reports)",
         description="Prints versions and where compiled code is kept; paste it into bug reports.",
     ).set_defaults(run=info)
+    commands.add_parser(
+        "supported",
+        help="print every supported and every refused function (docs/supported.md)",
+        description="Prints the list of functions and primitives, made from the rules table.",
+    ).set_defaults(run=supported)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()

@@ -186,6 +186,51 @@ def grad(
     )
 
 
+def jvp(outputs, inputs, tangents):
+    """Tangents of `outputs` along `tangents` of `inputs`: forward mode over the recorded tape.
+
+    The counterpart of `grad`: a compiled sweep walks the instructions upwards
+    with the values they saved, and runs no Python of yours again.  The tape stays
+    as it is, and no ``.grad`` is touched.
+
+    Parameters
+    ----------
+    outputs, inputs : Tensor or sequence of Tensor
+        Inputs may be leaves, or computed tensors, which then count as independent.
+    tangents : array-like or sequence
+        One per input, of its shape; for a single tensor as `inputs`, its tangent.
+
+    Returns
+    -------
+    tuple of Tensor
+        One per output, of its shape; zeros where it does not depend on the inputs.
+
+    Raises
+    ------
+    GradientError, SeedShapeError, ClearedTapeError, ModifiedInPlaceError
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = x * np.sum(x)
+    >>> tg.autograd.jvp(y, x, [1.0, 0.0])
+    (tensor([4., 2.]),)
+    """
+    from .recording import sweep_forward
+
+    roots, wanted = _tensors(outputs, "outputs"), _tensors(inputs, "inputs")
+    if isinstance(inputs, Tensor):
+        tangents = (tangents,)
+    seeds = _seeds(wanted, tangents, "tangents")
+    for k, t in enumerate(roots):
+        if not t.requires_grad:
+            raise GradientError(
+                f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape"
+            )
+    return tuple(plain(value) for value in sweep_forward(roots, wanted, seeds))
+
+
 def accumulate(leaf, value):
     """Add `value` (as tensors hold it, given away) to ``leaf.grad``."""
     with _ACCUMULATE:

@@ -89,7 +89,7 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
             raise second_backward_error(store, t._i)
         if not any(store is s for s in stores):
             stores.append(store)
-    passes = [_Pass(store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
+    passes = [Pass(store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
     for one in passes:
         one.check()
     missing = set()
@@ -134,7 +134,7 @@ def _run_hooks(hooks, value):
     return value
 
 
-class _Pass:
+class Pass:
     """One backward pass over one store."""
 
     def __init__(self, store, roots, wanted):
@@ -277,9 +277,9 @@ class _Pass:
     def _stops(self):
         """Slots at which somebody waits, from high to low."""
         store = self.store
-        if not (store.hooks or store.node_hooks or store.pre_hooks or store.retained or self.wanted):
+        if not (store.in_python or store.hooks or store.node_hooks or store.pre_hooks or store.retained or self.wanted):
             return ()
-        waiting = {*store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained, *self.wanted}
+        waiting = {*store.in_python, *store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained, *self.wanted}
         return sorted((s for s in waiting if s <= self.high and self.marks[s] == 1), reverse=True)
 
     def _adjoint(self, sweep, slot, meta):
@@ -306,13 +306,15 @@ class _Pass:
             _merge(result.requested, t, _copy(changed))
         if slot in store.retained:
             result.retained.append((store.retained[slot], _copy(changed)))
-        if slot in store.node_hooks:
-            self._run_node(sweep, instruction, changed, store.node_hooks[slot])
+        if slot in store.node_hooks or slot in store.in_python:
+            self._run_node(sweep, instruction, changed, store.node_hooks.get(slot, {}))
+            if slot in store.in_python and not retain:
+                self._let_go(slot)
         elif slot >= self.low:
             self._go(sweep, slot, slot, retain)
 
     def _run_node(self, sweep, instruction, g, hooks):
-        """Compute a node in Python, because hooks want to see its gradients."""
+        """Compute a node in Python, because its rule is the user's or hooks want to see its gradients."""
         arrays = instruction.pull(np.asarray(g))
         inputs = tuple(None if a is None else plain(normalise(a)) for a in arrays)
         for hook in list(hooks.values()):

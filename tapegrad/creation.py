@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .tensor import Tensor, _rebuild, tensor
 from .record import normalise
+from .tensor import Tensor, _rebuild, tensor
+from .traced import Traced
 
 _RANDOM = np.random.default_rng()
 
@@ -82,8 +83,8 @@ def from_numpy(array):
 
 def _like(name, maker):
     def function(x, *, requires_grad=False, dtype=None):
-        shape = tuple(x.shape) if isinstance(x, Tensor) else np.shape(x)
-        kind = dtype or (x.dtype if isinstance(x, Tensor) else np.asarray(x).dtype)
+        shape = tuple(x.shape) if isinstance(x, Traced) else np.shape(x)
+        kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
         return _made(maker(shape), requires_grad, kind)
 
     function.__name__ = function.__qualname__ = name
@@ -100,14 +101,14 @@ randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
 
 def full_like(x, fill_value, *, requires_grad=False, dtype=None):
     """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
-    if isinstance(fill_value, Tensor) and fill_value.requires_grad:
+    if isinstance(fill_value, Traced) and fill_value.requires_grad:
         from .functions import broadcast_to
 
         return broadcast_to(fill_value, tuple(x.shape))
-    kind = dtype or (x.dtype if isinstance(x, Tensor) else np.asarray(x).dtype)
+    kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
     return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), getattr(fill_value, "_v", fill_value), kind), requires_grad)
 
 
 def as_tensor(data, dtype=None):
     """`data` itself if it is a tensor, else a tensor made of it."""
-    return data if isinstance(data, Tensor) and dtype is None else tensor(data, dtype=dtype)
+    return data if isinstance(data, Traced) and dtype is None else tensor(data, dtype=dtype)

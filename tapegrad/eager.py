@@ -12,17 +12,17 @@ from numpy.linalg import _umath_linalg
 from .native.ufuncs import reduced_svd
 from .rules import BY_NAME
 from .rules import lang as L
+from .rules.scans import recurrence_value
 from .tape.meta import c_strides
 
 #: Names of the rules' language -> row that gives the value.
 ROW_OF = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "pow": "power",
-    "abs": "absolute",
+    "abs": "absolute", "mul0": "absolute_product",
 }  # fmt: skip
 _DIRECT = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "select": np.where, "isnan": np.isnan,
-    "mul0": lambda g, p: np.where((g == 0) | (p == 0), 0.0, g * p),
 }  # fmt: skip
 
 
@@ -62,7 +62,9 @@ class Eager:
     __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
 
     def __matmul__(self, other):
-        return Eager(self.a @ other.a)
+        with np.errstate(all="ignore"):
+            found = self.a @ other.a
+            return Eager(found if np.isfinite(found).all() else _absolute_matmul(self.a, other.a))
 
     def constant(self, array):
         return Eager(np.asarray(array, self.a.dtype))
@@ -126,6 +128,23 @@ class Eager:
             whole = shifted
         return Eager(np.flip(whole, axis) if reverse else whole)
 
+    def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
+        """First-order linear recurrence ``y[k] = self[k] + factors[k] * y[k - 1]`` along `axis`.
+
+        Parameters
+        ----------
+        factors : Eager
+        axis : int
+        reverse : bool
+            From the last element to the first.
+        lag : bool
+            The factor is that of the element before: ``factors[k - 1]``.
+        exclusive : bool
+            Gives what each element is about to receive instead of the sum: ``y[k - 1]``.
+        """
+        with np.errstate(all="ignore"):
+            return Eager(recurrence_value(self.a, factors.a, axis, reverse, lag, exclusive))
+
     def _window(self, array, shape, strides, offset):
         return np.lib.stride_tricks.as_strided(
             array.reshape(-1)[offset:], shape, [s * array.itemsize for s in strides]
@@ -143,8 +162,11 @@ class Eager:
         count = int(np.prod(shape))
         return Eager(np.bincount(index.a.reshape(-1), self.a.reshape(-1), count).reshape(shape))
 
+    placed, scattered = place, scatter
+
     def gather(self, index, shape):
-        return Eager(self.a.reshape(-1)[index.a].reshape(shape))
+        # The positions of nothing may not have been kept.
+        return Eager(self.a.reshape(-1)[index.a.astype(np.int64, copy=False)].reshape(shape))
 
     def assemble(self, shape, parts):
         whole = np.zeros(shape, self.a.dtype)
@@ -167,6 +189,15 @@ class Eager:
         changed = np.array(self.a, order="C")
         changed.reshape(-1)[index.a] = 0.0
         return Eager(changed)
+
+
+def _absolute_matmul(a, b):
+    """``a @ b`` in which zero times anything is zero, as in the sweep."""
+    if a.ndim == 1:
+        return _absolute_matmul(a[None], b)[..., 0, :] if b.ndim > 1 else _absolute_matmul(a[None], b[:, None])[0, 0]
+    if b.ndim == 1:
+        return _absolute_matmul(a, b[:, None])[..., 0]
+    return sum(value_function("mul0")(a[..., :, k, None], b[..., None, k, :]) for k in range(a.shape[-1]))
 
 
 def unbroadcast(array, shape):

@@ -46,5 +46,33 @@ class TapeMismatchError(TapegradError, RuntimeError):
     """Tensors of different tapes or threads met in one operation."""
 
 
+class RuleError(TapegradError, RuntimeError, ValueError):
+    """A custom rule returned what is no derivative of its operand."""
+
+
+class MissingRuleError(RuleError, NotImplementedError):
+    """A custom primitive has no rule for the mode in which it is differentiated."""
+
+
+class CheckError(TapegradError, AssertionError):
+    """A function or its derivative failed a check of `tapegrad.check`."""
+
+
 class HigherOrderError(TapegradError, NotImplementedError):
     """A derivative of a derivative was asked for where there is no rule."""
+
+
+class StructureError(TapegradError, TypeError, ValueError):
+    """Arguments, tangents or results of a differentiated function do not have the structure they must have."""
+
+
+class UnsupportedInNumbaError(TapegradError, TypeError):
+    """A function cannot be differentiated in nopython code."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self):
+        # Numba puts the names of its passes in front of the arguments of errors that go through it.
+        return self.message

@@ -2,7 +2,7 @@
 
 Each is a thin call of `tapegrad.record.apply`: it sorts out arguments (NumPy's
 ``axis``/``keepdims`` and PyTorch's ``dim``/``keepdim`` mean the same) and names
-the row.  `install` puts them on the `Tensor` class; NumPy's own functions reach
+the row.  `install` puts them on the `Traced` class; NumPy's own functions reach
 the same rows through `tapegrad.numpy_dispatch`.
 """
 
@@ -17,7 +17,7 @@ from .errors import DtypeError
 from .record import apply, apply_one, as_operand, derived, observed, plain
 from .rules import BY_NAME
 from .tape.meta import c_strides
-from .tensor import Tensor
+from .traced import Traced
 from .views import note_view
 
 #: Names in this namespace -> element-wise row, where they differ from the row's own.
@@ -31,7 +31,10 @@ _ALIASES = {
 
 def lift(x):
     """`x` as a tensor."""
-    return x if isinstance(x, Tensor) else plain(as_operand(x))
+    if x is True or x is False:
+        # Promotes as a boolean does, not as a float.
+        return plain(np.asarray(x))
+    return x if isinstance(x, Traced) else plain(as_operand(x))
 
 
 def _elementwise(name, row):
@@ -40,7 +43,7 @@ def _elementwise(name, row):
     if arity == 1:
 
         def function(x):
-            return apply_one(row, x) if isinstance(x, Tensor) else apply(row, (x,))
+            return apply_one(row, x) if isinstance(x, Traced) else apply(row, (x,))
 
     else:
 
@@ -75,7 +78,7 @@ globals().update(ELEMENTWISE)
 
 def power(x, y):
     """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
-    return x**y if isinstance(x, Tensor) else apply("power", (x, y))
+    return x**y if isinstance(x, Traced) else apply("power", (x, y))
 
 
 def _truth(condition):
@@ -224,9 +227,11 @@ def matmul(a, b):
 
 def dot(a, b):
     """``np.dot``: products of scalars, inner products, matrix products."""
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        # Numbers are arrays here, as in NumPy.
+        kinds = (float if type(x) is int else None for x in (a, b))
+        return apply("multiply", [x if isinstance(x, Traced) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
     a, b = lift(a), lift(b)
-    if a.ndim == 0 or b.ndim == 0:
-        return apply("multiply", (a, b))
     if b.ndim <= 2:
         return apply("matmul", (a, b))
     # Sum over the last axis of a and the second-to-last of b.
@@ -256,6 +261,9 @@ def reshape(x, *shape):
 
 
 def _reshaped(row, x, value):
+    if value is x._v and type(value) is not float:
+        # NumPy gave the array itself (nothing to squeeze): a view of it, so that writes are seen.
+        value = value[...]
     return note_view(x, apply(row, (x,), (("shape", value.shape),), value=_scalar(value)))
 
 
@@ -264,8 +272,11 @@ def _scalar(value):
 
 
 def ravel(x):
-    """All elements in one axis, in C order."""
-    return reshape(x, (-1,))
+    """All elements in one axis, in C order: a view if they are stored so, else a copy (as in NumPy)."""
+    x = lift(x)
+    if type(x._v) is float or x._v.flags.c_contiguous:
+        return reshape(x, (-1,))
+    return clone(reshape(x, (-1,)))
 
 
 def flatten(x):
@@ -472,7 +483,7 @@ def moved_by(row, x, function, *others):
         return found
 
     index = derived(index_map, *others)
-    return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Tensor) else index.reshape(-1)), (("shape", index.shape),))
+    return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Traced) else index.reshape(-1)), (("shape", index.shape),))
 
 
 def repeat(x, repeats, axis=None):
@@ -511,7 +522,7 @@ def astype(x, dtype):
     """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
     x, dtype = lift(x), np.dtype(dtype)
     if dtype.kind != "f":
-        if isinstance(x, Tensor) and x.requires_grad and x.dtype.kind == "f":
+        if isinstance(x, Traced) and x.requires_grad and x.dtype.kind == "f":
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
         return observed(_cast_to(dtype), (x,), np.asarray(x._v).astype(dtype))
     if dtype.char not in "df":
@@ -538,9 +549,10 @@ def install(cls):
     cls.double = lambda self: astype(self, np.float64)
     cls.float = lambda self: astype(self, np.float32)
     cls.copy = clone
+    cls.conj = cls.conjugate = clone
 
 
 pow = power
-install(Tensor)
+install(Traced)
 
 __all__ = [*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"]

@@ -159,6 +159,8 @@ class Instruction:
     def pull(self, g):
         """What adjoint `g` of the result contributes to each operand (ndarrays; None: nothing)."""
         values, result = self.operand_values()
+        if self.row.primitive is not None:
+            return self._pull_in_python(g, values, result)
         metas = self.signature.metas if self.signature is not None else None
         shaped = []
         for k, v in enumerate(values):
@@ -181,6 +183,19 @@ class Instruction:
                 parts = [np.broadcast_to(unbroadcast(p.a, shape), shape) for p in (c if isinstance(c, tuple) else (c,))]
                 arrays.append(np.array(sum(parts[1:], parts[0]), np.dtype(char), order="C"))
         return arrays
+
+
+    def _pull_in_python(self, g, values, result):
+        """`pull` by a rule of the user's."""
+        wanted = [s for s, slot in zip(self.signature.slots, self.operands) if slot]
+        if not np.any(g):
+            # Zero is absolute: a rule may multiply by what is not finite.
+            return [None] * len(self.operands)
+        g = np.array(g, np.dtype(self.signature.out.char), order="C")
+        from .custom import noted
+
+        with noted(f"in the backward pass through {self.row.name}, called at {self.store.place(self.slot)}"):
+            return self.row.primitive.pull(normalise(g), values, result, wanted, self.signature.metas)
 
 
 class Node:

@@ -22,18 +22,17 @@ import numpy as np
 from .errors import DtypeError, GradientError
 from .functions import reshape
 from .inplace import assign_elements
-from .record import apply, apply_view, as_operand, leaving, plain, tracked
+from .record import apply, apply_view, as_operand, plain, recorded, tracked
 from .tape.meta import c_strides
 from .rules import BY_NAME
-from .tape.store import thread_state
-from .tensor import Tensor
+from .traced import Traced
 from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 
 
 def _clean(key):
     """The key with tensors replaced by their values."""
-    if isinstance(key, Tensor):
-        value = leaving(key, "an index")
+    if isinstance(key, Traced):
+        value = key._let_out("an index")
         if type(value) is float:
             raise IndexError(
                 "a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape"
@@ -42,7 +41,7 @@ def _clean(key):
     if isinstance(key, tuple):
         return tuple(_clean(k) for k in key)
     if isinstance(key, slice):
-        return slice(*(_clean(k) if isinstance(k, Tensor) else k for k in (key.start, key.stop, key.step)))
+        return slice(*(_clean(k) if isinstance(k, Traced) else k for k in (key.start, key.stop, key.step)))
     return key
 
 
@@ -144,10 +143,10 @@ def _boxed(found):
 def setitem(x, key, value):
     """``x[key] = value`` recorded."""
     key = _clean(key)
-    value = value if isinstance(value, Tensor) else as_operand(value, "assignment")
+    value = value if isinstance(value, Traced) else as_operand(value, "assignment")
     root, window = root_of(x)
-    if not (thread_state().enabled and (tracked(root) or tracked(value))):
-        assign_elements(x, key, value._v if isinstance(value, Tensor) else value)
+    if not recorded(root, value):
+        assign_elements(x, key, value._v if isinstance(value, Traced) else value)
         return
     if root._t is None and root._r:
         raise GradientError(
@@ -173,7 +172,7 @@ def setitem(x, key, value):
         del part
         value = _fitting(value, shape)
         strides, offset = _affine(array.shape, key, steps, start)
-        if isinstance(value, Tensor) and _is_view(value, root, shape, strides, offset):
+        if isinstance(value, Traced) and _is_view(value, root, shape, strides, offset):
             # ``x[i:j] += 1`` has written through the view already.
             return
         del array
@@ -190,18 +189,19 @@ def setitem(x, key, value):
 
 def _write(root, value, shape, strides=None, offset=0, index=None):
     """Record the assignment of `value` to a window of `root`, or to positions; its views follow."""
-    views = views_of(root)
+    views, apart = views_of(root), []
     if index is None and views and shape and 0 not in shape:
         low, high = span(shape, strides, offset)
-        views = [v for v in views if span(*v[1:])[0] <= high and low <= span(*v[1:])[1]]
-    for view, *_ in views:
+        beside = [span(*v[1:])[0] > high or low > span(*v[1:])[1] for v in views]
+        views, apart = [v for v, b in zip(views, beside) if not b], [v for v, b in zip(views, beside) if b]
+    for view, *_ in views + apart:
         if view is not value:
             view._v = None
     old = root._v
     # Who else sees the array: the tensor, this name, and getrefcount itself.
     if sys.getrefcount(old) > 3 or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
         old = np.array(old, order="C")
-    given = value._v if isinstance(value, Tensor) else value
+    given = value._v if isinstance(value, Traced) else value
     if index is None:
         if shape:
             look(old, shape, strides, offset)[...] = given
@@ -212,6 +212,9 @@ def _write(root, value, shape, strides=None, offset=0, index=None):
     else:
         old.reshape(-1)[index] = given
         root._become(apply("put", (root, value, index.reshape(-1)), (("shape", shape),), value=old))
+    for view, shape, strides, offset in apart:
+        # The same elements, maybe in new memory.
+        view._v = look(old, shape, strides, offset)
     for view, shape, strides, offset in views:
         attrs = (("shape", shape), ("strides", strides))
         view._become(apply("getitem", (root,), attrs, value=look(old, shape, strides, offset), integer=offset))
@@ -229,11 +232,11 @@ def _is_view(value, root, shape, strides, offset):
 
 def _fitting(value, shape):
     """`value` checked against the part it is assigned to; extra leading axes of extent 1 are dropped."""
-    own = value.shape if isinstance(value, Tensor) else np.shape(value)
+    own = value.shape if isinstance(value, Traced) else np.shape(value)
     extra = len(own) - len(shape)
     if extra > 0 and own[:extra] == (1,) * extra:
         own = own[extra:]
-        value = reshape(value, own) if isinstance(value, Tensor) else np.reshape(value, own)
+        value = reshape(value, own) if isinstance(value, Traced) else np.reshape(value, own)
     if own != shape and np.broadcast_shapes(own, shape) != tuple(shape):
         raise ValueError(f"could not broadcast input of shape {own} into the indexed part of shape {tuple(shape)}")
     return value
@@ -249,5 +252,5 @@ def _check_distinct(index, x):
             )
 
 
-Tensor.__getitem__ = getitem
-Tensor.__setitem__ = setitem
+Traced.__getitem__ = getitem
+Traced.__setitem__ = setitem

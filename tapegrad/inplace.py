@@ -12,12 +12,11 @@ import numpy as np
 
 from .errors import DtypeError, GradientError
 from .functions import astype
-from .record import apply, as_operand, normalise, tracked
+from .record import apply, as_operand, normalise, recorded
 from .rules import BY_NAME
 from .tape.meta import meta_of
 from .tape.places import caller_place
-from .tape.store import thread_state
-from .tensor import Tensor
+from .traced import Traced
 from .views import root_of, views_of
 
 
@@ -47,10 +46,10 @@ def _refuse_interior(x):
 
 def update(x, name, other):
     """``x <op>= other``."""
-    if not isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list)):
+    if not isinstance(other, (Traced, float, int, np.ndarray, np.generic, list)):
         return NotImplemented
     row = BY_NAME[name]
-    if thread_state().enabled and (tracked(x) or tracked(other)):
+    if recorded(x, other):
         root = root_of(x)[0]
         if root._t is None and root._r:
             raise GradientError(
@@ -70,7 +69,7 @@ def update(x, name, other):
             x._become(result)
         return x
     _refuse_interior(x)
-    other = other._v if isinstance(other, Tensor) else as_operand(other, name)
+    other = other._v if isinstance(other, Traced) else as_operand(other, name)
     if type(x._v) is float:
         assign_value(x, normalise(row.value(x._v, other)))
     else:
@@ -81,7 +80,7 @@ def update(x, name, other):
 
 def assign_value(x, value):
     """Replace the whole value of `x` (the setter of ``.data``)."""
-    value = normalise(np.array(value._v if isinstance(value, Tensor) else value))
+    value = normalise(np.array(value._v if isinstance(value, Traced) else value))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
     _refuse_interior(x)
@@ -114,8 +113,11 @@ def _filler(value):
 
 
 def _refuse_or_record(x):
-    if thread_state().enabled and x.requires_grad:
-        raise GradientError("a tensor that requires a gradient is filled in place; do it under tg.no_grad()")
+    if recorded(x):
+        raise GradientError(
+            "a tensor that requires a gradient, or a dual number, is filled in place; do it under tg.no_grad(), or write "
+            "x[...] = value"
+        )
 
 
 def fill_(self, value):
@@ -128,7 +130,7 @@ def fill_(self, value):
 def copy_(self, other):
     """Set the elements to those of `other` in place; returns self."""
     _refuse_or_record(self)
-    assign_elements(self, Ellipsis, other._v if isinstance(other, Tensor) else other)
+    assign_elements(self, Ellipsis, other._v if isinstance(other, Traced) else other)
     return self
 
 
@@ -153,9 +155,9 @@ def _operator(name):
 for _symbol, _name in (
     ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("pow", "power"), ("mod", "remainder"),
 ):  # fmt: skip
-    setattr(Tensor, f"__i{_symbol}__", _operator(_name))
-Tensor.zero_ = _filler(0.0)
-Tensor.fill_ = fill_
-Tensor.copy_ = copy_
+    setattr(Traced, f"__i{_symbol}__", _operator(_name))
+Traced.zero_ = _filler(0.0)
+Traced.fill_ = fill_
+Traced.copy_ = copy_
 for _short, _name in (("add_", "add"), ("sub_", "subtract"), ("mul_", "multiply"), ("div_", "divide")):
-    setattr(Tensor, _short, _method(_name))
+    setattr(Traced, _short, _method(_name))

@@ -101,7 +101,7 @@ def _operands(instruction):
     count = row.arity if signature is None else len(signature.metas)
     slots = dict(zip(row.slots(count), instruction.operands))
     named = []
-    for k in range(count):
+    for k in range(row.primitive is not None, count):
         if slots.get(k):
             named.append(f"%{slots[k]}")
         elif signature is not None:
@@ -110,7 +110,7 @@ def _operands(instruction):
             # The condition of `where` is a truth value, other operands without a derivative are numbers.
             number = k in slots or row.arity == 2
             named.append(f"{instruction.constant:.6g}" if number else str(bool(instruction.constant)))
-    attrs = [f"{k}={v}" for k, v in instruction.attributes().items()]
+    attrs = [f"{k}={v}" for k, v in instruction.attributes().items() if k != "keeps"]
     return ", ".join(named + attrs)
 
 

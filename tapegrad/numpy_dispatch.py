@@ -12,11 +12,12 @@ import numpy as np
 
 from . import functions as F
 from .errors import LeaveTapeError, UnsupportedFunctionError
-from .record import apply, apply_one, apply_two, leaving, normalise, observed, plain, trace_of, tracked
+from .leaving import LISTENERS, tell
+from .record import apply, apply_one, apply_two, normalise, observed, plain, trace_of, tracked
 from .refused import REFUSED
 from .rules import BY_FUNCTION, BY_NAME
 from .rules.special import SCIPY_UFUNCS
-from .tensor import Tensor
+from .traced import Traced
 
 #: ufuncs whose results carry no derivative; they give plain values.
 VALUES = {
@@ -28,7 +29,7 @@ _DIRECT = {np.power: F.power, np.positive: F.clone}
 
 def value_of(thing):
     """The value of a tensor, taken as a constant; anything else as it is."""
-    return leaving(thing, "a constant") if isinstance(thing, Tensor) else thing
+    return thing._let_out("a constant") if isinstance(thing, Traced) else thing
 
 
 def name_of(function):
@@ -49,7 +50,7 @@ def refuse(function, why=""):
 
 
 def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
-    """``Tensor.__array_ufunc__``."""
+    """``Traced.__array_ufunc__``."""
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in _DIRECT:
@@ -73,6 +74,8 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if kwargs:
         raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
     if ufunc in VALUES:
+        if LISTENERS:
+            tell(f"comparison ({ufunc.__name__})", *inputs)
         return observed(ufunc, inputs, ufunc(*_values(inputs, False)))
     direct = _DIRECT.get(ufunc)
     if direct is not None:
@@ -97,12 +100,12 @@ def _reduce(ufunc, inputs, kwargs):
 
 def _into(ufunc, method, inputs, kwargs, out):
     """``np.add(a, b, out=t)`` and ``array += t``: the first is refused, so is the second unless t is a constant."""
-    if any(isinstance(x, Tensor) and x.requires_grad for x in (*inputs, *out)):
+    if any(isinstance(x, Traced) and x.requires_grad for x in (*inputs, *out)):
         raise LeaveTapeError(
             f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
             "cut its derivative; write `result = a + t`, or make the array with tg.zeros"
         )
-    values = [np.asarray(value_of(x)) if isinstance(x, Tensor) else x for x in inputs]
+    values = [np.asarray(value_of(x)) if isinstance(x, Traced) else x for x in inputs]
     targets = tuple(np.asarray(value_of(x)) for x in out)
     getattr(ufunc, method)(*values, **kwargs, out=targets)
     return out[0]
@@ -125,6 +128,8 @@ def _plain_function(function):
     def call(*args, **kwargs):
         if kwargs.get("out") is not None:
             raise refuse(function, " with the argument out=")
+        if LISTENERS:
+            tell(name_of(function), *args)
         found = function(*_values(args, False), **{k: _values(v, False) for k, v in kwargs.items()})
         trace = trace_of(_flat((args, list(kwargs.values()))))
         return _wrap(found) if trace is None else trace.host(function, args, kwargs, found)
@@ -142,8 +147,8 @@ def _flat(things):
 
 def _values(thing, constant=True):
     """`thing` with its tensors replaced by their values; `constant`: what is done with them is not repeated in a replay."""
-    if isinstance(thing, Tensor):
-        return np.asarray(leaving(thing, "a constant") if constant else thing._v)
+    if isinstance(thing, Traced):
+        return np.asarray(thing._let_out("a constant") if constant else thing._v)
     if isinstance(thing, (list, tuple)):
         return type(thing)(_values(x, constant) for x in thing)
     return thing
@@ -183,7 +188,7 @@ FUNCTIONS = {
 
 
 def _any_tracked(thing):
-    if isinstance(thing, Tensor):
+    if isinstance(thing, Traced):
         return tracked(thing)
     if isinstance(thing, (list, tuple)):
         return any(_any_tracked(x) for x in thing)
@@ -207,7 +212,7 @@ def named(module, *names):
 
 
 def function_on_tensors(self, function, types, args, kwargs):
-    """``Tensor.__array_function__``."""
+    """``Traced.__array_function__``."""
     ours = FUNCTIONS.get(function)
     if ours is None:
         if _any_tracked(args) or _any_tracked(kwargs):
@@ -217,5 +222,5 @@ def function_on_tensors(self, function, types, args, kwargs):
     return ours(*args, **kwargs)
 
 
-Tensor.__array_ufunc__ = ufunc_on_tensors
-Tensor.__array_function__ = function_on_tensors
+Traced.__array_ufunc__ = ufunc_on_tensors
+Traced.__array_function__ = function_on_tensors

@@ -7,7 +7,7 @@ import numpy as np
 from . import functions as F
 from .numpy_dispatch import _DIRECT, FUNCTIONS, VALUES, _plain_function, implements, only_defaults, refuse, value_of
 from .record import decided, derived, plain
-from .tensor import Tensor
+from .traced import Traced
 
 VALUES.update((np.isnat,))
 
@@ -85,7 +85,7 @@ FUNCTIONS[np.round] = FUNCTIONS[np.around] = _round
 def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if not copy:
         raise refuse(np.nan_to_num, " with copy=False, which writes into its argument")
-    if any(isinstance(v, Tensor) for v in (nan, posinf, neginf)):
+    if any(isinstance(v, Traced) for v in (nan, posinf, neginf)):
         raise refuse(np.nan_to_num, " with tensors as replacements; use np.where")
     x = F.lift(x)
     replaced = derived(lambda x: np.asarray(np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)), x)
@@ -109,7 +109,7 @@ def _real_if_close(a, tol=100):
 
 @implements(np.unwrap)
 def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
-    if isinstance(period, Tensor) or isinstance(discont, Tensor):
+    if isinstance(period, Traced) or isinstance(discont, Traced):
         raise refuse(np.unwrap, " with tensors as period or discont")
     p = F.lift(p)
     # Whole periods are added: constants between jumps.

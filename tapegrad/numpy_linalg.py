@@ -184,6 +184,18 @@ def _lstsq(a, b, rcond=None):
     return x, residuals, rank, s
 
 
+@implements(np.linalg.cond)
+def _cond(x, p=None):
+    x = F.lift(x)
+    if x.ndim < 2 or x.size == 0:
+        raise np.linalg.LinAlgError(f"cond is defined on matrices that are not empty, this array has shape {x.shape}")
+    if p is None or p in (2, -2):
+        s = _svd(x, compute_uv=False)
+        ends = s[..., 0], s[..., -1]
+        return ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
+    return np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
+
+
 @implements(np.linalg.eig)
 def _eig(a):
     raise refuse(np.linalg.eig)

@@ -16,8 +16,9 @@ import numpy as np
 from . import functions as F
 from .einsum import einsum
 from .numpy_dispatch import _DIRECT, only_defaults, implements, named, refuse, value_of
+from .numpy_shaping import as_tensor
 from .record import decided, tracked
-from .tensor import Tensor
+from .traced import Traced
 
 _NO_VALUE = np._NoValue
 
@@ -76,10 +77,9 @@ def _linalg_matmul(x1, x2, /):
 
 @implements(np.inner)
 def _inner(a, b, /):
-    a, b = F.lift(a), F.lift(b)
-    if a.ndim == 0 or b.ndim == 0:
-        return a * b
-    return _tensordot(a, b, (-1, -1))
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        return F.dot(a, b)
+    return _tensordot(F.lift(a), F.lift(b), (-1, -1))
 
 
 @implements(np.vdot)
@@ -225,7 +225,7 @@ def _correlate(a, v, mode="valid"):
 def _polyval(p, x):
     if isinstance(x, np.poly1d) or isinstance(p, np.poly1d):
         raise refuse(np.polyval, " for np.poly1d")
-    p, x = F.lift(p), F.lift(x)
+    p, x = as_tensor(p), F.lift(x)
     if p.dtype.char == "d" and x.dtype.char == "f":
         x = F.astype(x, np.float64)
     found = x * 0.0
@@ -247,6 +247,7 @@ def _vander(x, N=None, increasing=False):
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
     count = len(x) if N is None else as_index(N)
+    x = F.astype(x, np.float64) if x.dtype == np.float32 else x  # as NumPy
     powers = [np.ones(x.shape, x.dtype), x]
     while len(powers) < count:
         powers.append(powers[-1] * x)
@@ -326,7 +327,7 @@ def _diff(a, n=1, axis=-1, prepend=_NO_VALUE, append=_NO_VALUE):
 def _ediff1d(ary, to_end=None, to_begin=None):
     ary = F.ravel(F.lift(ary))
     parts = [None if to_begin is None else F.ravel(F.lift(to_begin)), _diff(ary), None if to_end is None else F.ravel(F.lift(to_end))]
-    parts = [part for part in parts if part is not None]
+    parts = [part if part.dtype == ary.dtype else F.astype(part, ary.dtype) for part in parts if part is not None]
     return F.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
@@ -348,6 +349,7 @@ def _gradient(f, *varargs, axis=None, edge_order=1):
         if f.shape[a] < edge_order + 1:
             raise ValueError(f"Shape of array too small to calculate a numerical gradient, at least {edge_order + 1} elements are required.")
     found = tuple(_slope(f, h, a, edge_order) for h, a in zip(spacings, axes))
+    found = tuple(g if g.dtype == f.dtype else F.astype(g, f.dtype) for g in found)
     return found[0] if len(axes) == 1 else found
 
 
@@ -359,7 +361,7 @@ def _widths(f, distance, axis):
         raise ValueError("distances must be either scalars or 1d")
     if len(distance) != f.shape[axis]:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-    if not isinstance(distance, Tensor):
+    if not isinstance(distance, Traced):
         widths = np.diff(np.asarray(distance, None if np.asarray(distance).dtype.kind == "f" else float))
         return widths[0] if len(widths) and (widths == widths[0]).all() else widths
     return _diff(distance)

@@ -16,7 +16,7 @@ import numpy as np
 from . import functions as F
 from .numpy_dispatch import FUNCTIONS, given, implements, only_defaults, refuse, value_of
 from .record import apply, decided, derived, plain
-from .tensor import Tensor
+from .traced import Traced
 
 _NO_VALUE = np._NoValue
 
@@ -65,11 +65,16 @@ def _dropped(x, axis, keepdims):
 # ---- sums, products, extrema ---------------------------------------------------------
 
 
+def _initial(initial, x):
+    """The argument ``initial=`` in the dtype of `x`, as NumPy takes it."""
+    return initial if isinstance(initial, Traced) else x.dtype.type(initial)
+
+
 def _reduction(function, ours, identity, combine):
     def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
         x = _checked(function, a, dtype, out)
         result = ours(_masked(x, _mask(function, where, x), identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, initial) if given(initial) else result
+        return combine(result, _initial(initial, x)) if given(initial) else result
 
     return call
 
@@ -85,7 +90,7 @@ def _extremum(function, ours, identity, combine):
             shape = np.sum(np.empty(x.shape), axis=F._axis(x, axis, None), keepdims=_flag(keepdims)).shape
             return F.broadcast_to(F.lift(initial), shape)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, initial) if has_initial else result
+        return combine(result, _initial(initial, x)) if has_initial else result
 
     return call
 
@@ -197,7 +202,7 @@ def _nan_sum(function, ours, identity, combine):
     def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
         x = _checked(function, a, dtype, out)
         result = ours(_masked(x, _numbers(x, where), identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, initial) if given(initial) else result
+        return combine(result, _initial(initial, x)) if given(initial) else result
 
     return call
 
@@ -239,16 +244,11 @@ FUNCTIONS[np.nanstd] = _moment(np.nanstd, _std_of, skip_nan=True)
 
 
 def cumprod(x, axis=None):
-    """Cumulative product along `axis`, by doubling: exact where factors are zero."""
+    """Cumulative product along `axis` (of the flattened array by default)."""
     x = F.lift(x)
     if axis is None or x.ndim == 0:
         x, axis = F.reshape(x, (-1,)), 0
-    axis = F._axis_index(axis, x.ndim)
-    lead, step = (slice(None),) * axis, 1
-    while step < x.shape[axis]:
-        x = F.concatenate([x[(*lead, slice(None, step))], x[(*lead, slice(step, None))] * x[(*lead, slice(None, -step))]], axis)
-        step *= 2
-    return x
+    return apply("cumprod", (x,), (("axis", F._axis_index(axis, x.ndim)),))
 
 
 def _scan(function, ours, identity=None):
@@ -295,7 +295,7 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
         return t[(*lead, slice(1, None))], t[(*lead, slice(None, -1))]
 
     if x is None:
-        width = F.lift(dx)
+        width = dx if np.ndim(dx) == 0 else F.lift(dx)
     else:
         x = F.lift(x)
         if x.ndim == 1:
@@ -305,7 +305,7 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
             after, before = ends(x, axis)
             width = after - before
     after, before = ends(y, axis)
-    return F.sum(width * (after + before) * 0.5, axis=axis)
+    return F.sum((after + before) * width * 0.5, axis=axis)
 
 
 for _name in ("trapezoid", "trapz"):
@@ -336,7 +336,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     x = F.astype(x, np.float64) if x.dtype.kind in "iub" else x
     if method not in _INTERPOLATING and method not in _NEIGHBOUR:
         raise refuse(function, f" with method={method!r}: the result jumps")
-    if isinstance(q, Tensor) and q.requires_grad and method in _NEIGHBOUR:
+    if isinstance(q, Traced) and q.requires_grad and method in _NEIGHBOUR:
         raise refuse(function, f" in q with method={method!r}")
     points = np.asarray(value_of(q), float)
     if points.size and not (points.min() >= 0 and points.max() <= 1):
@@ -382,7 +382,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
         return apply("gather", (x, derived(index_map, x)), (("shape", shape),))
 
     below, above = taken(low), taken(high)
-    if isinstance(q, Tensor) and q.requires_grad:
+    if isinstance(q, Traced) and q.requires_grad:
         inside = (wide * slope + (alpha - 1.0) > 0) & (wide * slope + (alpha - 1.0) < np.maximum(counts - 1.0, 0.0))
         q = F.reshape(q, (*points.shape, *(1,) * len(front)))
         # The slope in q, and no change of the value.
@@ -403,9 +403,12 @@ def _quantile(function, scale, skip_nan=False):
         interpolation=None,
     ):  # fmt: skip
         x = _checked(function, a, None, out, weights=weights, interpolation=interpolation)
+        single = x.dtype != np.float64 and not isinstance(q, Traced)
+        wanted = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
         if scale != 1.0:
-            q = q / scale if isinstance(q, Tensor) else np.asarray(q, float) / scale
-        return _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
+            q = q / scale if isinstance(q, Traced) else np.asarray(q, float) / scale
+        found = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
+        return F.astype(found, wanted) if found.dtype == np.float32 != wanted else found
 
     return call
 
@@ -464,7 +467,9 @@ def _matrix_norm(x, ord, axes, keepdims):
     if ord is None or ord in ("fro", "f"):
         return F.norm(x, axis=axes, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
-        raise refuse(np.linalg.norm, f" with ord={ord!r} for matrices, which needs singular values")
+        s = FUNCTIONS[np.linalg.svd](F.moveaxis(x, (row, column), (-2, -1)), compute_uv=False)
+        found = F.sum(s, axis=-1) if ord == "nuc" else (F.max if ord > 0 else F.min)(s, axis=-1)
+        return F.expand_dims(found, tuple(sorted(axes))) if keepdims else found
     if ord not in (1, -1, inf, -inf):
         raise ValueError(f"Invalid norm order {ord!r} for matrices.")
     summed, kept = (row, column) if abs(ord) == 1 else (column, row)

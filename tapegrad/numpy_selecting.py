@@ -15,7 +15,7 @@ from .errors import LeaveTapeError
 from .numpy_dispatch import FUNCTIONS, _any_tracked, only_defaults, _plain_function, _values, implements, refuse
 from .record import decided, tracked
 from .numpy_shaping import as_tensor, cast, rearranged, untracked
-from .tensor import Tensor
+from .traced import Traced
 
 # ---- picking ------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ def _choose(a, choices, out=None, mode="raise"):
     a = np.asarray(_values(a))
     choices = list(choices)
     # Numbers are weak here, as nowhere else in this file.
-    kinds = [c._v if isinstance(c, Tensor) else c if isinstance(c, (int, float)) else np.asarray(_values(c)) for c in choices]
+    kinds = [c._v if isinstance(c, Traced) else c if isinstance(c, (int, float)) else np.asarray(_values(c)) for c in choices]
     return rearranged(lambda *p: np.choose(a, p, mode=mode), *choices, dtype=np.result_type(*kinds))
 
 
@@ -66,7 +66,7 @@ def _delete(arr, obj, axis=None):
 @implements(np.insert)
 def _insert(arr, obj, values, axis=None):
     obj = _values(obj)
-    dtype = arr.dtype if isinstance(arr, (Tensor, np.ndarray)) else np.asarray(arr).dtype
+    dtype = arr.dtype if isinstance(arr, (Traced, np.ndarray)) else np.asarray(arr).dtype
     return rearranged(lambda p, v: np.insert(p, obj, v, axis), arr, values, dtype=dtype)
 
 
@@ -112,7 +112,7 @@ def _select(condlist, choicelist, default=0):
 @implements(np.piecewise)
 def _piecewise(x, condlist, funclist, *args, **kw):
     # As NumPy does it: each function sees the elements of its own condition only.
-    if not isinstance(x, Tensor):
+    if not isinstance(x, Traced):
         raise refuse(np.piecewise, " where only a condition is a tensor")
     condlist = _values(condlist)
     if np.isscalar(condlist) or x.ndim and not isinstance(condlist[0], (list, np.ndarray)):
@@ -251,7 +251,7 @@ def _writes(function):
     def register(ours):
         @implements(function)
         def call(target, *args, **kwargs):
-            if isinstance(target, Tensor):
+            if isinstance(target, Traced):
                 return ours(target, *args, **kwargs)
             if _any_tracked(args) or _any_tracked(kwargs):
                 raise LeaveTapeError(

@@ -12,9 +12,9 @@ import numpy as np
 
 from . import functions as F
 from .errors import DtypeError
-from .numpy_dispatch import _any_tracked, only_defaults, _values, implements, refuse
+from .numpy_dispatch import _any_tracked, _values, implements, only_defaults, refuse
 from .record import normalise, plain
-from .tensor import Tensor
+from .traced import Traced
 
 
 def as_tensor(thing):
@@ -25,7 +25,7 @@ def as_tensor(thing):
 
 
 def _holds_tensor(thing):
-    return any(isinstance(x, Tensor) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
+    return any(isinstance(x, Traced) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
 
 
 def untracked(function, *things):
@@ -103,9 +103,13 @@ def _reshape(a, /, shape=None, order="C", *, newshape=None, copy=None):
 
 @implements(np.ravel)
 def _ravel(a, order="C"):
-    if order != "K":
-        return _reshape(a, -1, order)
     a = F.lift(a)
+    if order == "F" or order == "A" and _is_fortran(a):
+        return F.ravel(F.transpose(a))
+    if order in ("C", "A"):
+        return F.ravel(a)
+    if order != "K":
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
     positions = np.empty_like(np.asarray(a._v), np.int64)
     positions[...] = np.arange(a.size).reshape(a.shape)
     positions = positions.ravel("K")
@@ -398,32 +402,6 @@ def _sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=F
     if writeable:
         raise refuse(np.lib.stride_tricks.sliding_window_view, " with writeable=True")
     return rearranged(lambda p: np.lib.stride_tricks.sliding_window_view(p, window_shape, axis), x)
-
-
-#: Modes of np.pad that only repeat elements.
-_MOVING = {"edge", "wrap", "reflect", "symmetric"}
-
-
-@implements(np.pad)
-def _pad(array, pad_width, mode="constant", **kwargs):
-    pad_width = _values(pad_width)
-    if mode in ("constant", "empty"):
-        given = as_tensor(kwargs.pop("constant_values", 0.0) if mode == "constant" else 0.0)
-        np.pad(np.empty(0), 0, mode, **kwargs)  # refuses other arguments
-        return rearranged(
-            lambda p, c: np.pad(p, pad_width, "constant", constant_values=c), array, given, dtype=array.dtype
-        )
-    if not _any_tracked(array):
-        return untracked(lambda a: np.pad(a, pad_width, mode, **kwargs), array)
-    if not isinstance(mode, str) or mode not in _MOVING:
-        np.pad(np.empty(0), 0, mode, **kwargs)
-        raise refuse(
-            np.pad, f" with mode={mode!r}, whose border is computed from the array; compute it and pad with "
-            "mode='constant', constant_values=..."
-        )  # fmt: skip
-    if kwargs.get("reflect_type", "even") != "even":
-        raise refuse(np.pad, " with reflect_type='odd', whose border is twice the edge minus the reflection; join it with np.concatenate")
-    return rearranged(lambda p: np.pad(p, pad_width, mode, **kwargs), array)
 
 
 # ---- copies and constants of the same shape -----------------------------------------------

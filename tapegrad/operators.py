@@ -3,7 +3,8 @@
 The four arithmetic ones are written for speed on scalars: one comparison
 (`store.ident`) says that the operand is on a live tape of this very thread, and
 the instruction is appended to the store's staging lists.  Anything else goes to
-`tapegrad.record`.  Importing this module puts the operators on `Tensor`.
+`tapegrad.record`.  Importing this module puts the operators on `Traced`, and the
+fast arithmetic on `Tensor`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from _thread import get_ident
 
 import numpy as np
 
+from .leaving import LISTENERS, tell
 from .record import apply, apply_one, apply_two, observed
 from .rules import BY_NAME
 from .tape.places import PACKAGE
 from .tensor import Parameter, Tensor
+from .traced import Traced
 
 #: Source of the scalar operators.  Written out per operator because a call of a
 #: Python function costs as much as a tenth of the whole operation.
@@ -77,7 +80,7 @@ def {method}(self, other):
 
 
 def _accepts(other):
-    return type(other) in _KNOWN or isinstance(other, (Tensor, float, int, np.ndarray, np.generic, list, tuple, complex))
+    return type(other) in _KNOWN or isinstance(other, (Traced, float, int, np.ndarray, np.generic, list, tuple, complex))
 
 
 _NEGATIVE = BY_NAME["negative"]
@@ -92,6 +95,13 @@ def _binary(row, a, b):
     return apply_two(row, a, b, 4)
 
 
+def _arithmetic(row, reflected):
+    def method(self, other):
+        return _binary(row, other, self) if reflected else _binary(row, self, other)
+
+    return method
+
+
 _UFUNC = {
     operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
     operator.eq: np.equal, operator.ne: np.not_equal,
@@ -102,7 +112,9 @@ def _compare(function):
     def method(self, other):
         if not _accepts(other):
             return NotImplemented
-        found = function(self._v, other._v if isinstance(other, Tensor) else other)
+        if LISTENERS:
+            tell(f"comparison ({_UFUNC[function].__name__})", self, other)
+        found = function(self._v, other._v if isinstance(other, Traced) else other)
         return observed(_UFUNC[function], (self, other), found)
 
     return method
@@ -189,9 +201,9 @@ _NAMES = (
 
 
 def _install_operators():
-    """Put the operators on `Tensor`; ``+ - * /`` come from the template `_FAST_PATH`."""
+    """Put the operators on `Traced`; those of tensors for ``+ - * /`` come from the template `_FAST_PATH`."""
     for name in _NAMES:
-        setattr(Tensor, f"__{name}__", globals()[f"__{name}__"])
+        setattr(Traced, f"__{name}__", globals()[f"__{name}__"])
     for name, symbol, method in (
         ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
     ):  # fmt: skip
@@ -214,6 +226,7 @@ def _install_operators():
             )
             exec(compile(source, f"{PACKAGE}<operators>", "exec"), scope)
             setattr(Tensor, full, scope[full])
+            setattr(Traced, full, _arithmetic(row, reflected))
 
 
 _install_operators()

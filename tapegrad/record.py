@@ -14,6 +14,7 @@ from _thread import get_ident
 import numpy as np
 
 from .errors import DtypeError, LeaveTapeError, TapeMismatchError, UnsupportedFunctionError
+from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
 from .tape.layout import CLEARED, TRACED
@@ -27,10 +28,13 @@ _frame = sys._getframe
 
 
 class _Types:
-    """The tensor classes, set by tapegrad.tensor when it is imported."""
+    """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported, and the `Call` of tapegrad.custom."""
 
+    Traced = None
     Tensor = None
     Parameter = None
+    Call = None
+    Dual = None
 
 
 def plain(value):
@@ -89,12 +93,14 @@ def as_operand(thing, row_name="operation"):
         return as_operand(_array_of(thing), row_name)
     if isinstance(thing, complex):
         check_dtype(np.asarray(thing), row_name)
+    if kind is _Types.Call:
+        return thing
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 
 def _array_of(sequence):
     def has_tensor(items):
-        return any(isinstance(i, _Types.Tensor) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
+        return any(isinstance(i, _Types.Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
 
     if has_tensor(sequence):
         raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
@@ -170,8 +176,15 @@ def slot_of(store, t):
 
 
 def tracked(t):
-    """Whether `t` is a tensor that requires a gradient."""
-    return isinstance(t, _Types.Tensor) and (t._t is not None or t._r)
+    """Whether `t` is a tensor that requires a gradient, or a dual number."""
+    return isinstance(t, _Types.Traced) and (t._t is not None or t._r or t.__class__ is _Types.Dual)
+
+
+def recorded(*operands):
+    """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
+    if thread_state().enabled:
+        return any(map(tracked, operands))
+    return any(t.__class__ is _Types.Dual for t in operands)
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -197,7 +210,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         row = BY_NAME[row]
     Tensor, Parameter = _Types.Tensor, _Types.Parameter
     operands = list(operands)
-    values, metas, flags, scalars = [], [], [], True
+    values, metas, flags, scalars, strong = [], [], [], True, []
     for k, o in enumerate(operands):
         kind = o.__class__
         if kind is Tensor or kind is Parameter:
@@ -209,17 +222,28 @@ def apply(row, operands, attrs=(), value=None, integer=0):
                 metas.append(o._m or _described(o))
                 scalars = False
         else:
+            if kind is _Types.Dual:
+                return o._apply_row(row, operands, attrs, value, integer)
             v = operands[k] = as_operand(o, row.name)
             flags.append(False)
             if v.__class__ is float:
                 metas.append(SCALAR)
+                if isinstance(o, (np.float64, np.ndarray)):
+                    strong.append(k)
             else:
                 metas.append(meta_of(v))
                 scalars = False
         values.append(v)
+    if strong and not scalars and row.elementwise:
+        for k in strong:
+            values[k] = operands[k] = np.asarray(values[k])
+            metas[k] = meta_of(values[k])
     if value is None:
         if attrs:
-            value = normalise(row.value(*values, **dict(attrs)))
+            keywords = dict(attrs)
+            if row.dynamic:
+                keywords[row.dynamic] = integer
+            value = normalise(row.value(*values, **keywords))
         elif scalars and row.scalar is not None:
             value = scalar_value(row, values)
         else:
@@ -229,16 +253,15 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     if True not in flags:
         return plain(value)
     if row.constants:
-        for k, why in row.refused.items():
+        for k in row.refused:
             if flags[k] and thread_state().enabled:
-                raise UnsupportedFunctionError(
-                    f"{row.name} has no derivative in its argument {k + 1}: {why}. Give it a plain number or array, or "
-                    "leave the tape on purpose with .detach()"
-                )
+                refuse_operand(row, k)
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
             return without_derivative(row, operands, values, attrs, value, integer)
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", *operands)
         return without_derivative(row, operands, values, attrs, value, integer)
     return _write(row, operands, values, metas, flags, attrs, value, integer)
 
@@ -278,7 +301,7 @@ def derived(function, *operands):
     ndarray, or Tensor
         A live tensor in a functional recording.
     """
-    values = [o._v if isinstance(o, _Types.Tensor) else o for o in operands]
+    values = [o._v if isinstance(o, _Types.Traced) else o for o in operands]
     value = function(*[np.asarray(v) for v in values])
     trace = trace_of(operands)
     return value if trace is None else trace.host(function, operands, {}, value)
@@ -286,7 +309,7 @@ def derived(function, *operands):
 
 def decided(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
-    values = [np.asarray(o._v if isinstance(o, _Types.Tensor) else o) for o in operands]
+    values = [np.asarray(o._v if isinstance(o, _Types.Traced) else o) for o in operands]
     value = function(*values)
     trace = trace_of(operands)
     if trace is not None:
@@ -295,11 +318,12 @@ def decided(function, *operands):
     return value
 
 
-def leaving(t, how):
-    """The value of tensor `t`, which the caller treats as a constant: a functional recording guards it."""
-    if t._t is not None and t._t.trace is not None:
-        return t._t.trace.exact(t, how)
-    return t._v
+def refuse_operand(row, k):
+    """Raise the error for a tracked operand where the row has no derivative."""
+    raise UnsupportedFunctionError(
+        f"{row.name} has no derivative in its argument {k + 1}: {row.refused[k]}. Give it a plain number or array, or "
+        "leave the tape on purpose with .detach()"
+    )
 
 
 def scalar_value(row, values):
@@ -328,6 +352,8 @@ def apply_two(row, a, b, depth=3):
         on_a = a._t is not None or a._r
         of_a = SCALAR if x.__class__ is float else a._m or _described(a)
     else:
+        if kind is _Types.Dual:
+            return a._apply_two(row, a, b)
         given = a
         x = a = as_operand(a, row.name)
         on_a = False
@@ -338,6 +364,8 @@ def apply_two(row, a, b, depth=3):
         on_b = b._t is not None or b._r
         of_b = SCALAR if y.__class__ is float else b._m or _described(b)
     else:
+        if kind is _Types.Dual:
+            return b._apply_two(row, a if given is None else given, b)
         other = b
         y = b = as_operand(b, row.name)
         on_b = False
@@ -357,6 +385,8 @@ def apply_two(row, a, b, depth=3):
     if not (on_a or on_b):
         return plain(value)
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a, b)
         return without_derivative(row, (a, b), (x, y), (), value)
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
@@ -386,8 +416,10 @@ def apply_one(row, a):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if a._t is None and not a._r:
-        return plain(value)
+        return plain(value) if a.__class__ is not _Types.Dual else a._apply_row(row, (a,), (), value)
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a)
         return without_derivative(row, (a,), (x,), (), value)
     return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
 
@@ -398,6 +430,8 @@ _ON = (True,)
 def apply_view(row, x, attrs, value, offset):
     """Record that `value` is the view of the tracked array `x` at `offset`."""
     if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", x)
         return without_derivative(row, (x,), (x._v,), attrs, value, offset)
     return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
 
@@ -525,12 +559,15 @@ def _keep(store, signature, slots, flags, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
     position = len(objects)
+    if signature.in_python:
+        store.in_python[len(store.tokens)] = True
+        store.nbytes += values[0].nbytes
     for k in signature.saves:
         if k < 0:
             objects.append(value)
             continue
         saved = values[k]
-        if saved.__class__ is not float and not (k in slots and flags[slots.index(k)]):
+        if saved.__class__ is np.ndarray and not (k in slots and flags[slots.index(k)]):
             base = saved.base
             if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
                 # Nobody can change it: an index map of our own.

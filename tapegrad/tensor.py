@@ -18,37 +18,23 @@ those names.
 
 from __future__ import annotations
 
-import operator
 import weakref
 
 import numpy as np
 
 from . import record as _record
-from .errors import DtypeError, GradientError, LeaveTapeError, UnsupportedFunctionError
-from .printing import format_number, format_tensor
+from .errors import DtypeError, GradientError, LeaveTapeError
+from .leaving import LISTENERS, tell
+from .printing import format_tensor
 from .record import normalise, plain
 from .tape.meta import meta_of
 from .tape.places import name_of
+from .traced import Traced
 
 _new = object.__new__
 
 
-class Extras:
-    """What few tensors have: gradient, hooks, where it was changed in place, the
-    leaf whose memory it shares (`source`), views."""
-
-    __slots__ = ("grad", "hooks", "changed", "source", "made", "views")
-
-    def __init__(self):
-        self.grad = None
-        self.hooks = None
-        self.changed = None
-        self.source = None
-        self.made = None
-        self.views = None
-
-
-class Tensor:
+class Tensor(Traced):
     """A float array (or scalar) whose operations are recorded on a tape.
 
     Make one with `tapegrad.tensor`; see there for parameters.
@@ -65,11 +51,7 @@ class Tensor:
     is_leaf : bool
     """
 
-    __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
-    __array_priority__ = 1000.0
-
-    # -- arithmetic: see tapegrad.operators ----------------------------------
-    __hash__ = object.__hash__
+    __slots__ = ()
 
     # -- leaving the tape -------------------------------------------------------
     def _refuse(self, how, instead):
@@ -81,76 +63,6 @@ class Tensor:
                 f"To leave the tape on purpose use `.item()` or `.detach()`; {instead}"
             )
 
-    def __float__(self):
-        self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
-        return float(self._only())
-
-    def __int__(self):
-        self._refuse("int()", "for the integer part of the value write int(t.item())")
-        return int(self._only())
-
-    def __trunc__(self):
-        self._refuse("math.trunc()", "for the integer part of the value write np.trunc(t)")
-        return int(self._only())
-
-    def __complex__(self):
-        self._refuse("complex()", "complex numbers are not supported")
-        return complex(self._only())
-
-    def __index__(self):
-        value = np.asarray(_record.leaving(self, "index"))
-        if value.dtype.kind not in "iub":
-            raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}")
-        return operator.index(value.item())
-
-    def __bool__(self):
-        if self.size != 1:
-            raise ValueError(
-                f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
-            )
-        if self._t is not None and self._t.trace is not None:
-            return self._t.trace.truth(self)
-        return bool(self._v)
-
-    def __array__(self, dtype=None, copy=None):
-        self._refuse(
-            "conversion to an ndarray",
-            "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
-            "to assign into an array make it with tg.zeros; SciPy's functions that take only arrays are in "
-            "tapegrad.scipy (special.logsumexp, softmax, log_softmax, polygamma, multigammaln) or not supported",
-        )
-        return np.array(self._v, dtype=dtype)
-
-    def _only(self):
-        if self.size != 1:
-            raise ValueError(f"only a tensor with one element has a number as its value, this one has {self.size}")
-        return np.asarray(self._v).reshape(-1)[0]
-
-    def item(self):
-        """The only element as a Python number; leaves the tape.
-
-        Raises
-        ------
-        ValueError
-            If the tensor does not have exactly one element.
-        """
-        _record.leaving(self, "item()")
-        # A new object: the value itself is the token by which the tape knows that this tensor is alive.
-        return 1.0 * self._v if type(self._v) is float else self._only().item()
-
-    def tolist(self):
-        """The values as nested lists of Python numbers; leaves the tape."""
-        _record.leaving(self, "tolist()")
-        return 1.0 * self._v if type(self._v) is float else self._v.tolist()
-
-    def numpy(self):
-        """The values as an ndarray that shares memory; read-only if a gradient is required."""
-        array = np.asarray(_record.leaving(self, "numpy()"))
-        if self.requires_grad:
-            array = array.view()
-            array.flags.writeable = False
-        return array
-
     def detach(self):
         """The same value as a constant: no gradient flows through it.
 
@@ -158,6 +70,8 @@ class Tensor:
         change of the leaf); that of a computed tensor is read-only, because the
         tape may need it: write to a ``.clone()``.
         """
+        if LISTENERS:
+            tell(".detach()", self)
         if self._t is not None and self._t.trace is not None:
             return self._t.trace.detached(self)
         if type(self._v) is float:
@@ -170,52 +84,6 @@ class Tensor:
         found._extras().source = weakref.ref(self)
         return found
 
-    @property
-    def _numba_type_(self):
-        # Numba asks for this when a compiled function is called with a tensor.
-        raise UnsupportedFunctionError(
-            "a function compiled by Numba was called with a tensor: it would compute on plain numbers and cut the "
-            "derivative. Call the Python function itself (f.py_func), or give it t.detach().numpy()"
-        )
-
-    # -- description --------------------------------------------------------------
-    @property
-    def shape(self):
-        return self._v.shape if type(self._v) is not float else ()
-
-    @property
-    def dtype(self):
-        return self._v.dtype if type(self._v) is not float else np.dtype(np.float64)
-
-    @property
-    def ndim(self):
-        return len(self.shape)
-
-    @property
-    def size(self):
-        return 1 if type(self._v) is float else self._v.size
-
-    def dim(self):
-        """Number of dimensions (PyTorch's name)."""
-        return self.ndim
-
-    def numel(self):
-        """Number of elements (PyTorch's name)."""
-        return self.size
-
-    def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of a 0-d tensor")
-        return self.shape[0]
-
-    def __iter__(self):
-        if not self.shape:
-            raise TypeError("iteration over a 0-d tensor")
-        return (self[i] for i in range(self.shape[0]))
-
-    def __contains__(self, value):
-        return bool(np.any(self == value))
-
     def __repr__(self):
         leaf = self._t is None
         return format_tensor(
@@ -225,13 +93,6 @@ class Tensor:
         )
 
     __str__ = __repr__
-
-    def __format__(self, spec):
-        if not spec:
-            return repr(self) if self.shape else format_number(self._v, spec)
-        if self.shape:
-            raise TypeError(f"unsupported format string {spec!r} for a tensor of shape {tuple(self.shape)}")
-        return format_number(self._v, spec)
 
     def __reduce__(self):
         if self._t is not None:
@@ -310,18 +171,11 @@ class Tensor:
     def grad(self):
         self.grad = None
 
-    def _extras(self, make=True):
-        # Fast-path tensors leave the slot unset.
-        try:
-            found = self._x
-        except AttributeError:
-            found = self._x = None
-        if found is None and make:
-            found = self._x = Extras()
-        return found
-
     def _become(self, other):
-        """Point to the value and instruction of `other` from now on."""
+        """Point to the value and instruction of `other` from now on (or be the dual number it is)."""
+        if other.__class__ is not Tensor:
+            other._copy_to(self)
+            return
         self._v, self._t, self._i = other._v, other._t, other._i
         if type(other._v) is not float:
             self._m = other._m
@@ -504,6 +358,8 @@ def tensor(data, requires_grad=False, dtype=None):
     """
     if isinstance(data, Tensor):
         data = np.array(data._v)
+    elif isinstance(data, Traced):
+        data._refuse("tg.tensor()", "to have a tensor with a tangent, write tg.Dual(tensor, tangent)")
     elif isinstance(data, (list, tuple)) and _contains_tensor(data):
         if any(t.requires_grad for t in _tensors_in(data)):
             raise LeaveTapeError(
@@ -520,7 +376,7 @@ def tensor(data, requires_grad=False, dtype=None):
 
 def _tensors_in(data):
     for item in data:
-        if isinstance(item, Tensor):
+        if isinstance(item, Traced):
             yield item
         elif isinstance(item, (list, tuple)):
             yield from _tensors_in(item)
@@ -536,6 +392,7 @@ def _values_of(data):
 
 #: The module tapegrad.autograd, which sets it (it imports this one).
 _autograd = None
+_record._Types.Traced = Traced
 _record._Types.Tensor = Tensor
 _record._Types.Parameter = Parameter
 

@@ -115,7 +115,7 @@ def span(shape, strides, offset):
 def look(array, shape, strides, offset):
     """The window of a C-contiguous array."""
     item = array.itemsize
-    return np.lib.stride_tricks.as_strided(array.reshape(-1)[offset:], shape, [s * item for s in strides])
+    return np.ndarray(shape, array.dtype, array, offset * item, [s * item for s in strides])
 
 
 def steps_of(x, window):

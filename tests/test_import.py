@@ -30,6 +30,11 @@ def test_recording_and_printing_do_not_import_numba():
     assert not {"numba", "scipy"} & modules_after(program)
 
 
+def test_the_mirrors_of_scipy_import_it_when_they_need_it():
+    program = "import tapegrad.scipy; from tapegrad.scipy import stats; stats.norm"
+    assert not {"numba", "scipy"} & modules_after(program)
+
+
 def test_nothing_is_compiled_or_written_by_the_import(tmp_path):
     fresh("import tapegrad", TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()

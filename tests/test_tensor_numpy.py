@@ -374,8 +374,8 @@ def test_creation():
         np.unique, np.fft.fft, np.linalg.eig, lambda t: np.nextafter(t, 1.0), np.maximum.accumulate, np.logaddexp.reduce,
         lambda t: np.sum(t, out=np.zeros(())), lambda t: np.sum(t, dtype="f"),
         lambda t: np.dot(t, A.T, out=np.zeros((2, 2))), lambda t: np.cumsum(t, out=np.zeros(6)), lambda t: np.sin(t, where=A > 0),
-        lambda t: np.linalg.norm(t, 2), lambda t: np.linalg.norm(t, 2, axis=(0, 1)), lambda t: np.linalg.norm(t, "nuc"), lambda t: np.sin(t, dtype="f"),
-        lambda t: np.take(t, [2], out=np.zeros(1)), lambda t: np.outer(t, t, out=np.zeros((6, 6))), np.spacing, lambda t: np.pad(t, 1, "mean"),
+        lambda t: np.sin(t, dtype="f"),
+        lambda t: np.take(t, [2], out=np.zeros(1)), lambda t: np.outer(t, t, out=np.zeros((6, 6))), np.spacing,
     ],
 )  # fmt: skip
 def test_unsupported_functions_are_refused(function):

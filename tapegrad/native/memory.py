@@ -123,8 +123,20 @@ def call4_int(typingctx, address, a, b, c, d):
 
 
 @intrinsic
-def call_compiled6(typingctx, address, a, b, c, d, e, f):
-    """A void function of six int64 that Numba compiled, by its native address.
+def call5_int(typingctx, address, a, b, c, d, e):
+    """``int64 f(a, b, c, d, e)``."""
+    return _caller(5, True)
+
+
+@intrinsic
+def call6_int(typingctx, address, a, b, c, d, e, f):
+    """``int64 f(a, b, c, d, e, f)``."""
+    return _caller(6, True)
+
+
+@intrinsic
+def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
+    """A void function of seven int64 that Numba compiled, by its native address.
 
     Numba's calling convention: a place for the result, a place for an
     exception, then the arguments; the status it returns is 0, for nothing in
@@ -133,14 +145,14 @@ def call_compiled6(typingctx, address, a, b, c, d, e, f):
 
     def codegen(context, builder, signature, args):
         pointer = _BYTE.as_pointer()
-        ftype = ir.FunctionType(ir.IntType(32), [pointer, pointer] + [_I64] * 6)
+        ftype = ir.FunctionType(ir.IntType(32), [pointer, pointer] + [_I64] * 7)
         with builder.goto_entry_block():
             result, exception = builder.alloca(_I64), builder.alloca(_I64)
         places = [builder.bitcast(p, pointer) for p in (result, exception)]
         builder.call(builder.inttoptr(args[0], ftype.as_pointer()), places + list(args[1:]))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 7), codegen
+    return types.void(*[types.int64] * 8), codegen
 
 
 def _external(name, result, nargs):

@@ -9,7 +9,7 @@ import numpy as np
 from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus
 from ..functions import tanh as tanh
 from ..record import apply, derived
-from ..tensor import Tensor
+from ..traced import Traced
 
 __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
@@ -85,7 +85,7 @@ def cross_entropy(input, target, reduction="mean"):
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     input = lift(input)
-    target = lift(target) if isinstance(target, Tensor) else np.asarray(target)
+    target = lift(target) if isinstance(target, Traced) else np.asarray(target)
     if target.dtype.kind not in "iu" or target.shape != tuple(input.shape[:-1]):
         raise ValueError(
             f"target must hold integer classes and have shape {tuple(input.shape[:-1])}, "

@@ -143,7 +143,7 @@ class Replayed:
     def _sorted(self, args, kwargs):
         """Inputs as arrays, and the key: (inputs, key, rebuild)."""
         leaves, structure = flatten((args, kwargs))
-        inputs, static, wanted = [], [], []
+        inputs, static = [], []
         differentiated = self._differentiated(args, structure)
         for k, leaf in enumerate(leaves):
             want = differentiated[k]

@@ -121,7 +121,7 @@ elementwise(
     node="Exp2", numpy=(np.exp2,), doc="2 ** x",
 )
 elementwise(
-    "expm1", np.expm1, L.expm1, (lambda x, z: z + 1.0,),
+    "expm1", np.expm1, L.expm1, (lambda x, z: L.exp(x),),
     scalar=math.expm1, node="Expm1", numpy=(np.expm1,), doc="e ** x - 1, accurate near 0",
 )
 elementwise(
@@ -148,9 +148,14 @@ def _logaddexp(x, y):
     return select(L.eq(x, y), x + LN2, big + L.log1p(L.exp(small - big)))
 
 
+def _share(x, y, scale=1.0):
+    # Equal infinities have no difference.
+    return select(L.eq(x, y), 0.5, L.sigmoid((x - y) * scale))
+
+
 elementwise(
     "logaddexp", np.logaddexp, _logaddexp,
-    (lambda x, y, z: select(L.eq(x, z), 1.0, L.exp(x - z)), lambda x, y, z: select(L.eq(y, z), 1.0, L.exp(y - z))),
+    (lambda x, y, z: _share(x, y), lambda x, y, z: _share(y, x)),
     node="Logaddexp", numpy=(np.logaddexp,), doc="log(e**x + e**y) without overflow",
 )
 
@@ -196,6 +201,17 @@ elementwise(
     (lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z), lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z)),
     node="Hypot", numpy=(np.hypot,), doc="sqrt(x**2 + y**2); derivative 0 at the origin",
 )
+def _reciprocal_square(x):
+    # 1 - tanh**2 cancels away from 0; this form keeps all digits and goes to 0 where cosh overflows.
+    root = 1.0 / x
+    return root * root
+
+
+def _arcsinh_dx(x, z):
+    far = L.abs(x)
+    return select(far > 1e8, 1.0 / far, 1.0 / L.sqrt(x * x + 1.0))
+
+
 elementwise(
     "sinh", np.sinh, L.sinh, (lambda x, z: L.cosh(x),),
     scalar=math.sinh, node="Sinh", numpy=(np.sinh,), doc="hyperbolic sine",
@@ -205,11 +221,11 @@ elementwise(
     scalar=math.cosh, node="Cosh", numpy=(np.cosh,), doc="hyperbolic cosine",
 )
 elementwise(
-    "tanh", np.tanh, L.tanh, (lambda x, z: 1.0 - z * z,),
+    "tanh", np.tanh, L.tanh, (lambda x, z: _reciprocal_square(L.cosh(x)),),
     scalar=math.tanh, node="Tanh", numpy=(np.tanh,), doc="hyperbolic tangent",
 )
 elementwise(
-    "arcsinh", np.arcsinh, L.arcsinh, (lambda x, z: 1.0 / L.sqrt(x * x + 1.0),),
+    "arcsinh", np.arcsinh, L.arcsinh, (_arcsinh_dx,),
     node="Asinh", numpy=(np.arcsinh,), doc="inverse hyperbolic sine",
 )
 elementwise(
@@ -228,6 +244,11 @@ def _larger(a, b):
     return select(a > b, 1.0, select(L.eq(a, b), 0.5, 0.0))
 
 
+def _pick(x, y, larger):
+    # A result that is NaN comes from the operand that is NaN, or evenly from both.
+    return select(L.isnan(x), select(L.isnan(y), 0.5, 1.0), larger)
+
+
 def _max(x, y):
     return select(L.isnan(x) | (x >= y), x, y)
 
@@ -237,11 +258,11 @@ def _min(x, y):
 
 
 elementwise(
-    "maximum", np.maximum, _max, (lambda x, y, z: _larger(x, y), lambda x, y, z: _larger(y, x)),
+    "maximum", np.maximum, _max, (lambda x, y, z: _pick(x, y, _larger(x, y)), lambda x, y, z: _pick(y, x, _larger(y, x))),
     node="Maximum", numpy=(np.maximum,), doc="the larger of x and y; a tie shares the derivative evenly",
 )
 elementwise(
-    "minimum", np.minimum, _min, (lambda x, y, z: _larger(y, x), lambda x, y, z: _larger(x, y)),
+    "minimum", np.minimum, _min, (lambda x, y, z: _pick(x, y, _larger(y, x)), lambda x, y, z: _pick(y, x, _larger(x, y))),
     node="Minimum", numpy=(np.minimum,), doc="the smaller of x and y; a tie shares the derivative evenly",
 )
 elementwise(
@@ -277,7 +298,7 @@ def _softplus_value(x):
 
 
 elementwise(
-    "sigmoid", _sigmoid_value, L.sigmoid, (lambda x, z: z * (1.0 - z),),
+    "sigmoid", _sigmoid_value, L.sigmoid, (lambda x, z: z * L.sigmoid(-x),),
     scalar=_sigmoid_scalar, node="Sigmoid", doc="1 / (1 + e**-x) without overflow",
 )
 elementwise(
@@ -287,7 +308,7 @@ elementwise(
 )
 elementwise(
     "relu", lambda x: np.maximum(x, 0), lambda x: select(x > 0.0, x, select(L.isnan(x), x, 0.0)),
-    (lambda x, z: select(x > 0.0, 1.0, 0.0),),
+    (lambda x, z: select((x > 0.0) | L.isnan(x), 1.0, 0.0),),
     node="Relu", doc="max(x, 0); derivative 0 at 0",
 )
 elementwise(
@@ -326,7 +347,7 @@ def _logaddexp2(x, y):
 
 elementwise(
     "logaddexp2", np.logaddexp2, _logaddexp2,
-    (lambda x, y, z: select(L.eq(x, z), 1.0, L.exp2(x - z)), lambda x, y, z: select(L.eq(y, z), 1.0, L.exp2(y - z))),
+    (lambda x, y, z: _share(x, y, LN2), lambda x, y, z: _share(y, x, LN2)),
     node="Logaddexp2", numpy=(np.logaddexp2,), doc="log2(2**x + 2**y) without overflow",
 )
 elementwise(
@@ -365,7 +386,7 @@ elementwise(
 
 def _only_if(x, y, larger):
     # NaN counts as missing: the other operand gets all of the derivative.
-    return select(L.isnan(y), select(L.isnan(x), 0.0, 1.0), larger)
+    return select(L.isnan(y), select(L.isnan(x), 0.5, 1.0), larger)
 
 
 elementwise(

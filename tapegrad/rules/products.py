@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import lang as L
 from .table import structural
 from .tangents import added
 
 
 def _matmul_vjp(g, a, b, z):
     if a.ndim == 1 and b.ndim == 1:
-        return g * b, g * a
+        return L.times(g, b), L.times(g, a)
     if a.ndim == 1:
         # (k) @ (..., k, n) -> (..., n)
         return (
             lambda: (b @ g.expand_dims([g.ndim])).reshape((*b.shape[:-2], a.shape[0])),
-            lambda: a.expand_dims([1]) * g.expand_dims([g.ndim - 1]),
+            lambda: L.times(g.expand_dims([g.ndim - 1]), a.expand_dims([1])),
         )
     if b.ndim == 1:
         # (..., m, k) @ (k) -> (..., m)
         return (
-            lambda: g.expand_dims([g.ndim]) * b,
+            lambda: L.times(g.expand_dims([g.ndim]), b),
             lambda: (a.swapaxes(-1, -2) @ g.expand_dims([g.ndim])).reshape((*a.shape[:-2], b.shape[0])),
         )
     return lambda: g @ b.swapaxes(-1, -2), lambda: a.swapaxes(-1, -2) @ g

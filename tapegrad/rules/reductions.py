@@ -83,7 +83,8 @@ structural(
 
 def _hits(x, z, axis, keepdims):
     """Where `x` takes its extremum, and how often."""
-    hit = L.eq(x, spread(z, x, axis, keepdims))
+    # A result that is NaN comes from the elements that are NaN.
+    hit = L.eq(x, spread(z, x, axis, keepdims)) | L.isnan(x)
     return hit, L.select(hit, 1.0, 0.0).sum(axis=axis, keepdims=True)
 
 

@@ -27,7 +27,7 @@ def logical_view(x, shape, strides, offset):
 
 
 def _view_value(x, shape=(), strides=(), offset=0):
-    return logical_view(x, shape, strides, offset)
+    return logical_view(np.asarray(x), shape, strides, offset)
 
 
 def _view_vjp(g, x, z, shape=(), strides=(), offset=0):

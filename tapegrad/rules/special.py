@@ -80,9 +80,9 @@ def _erfcx_dx(x, z):
     # 2xz - 2/sqrt(pi) cancels far out: there the asymptotic series (DLMF 7.12.1), differentiated.
     u = 0.5 / (x * x)
     series = u * 0.0
-    for n in range(8, 0, -1):
+    for n in range(16, 0, -1):
         series = (series + 1.0) * u * -(2.0 * n + 1.0)
-    return L.select(x > 20.0, (series + 1.0) * u * (-2.0 / ROOT_PI), 2.0 * x * z - TWO_OVER_SQRT_PI)
+    return L.select(x > 10.0, (series + 1.0) * u * (-2.0 / ROOT_PI), 2.0 * x * z - TWO_OVER_SQRT_PI)
 
 
 _scipy_row("erfc", (lambda x, z: -TWO_OVER_SQRT_PI * L.exp(-(x * x)),), "1 - erf(x), accurate for large x")
@@ -141,10 +141,31 @@ _scipy_row("i0", (lambda x, z: L.i1(x),), "modified Bessel function of order 0")
 _scipy_row(
     "i1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.i0(x) - z / x),), "modified Bessel function of order 1",
 )
-_scipy_row("i0e", (lambda x, z: L.i1e(x) - L.sign(x) * z,), "exp(-|x|) * i0(x)")
-_scipy_row(
-    "i1e", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.i0e(x) - z * (L.sign(x) + 1.0 / x)),), "exp(-|x|) * i1(x)",
-)
+
+
+def _far_slope(order, x):
+    """Derivative of ``exp(-x) * I_order(x)`` at large positive x, where its terms cancel (DLMF 10.40.1)."""
+    u = 1.0 / x
+    factors = [1.0]
+    for k in range(1, 17):
+        factors.append(factors[-1] * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k))
+    series = u * 0.0
+    for k in range(16, -1, -1):
+        series = series * u - factors[k] * (k + 0.5)
+    return series * u * L.sqrt(u) * (1.0 / ROOT_2PI)
+
+
+def _i0e_dx(x, z):
+    return L.select(L.abs(x) > 40.0, L.sign(x) * _far_slope(0, L.abs(x)), L.i1e(x) - L.sign(x) * z)
+
+
+def _i1e_dx(x, z):
+    near = L.i0e(x) - z * (L.sign(x) + 1.0 / x)
+    return L.select(L.eq(x, 0.0), 0.5, L.select(L.abs(x) > 40.0, _far_slope(1, L.abs(x)), near))
+
+
+_scipy_row("i0e", (_i0e_dx,), "exp(-|x|) * i0(x)")
+_scipy_row("i1e", (_i1e_dx,), "exp(-|x|) * i1(x)")
 _scipy_row("j0", (lambda x, z: -L.j1(x),), "Bessel function of order 0")
 _scipy_row("j1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.j0(x) - z / x),), "Bessel function of order 1")
 
@@ -170,7 +191,10 @@ _scipy_row("entr", (lambda x, z: -1.0 - L.log(x),), "-x * log(x); derivative +in
 
 def _log_ratio(x, y):
     near = L.abs(x - y) < 0.5 * y
-    return L.select(near, L.log1p((x - y) / y), L.log(x / y))
+    ratio = x / y
+    # The ratio may leave the range of floats where its logarithm does not.
+    far = (L.eq(ratio, 0.0) & (x > 0.0)) | L.eq(ratio, math.inf)
+    return L.select(near, L.log1p((x - y) / y), L.select(far, L.log(x) - L.log(y), L.log(ratio)))
 
 
 _scipy_row(
@@ -187,6 +211,6 @@ _scipy_row(
 #: scipy.special ufuncs by name -> row name (SciPy's ufuncs are found by name so
 #: that scipy need not be imported to build the table).
 SCIPY_UFUNCS = {
-    "erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid",
+    "yn": "yv", "erf": "erf", "gammaln": "lgamma", "psi": "digamma", "digamma": "digamma", "expit": "sigmoid",
     **{name: name for name in (*L.SCIPY_UNARY, *L.SCIPY_BINARY, "exp2", "expm1", "log1p", "cbrt")},
 }  # fmt: skip

@@ -79,6 +79,9 @@ class Row:
         ``forward(*operands, **attrs)``: the value of a structural row that is not linear, in the
         rules' language, with the same rounding as `value`.  A row without it is computed by calling
         `value`, also in a replay.
+    primitive : tapegrad.custom.Primitive, optional
+        The user's function that this row stands for, whose rules run in Python; such
+        a row is not in the table.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     """
@@ -100,6 +103,7 @@ class Row:
     jvp: Callable | None = None
     linear: bool = False
     forward: Callable | None = None
+    primitive: object = None
     opcode: int = field(default=0, init=False)
 
     @property

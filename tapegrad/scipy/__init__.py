@@ -1,10 +1,10 @@
 """SciPy functions that cannot reach tensors by themselves, under SciPy's names.
 
 SciPy's ufuncs work on tensors as they are (``scipy.special.erf(t)``).  Functions
-that turn their arguments into arrays first are mirrored here.
+that turn their arguments into arrays first are mirrored here: called with a
+tensor they record, called with plain numbers and arrays they are SciPy's own.
+`tapegrad.scipy.mirrors.MIRRORS` lists them.  Any other name of these modules is
+SciPy's own object.
 """
 
-from . import special  # noqa: F401
-
-#: Functions of SciPy mirrored in this package, by their full names there.
-MIRRORED = tuple(f"special.{name}" for name in special.__all__)
+from . import integrate, interpolate, linalg, special, stats  # noqa: F401

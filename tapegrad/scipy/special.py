@@ -7,17 +7,13 @@ import math
 import numpy as np
 
 from .. import functions as F
-from ..errors import UnsupportedFunctionError
 from ..record import apply, derived
-from ..tensor import Tensor
+from .mirrors import MIRRORS, constant, mirror, own_names, value
 
-__all__ = ["log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"]
+__all__ = list(MIRRORS["scipy.special"])
+__getattr__ = own_names("scipy.special")
 
-
-def __getattr__(name):
-    import scipy.special
-
-    return getattr(scipy.special, name)
+_mirror = mirror("scipy.special")
 
 
 def _shift(a, b, axes):
@@ -25,6 +21,7 @@ def _shift(a, b, axes):
     return np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
 
 
+@_mirror
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     """Log of the sum of exponentials, ``log(sum(b * exp(a)))``, without overflow.
 
@@ -42,7 +39,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 
     Returns
     -------
-    Tensor, or a tuple of two
+    Tensor, or a tuple of two; NumPy's for plain arguments
     """
     a = F.lift(a)
     if b is None:
@@ -74,18 +71,21 @@ def _over_axes(row, x, axis):
     return None
 
 
+@_mirror
 def softmax(x, axis=None):
     """Exponentials normalised to sum 1 over `axis` (an int, a tuple; all axes by default)."""
     found = _over_axes(F.softmax, x, axis)
     return F.exp(log_softmax(x, axis)) if found is None else found
 
 
+@_mirror
 def log_softmax(x, axis=None):
     """Logarithm of `softmax`, accurate where that underflows."""
     found = _over_axes(F.log_softmax, x, axis)
     return x - F.logsumexp(x, axis=axis, keepdims=True) if found is None else found
 
 
+@_mirror
 def polygamma(n, x):
     """The `n`-th derivative of digamma at positive `x`.
 
@@ -95,11 +95,7 @@ def polygamma(n, x):
         Order, a constant; 0 is digamma itself.
     x : Tensor or array-like
     """
-    if isinstance(n, Tensor):
-        if n.requires_grad:
-            raise UnsupportedFunctionError("polygamma has no derivative in its order n: the order is an integer")
-        n = n.numpy()
-    n = np.asarray(n)
+    n = constant(n, "polygamma", "n", "the order is an integer")
     if np.any(n < 0) or np.any(n != np.rint(n)):
         raise ValueError("polygamma() takes orders that are non-negative integers")
     if not n.any():
@@ -110,6 +106,7 @@ def polygamma(n, x):
     return apply("polygamma", (n.astype(float) if n.ndim else float(n), x))
 
 
+@_mirror
 def multigammaln(a, d):
     """Log of the multivariate gamma function of dimension `d`, an int."""
     d = int(d)

@@ -25,3 +25,9 @@ def operand_slot(records, i, k):
     if k < 2:
         return load_int32(base + 4 + 4 * k)
     return load_int(base + 16 + 8 * (k - 2))
+
+
+@helper
+def data_of(thing, float_type):
+    """Address of the data of a Python float or an ndarray (both fields are public C structs)."""
+    return thing + 16 if load_int(thing + 8) == float_type else load_int(thing + 16)

@@ -38,7 +38,8 @@ def steps():
 
 
 @lru_cache(maxsize=None)
-def _run_address():
+def run_address():
+    """Address of `sweep.steps.run`."""
     from ..native.compile import native_address
 
     return native_address(steps().run)
@@ -218,7 +219,7 @@ class Sweep:
         self._addresses = (data_address(self.adjoint), data_address(marks))
         self._scratch_address = data_address(self.scratch)
         self.switch = reverse_switch(store.special)
-        self.array_run = _run_address() if Signature.ALL else 0
+        self.array_run = run_address() if Signature.ALL else 0
         Signature.compile_pending()
 
     def run(self, high, low, stop_at_large):

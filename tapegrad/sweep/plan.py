@@ -164,6 +164,15 @@ class Planner:
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         a, b = (self._matrix(s, char) for s in (a, b))
         (found,) = self.gufunc(np.matmul, a, b)
+        if 0 not in found.shape and a.shape[-1]:
+            # BLAS knows no absolute zero; a result that is not finite is computed again.
+            batch = found.shape[:-2]
+            outer = [_aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
+            words = [word for s in (a, b) for word in (s.atom.reg, s.atom.offset, *s.atom.strides[-2:])]
+            words += [found.atom.reg, P.CHARS[char], *a.shape[-2:], found.shape[-1], len(batch)]
+            for extent, *steps in zip(batch, *outer):
+                words += [extent, *steps]
+            self.step(P.REPAIR, *words)
         return found
 
     def gufunc(self, ufunc, *syms):
@@ -249,6 +258,27 @@ class Planner:
             self.step(P.SCAN, *words)
         return self._sym(out)
 
+    def recur(self, sym, factors, axis, reverse, lag, exclusive):
+        shape = np.broadcast_shapes(sym.shape, factors.shape)
+        char = "f" if sym.char == factors.char == "f" else "d"
+        axis %= len(shape)
+        sym, factors = (
+            s if s.char == char and s.shape == shape else self._cast(s.broadcast_to(shape), char)
+            for s in (sym, factors)
+        )
+        if reverse:
+            return self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive).flip([axis])
+        out = self.temporary(shape, char)
+        if 0 not in shape:
+            given = [sym.window().atom, factors.window().atom, out]
+            words = [given[0].reg, given[0].offset, given[1].reg, given[1].offset, out.reg, P.CHARS[char], int(lag),
+                     int(exclusive), shape[axis], *(a.strides[axis] for a in given), len(shape) - 1]
+            for k, extent in enumerate(shape):
+                if k != axis:
+                    words += [extent, *(a.strides[k] for a in given)]
+            self.step(P.RECUR, *words)
+        return self._sym(out)
+
     def gather(self, sym, index, shape):
         sym = sym.window()
         if not sym.atom.whole:
@@ -287,6 +317,34 @@ class Planner:
             self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, places, reg, index.size, char)
         return copy
 
+    def placed(self, sym, shape, strides, offset):
+        """Zeros with `sym` added into a window (see `Sym.placed`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        self._add_window(sym, whole.reg, strides, offset, sym.char)
+        return self._sym(whole)
+
+    def scattered(self, sym, index, shape):
+        """Zeros with `sym` added at flat positions (see `Sym.scattered`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        if sym.size:
+            self._add_at(sym, index, whole.reg, sym.char)
+        return self._sym(whole)
+
+    def _add_window(self, source, reg, strides, offset, char):
+        item = ITEMSIZE[char]
+        if offset is self.DYNAMIC:
+            reg, offset = self.shifted(reg, item), 0
+        window = Atom(reg, offset * item, source.shape, [s * item for s in strides], char)
+        self.loop([source.expr], [window], source.shape, ["add"])
+
+    def _add_at(self, source, index, reg, char):
+        if source.char != char:
+            source = self._cast(source, char)
+        source = source.window()
+        if not source.atom.whole:
+            source = source.own()
+        self.step(P.SCATTER, source.atom.reg, self._index(index), reg, source.size, P.CHARS[char])
+
     def zeroed(self, sym, shape, strides, offset):
         window = sym.strided(shape, strides, offset)
         assert sym.atom.reg == 0 and sym.atom.whole
@@ -315,6 +373,9 @@ class Planner:
                 if value == 0:
                     continue
                 raise AssertionError(f"a rule returned the number {value} as a contribution")
+            if isinstance(value, Sym):
+                # A rule may leave out axes along which its contribution is constant.
+                value = value.broadcast_to(np.broadcast_shapes(value.shape, meta.shape))
             if isinstance(value, Placed):
                 self._place(k, value, meta)
             elif isinstance(value, Scattered):
@@ -366,24 +427,10 @@ class Planner:
 
     def _place(self, k, placed, meta):
         assert tuple(placed.shape) == meta.shape
-        source = placed.source
-        reg = self._target(k, meta)
-        item = meta.itemsize
-        offset = placed.offset
-        if offset is self.DYNAMIC:
-            reg, offset = self.shifted(reg, item), 0
-        window = Atom(reg, offset * item, source.shape, [s * item for s in placed.strides], meta.char)
-        self.loop([source.expr], [window], source.shape, ["add"])
+        self._add_window(placed.source, self._target(k, meta), placed.strides, placed.offset, meta.char)
 
     def _scatter(self, k, scattered, meta):
-        source = scattered.source
-        if source.char != meta.char:
-            source = self._cast(source, meta.char)
-        source = source.window()
-        if not source.atom.whole:
-            source = source.own()
-        reg = self._target(k, meta)
-        self.step(P.SCATTER, source.atom.reg, self._index(scattered.index), reg, source.size, P.CHARS[meta.char])
+        self._add_at(scattered.source, scattered.index, self._target(k, meta), meta.char)
 
 
 class Operand(Sym):
@@ -480,15 +527,12 @@ class Signature:
         planner = Planner(metas, out)
         slots = row.slots(len(metas))
         self.slots = slots
-        operands = [planner.operand(k) for k in range(len(metas))]
-        result = planner.operand(-1)
-        g = planner.seed()
-        kwargs = dict(attrs)
-        if row.dynamic:
-            kwargs[row.dynamic] = Planner.DYNAMIC
-        contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
-        wanted = [c if m else None for c, m in zip(contributions, mask)]
-        planner.deliver(wanted, [metas[s] for s in slots])
+        self.in_python = row.primitive is not None
+        if self.in_python:
+            # No program: the sweep stops here, and the rule is called with what was kept.
+            planner.saved = list(dict(attrs)["keeps"])
+        else:
+            self._plan(planner)
         planner.step(P.END)
         self.saves = tuple(planner.saved)
         self.words = np.array(planner.words, np.int64)
@@ -498,6 +542,19 @@ class Signature:
         self.large = self.saved_bytes >= LARGE
         self.number = len(self.ALL)
         self.opcode = FIRST_ARRAY + self.number
+
+    def _plan(self, planner):
+        """Trace the row's rule into the steps of the program."""
+        row, attrs, metas, mask, slots = self.row, self.attrs, self.metas, self.mask, self.slots
+        operands = [planner.operand(k) for k in range(len(metas))]
+        result = planner.operand(-1)
+        g = planner.seed()
+        kwargs = dict(attrs)
+        if row.dynamic:
+            kwargs[row.dynamic] = Planner.DYNAMIC
+        contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
+        wanted = [c if m else None for c, m in zip(contributions, mask)]
+        planner.deliver(wanted, [metas[s] for s in slots])
 
     @classmethod
     def find(cls, key, value):

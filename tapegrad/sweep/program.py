@@ -1,8 +1,9 @@
-"""Words of a backward program: what the walk does for one array instruction.
+"""Words of a program: what a walk does for one array instruction.
 
 A program is a flat int64 array of steps, ``[code, length, parameters...]``.
 Registers hold addresses: 0 is the instruction's adjoint, 1 to 15 its saved
-values, 16 to 31 adjoints of operands it adds into, 32 and up temporaries.
+values, 16 to 31 adjoints of operands it adds into, 32 and up temporaries.  In a
+tangent program register 0 is the address of the result's word.
 """
 
 END = 0
@@ -20,10 +21,16 @@ SCATTER = 11  # source reg, index reg, target reg, count, char: target[index] +=
 GATHER = 12  # source reg, index reg, target reg, count, char: target = source[index]
 ZERO_AT = 13  # reg, index reg, count, char: reg[index] = 0
 CONST = 14  # reg, address: an array that the signature owns
+RECUR = 15  # source reg, offset, factor reg, offset, target reg, char, lag, exclusive, n, 3 strides, nouter, (extent, 3 strides)*
+REPAIR = 16  # reg, offset, row and column strides of two factors, target reg, char, m, k, n, nbatch, (extent, 2 strides)*
+TANGENT = 17  # reg, operand, scalar: the address of an operand's tangent
+GIVE = 18  # reg: a whole temporary becomes the tangent of the result
 
 FIRST_SAVED = 1
 FIRST_TARGET = 16
 FIRST_TEMPORARY = 32
+#: In tangent programs: a block of zeros, the tangent of an operand that has none.
+ZEROS = 16
 REGISTERS = 256
 
 CHARS = {"d": 0, "f": 1}

@@ -125,6 +125,94 @@ def _scan(regs, p, scratch):
 
 
 @helper
+def _all_finite(data, nbytes, char):
+    # Exponents of all ones, counted in integers so that the loop is vectorised.
+    bad = 0
+    if char == 0:
+        for j in range(nbytes // 8):
+            bad += (int_at(data, j) & 0x7FF0000000000000) == 0x7FF0000000000000
+    else:
+        for j in range(nbytes // 4):
+            x = float_at(data, j)
+            bad += x - x != 0.0
+    return bad == 0
+
+
+@helper
+def _repair(regs, p):
+    """Compute a matrix product again if it is not finite: zero times anything is zero in it."""
+    target, char = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
+    m, inner, n, nbatch = load_int(p + 80), load_int(p + 88), load_int(p + 96), load_int(p + 104)
+    size = 8 if char == 0 else 4
+    outer, count = p + 112, 1
+    for d in range(nbatch):
+        count *= load_int(outer + 24 * d)
+    if _all_finite(target, size * count * m * n, char):
+        return
+    for j in range(count):
+        a = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+        b = load_int(regs + 8 * load_int(p + 32)) + load_int(p + 40)
+        rest = j
+        for d in range(nbatch - 1, -1, -1):
+            extent = load_int(outer + 24 * d)
+            a += rest % extent * load_int(outer + 24 * d + 8)
+            b += rest % extent * load_int(outer + 24 * d + 16)
+            rest //= extent
+        for row in range(m):
+            for column in range(n):
+                total = 0.0
+                for k in range(inner):
+                    at = a + row * load_int(p + 16) + k * load_int(p + 24)
+                    bt = b + k * load_int(p + 48) + column * load_int(p + 56)
+                    x = load_double(at) if char == 0 else float(load_float(at))
+                    y = load_double(bt) if char == 0 else float(load_float(bt))
+                    if x != 0.0 and y != 0.0:
+                        total += x * y
+                if char == 0:
+                    store_double(target, total)
+                else:
+                    store_float(target, total)
+                target += size
+
+
+@helper
+def _recur(regs, p):
+    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+    factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
+    target = load_int(regs + 8 * load_int(p + 32))
+    char, lag, exclusive, n = load_int(p + 40), load_int(p + 48), load_int(p + 56), load_int(p + 64)
+    nouter, outer = load_int(p + 96), p + 104
+    lines = 1
+    for d in range(nouter):
+        lines *= load_int(outer + 32 * d)
+    for line in range(lines):
+        a, b, c, rest = source, factor, target, line
+        for d in range(nouter - 1, -1, -1):
+            row = outer + 32 * d
+            extent = load_int(row)
+            q = rest % extent
+            rest //= extent
+            a += q * load_int(row + 8)
+            b += q * load_int(row + 16)
+            c += q * load_int(row + 24)
+        carry = 0.0
+        for _ in range(n):
+            x = load_double(a) if char == 0 else float(load_float(a))
+            f = load_double(b) if char == 0 else float(load_float(b))
+            # Zero is absolute: what is not finite beside it does not matter.
+            total = x + (carry if lag else 0.0 if f == 0.0 or carry == 0.0 else f * carry)
+            y = carry if exclusive else total
+            carry = total if lag == 0 else 0.0 if f == 0.0 or total == 0.0 else f * total
+            if char == 0:
+                store_double(c, y)
+            else:
+                store_float(c, y)
+            a += load_int(p + 72)
+            b += load_int(p + 80)
+            c += load_int(p + 88)
+
+
+@helper
 def _indexed(code, source, index, target, count, char):
     size = 8 if char == 0 else 4
     for j in range(count):
@@ -142,9 +230,12 @@ def _indexed(code, source, index, target, count, char):
             store_float(target + at, 0.0)
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64)")
-def run(program, regs, records, adjoint, i, scratch):
-    """Run the program of array instruction `i`; register 0 holds its adjoint."""
+@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
+def run(program, regs, records, words, stride, i, scratch):
+    """Run the program of array instruction `i`; register 0 holds its adjoint.
+
+    The word (adjoint or tangent) of slot s is at ``words + stride * s``.
+    """
     top = P.FIRST_TEMPORARY
     p = program
     while True:
@@ -161,23 +252,23 @@ def run(program, regs, records, adjoint, i, scratch):
         elif code == P.MOVE or code == P.ADD:
             slot = operand_slot(records, i, load_int(q))
             reg, nbytes, char = load_int(q + 8), load_int(q + 16), load_int(q + 24)
-            source, target = load_int(regs + 8 * reg), load_int(adjoint + 8 * slot)
+            source, target = load_int(regs + 8 * reg), load_int(words + stride * slot)
             if target != 0:
                 _add_into(target, source, nbytes, char)
             elif code == P.MOVE:
-                store_int(adjoint + 8 * slot, source)
+                store_int(words + stride * slot, source)
                 store_int(regs + 8 * reg, 0)
             else:
                 target = allocate(nbytes)
                 copy_bytes(target, source, nbytes)
-                store_int(adjoint + 8 * slot, target)
+                store_int(words + stride * slot, target)
         elif code == P.TARGET:
-            where = adjoint + 8 * operand_slot(records, i, load_int(q))
+            where = words + stride * operand_slot(records, i, load_int(q))
             if load_int(where) == 0:
                 store_int(where, allocate_zeros(load_int(q + 16), 1))
             store_int(regs + 8 * load_int(q + 8), load_int(where))
         elif code == P.SCALAR:
-            where = adjoint + 8 * operand_slot(records, i, load_int(q))
+            where = words + stride * operand_slot(records, i, load_int(q))
             store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
         elif code == P.FILL:
             target, count = load_int(regs + 8 * load_int(q)), load_int(q + 8)
@@ -200,10 +291,29 @@ def run(program, regs, records, adjoint, i, scratch):
             while top <= reg:
                 store_byte(scratch + top, 0)
                 top += 1
+        elif code == P.TANGENT:
+            reg, k = load_int(q), load_int(q + 8)
+            where = words + stride * operand_slot(records, i, k)
+            if load_int(q + 16) == 0:
+                where = load_int(where)
+                if where == 0:
+                    where = load_int(regs + 8 * P.ZEROS)
+            store_int(regs + 8 * reg, where)
+            while top <= reg:
+                store_byte(scratch + top, 0)
+                top += 1
+        elif code == P.GIVE:
+            reg = load_int(q)
+            store_int(words + stride * i, load_int(regs + 8 * reg))
+            store_int(regs + 8 * reg, 0)
         elif code == P.GUFUNC:
             _gufunc(regs, q, scratch + 512)
         elif code == P.SCAN:
             _scan(regs, q, scratch + 512)
+        elif code == P.REPAIR:
+            _repair(regs, q)
+        elif code == P.RECUR:
+            _recur(regs, q)
         elif code == P.SCATTER or code == P.GATHER:
             _indexed(code, load_int(regs + 8 * load_int(q)), load_int(regs + 8 * load_int(q + 8)),
                      load_int(regs + 8 * load_int(q + 16)), load_int(q + 24), load_int(q + 32))

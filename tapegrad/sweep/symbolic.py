@@ -229,6 +229,10 @@ class Sym:
         """Cumulative sum or product along `axis`."""
         return self.plan.scan(self, axis, how, reverse, exclusive)
 
+    def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
+        """First-order linear recurrence along `axis`; see `tapegrad.eager.Eager.recur`."""
+        return self.plan.recur(self, factors, axis, reverse, lag, exclusive)
+
     def place(self, shape, strides, offset):
         """Contribution: this array added into a window of zeros of `shape`."""
         return Placed(self, shape, strides, offset)
@@ -236,6 +240,14 @@ class Sym:
     def scatter(self, index, shape):
         """Contribution: this array added at flat positions `index` of zeros of `shape`."""
         return Scattered(self, index, shape)
+
+    def placed(self, shape, strides, offset):
+        """`place` as an array that the rule may go on with."""
+        return self.plan.placed(self, shape, strides, offset)
+
+    def scattered(self, index, shape):
+        """`scatter` as an array that the rule may go on with."""
+        return self.plan.scattered(self, index, shape)
 
     def zeroed(self, shape, strides, offset):
         """Contribution: this array with a window set to zero (it must be the seed)."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from ..native.compile import compiled
 from ..native.memory import (
     call4_int,
-    call_compiled6,
+    call_compiled7,
     load_byte,
     load_double,
     load_int,
@@ -33,13 +33,7 @@ from ..native.memory import (
     store_int32,
 )
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, SCALAR_LEAF, VALUE
-from .access import SIZE, WORDS, helper, operand_slot
-
-
-@helper
-def _data_of(thing, float_type):
-    """Address of the data of a Python float or an ndarray (both fields are public C structs)."""
-    return thing + 16 if load_int(thing + 8) == float_type else load_int(thing + 16)
+from .access import SIZE, WORDS, data_of, operand_slot
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
@@ -122,9 +116,9 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
             position = load_int(records + SIZE * i + CONSTANT)
             for k in range(saved):
                 thing = load_int(objects + 8 * (position + k))
-                store_int(regs + 8 * (1 + k), _data_of(thing, float_type))
+                store_int(regs + 8 * (1 + k), data_of(thing, float_type))
             store_int(regs, seed)
-            call_compiled6(run, load_int(row), regs, records, adjoint, i, scratch)
+            call_compiled7(run, load_int(row), regs, records, adjoint, 8, i, scratch)
             if scalar == 0:
                 left = load_int(regs)
                 if left != 0:

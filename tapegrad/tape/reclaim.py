@@ -110,7 +110,7 @@ def _move(store, new, kept, keep, Signature):
             new.leaf_list.append((int(renumber[slot]), leaf, key))
             new.leaves[key] = int(renumber[slot])
     new.watched = store.watched.keep(keep, renumber)
-    for name in ("hooks", "node_hooks", "pre_hooks", "retained"):
+    for name in ("in_python", "hooks", "node_hooks", "pre_hooks", "retained"):
         setattr(new, name, {int(renumber[i]): v for i, v in getattr(store, name).items() if keep[i]})
 
     new.ident = store.ident

@@ -20,6 +20,7 @@ leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
 
+in_python   slots of instructions whose rules run in Python (the keys; values are True).
 cleared     number of instructions whose values a backward pass has released;
             `clearings` are the places of those passes.
 live_ops    of a retired store: opcodes of the tensors that still point to it.
@@ -68,7 +69,7 @@ class Store:
 
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
-        "code", "code_runs", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
+        "code", "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
         "explicit", "forward", "retired", "live_ops", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
     )  # fmt: skip
 
@@ -94,6 +95,7 @@ class Store:
         self.watched = Watched()
         self.code = None
         self.code_runs = []
+        self.in_python = {}
         self.hooks = {}
         self.node_hooks = {}
         self.pre_hooks = {}
@@ -293,7 +295,7 @@ class Store:
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
         self.tokens = self.objects = self.leaf_list = self.watched = self.code_runs = ()
         self.ops = self.lefts = self.rights = self.offsets = ()
-        self.leaves = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
+        self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
         self.code = None
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tapegrad as tg
+
 pytest.importorskip("sklearn")
 
 PATH = Path(__file__).parents[2] / "examples" / "train_classifier.py"
@@ -58,3 +60,9 @@ def test_gradients_of_one_step_agree_with_pytorch(example):
         wanted = other.grad.numpy()
         error = np.max(np.abs(mine.grad.numpy() - wanted)) / np.max(np.abs(wanted))
         assert error <= 1e-10
+
+
+def test_value_and_derivatives_of_the_loss(example):
+    images, labels, _, _ = example.load_digits(seed=0)
+    arrays = [p.detach().numpy() for p in example.new_parameters(np.random.default_rng(0))]
+    tg.check(lambda *parameters: example.loss_of(parameters, images[:8], labels[:8]), *arrays)

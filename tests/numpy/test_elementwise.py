@@ -80,7 +80,7 @@ def test_steps_and_kinks():
     for f in (np.fix, np.round, np.around, lambda t: np.round(t, 2)):
         np.testing.assert_array_equal(gradient(f, x), [0, 0, 0])
     a, b = gradient(np.fmax, np.array([1.0, 1.0, NAN, 2.0, NAN]), np.array([1.0, NAN, 3.0, 1.0, NAN]))
-    np.testing.assert_array_equal([a, b], [[0.5, 1, 0, 1, 0], [0.5, 0, 1, 0, 0]])
+    np.testing.assert_array_equal([a, b], [[0.5, 1, 0, 1, 0.5], [0.5, 0, 1, 0, 0.5]])
     a, b = gradient(np.fmin, np.array([1.0, 1.0, NAN, 2.0]), np.array([1.0, NAN, 3.0, 1.0]))
     np.testing.assert_array_equal([a, b], [[0.5, 1, 0, 0], [0.5, 0, 1, 1]])
     np.testing.assert_allclose(gradient(np.logaddexp2, np.array([2000.0, -2000.0]), np.zeros(2)), [[1, 0], [0, 1]])

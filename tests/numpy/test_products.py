@@ -115,7 +115,7 @@ def test_value_and_gradient(name):
             raise
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"interp"}))
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"interp", "vander"}))  # these give float64, as in NumPy
 def test_float32(name):
     function, operands = CASES[name][0]
     check(function, *[np.asarray(o, "f") for o in operands])

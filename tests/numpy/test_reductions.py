@@ -74,7 +74,7 @@ CASES = {
                  *on_axes(lambda t, **k: np.quantile(t, 0.37, **k)), *on_axes(lambda t, **k: np.quantile(t, Q, **k)), (lambda t: np.quantile(t, Q.reshape(3, 1), axis=1), M),
                  (lambda t: np.quantile(t, 0.3), V[:1])],
     "quantile in q": [*((lambda t, q, m=m, a=a: np.quantile(t, q, axis=a, method=m), x, q) for m in INTERPOLATING[:6] for q in (0.37, np.array([0.12, 0.47, 0.83])) for x, a in ((V, None), (M, 1))),
-                      (lambda q: np.quantile(tg.tensor(V) if isinstance(q, tg.Tensor) else V, q), 0.4), (lambda t, q: np.percentile(t, q), V, 42.0)],
+                      (lambda q: np.quantile(tg.tensor(V) if isinstance(q, tg.Traced) else V, q), 0.4), (lambda t, q: np.percentile(t, q), V, 42.0)],
     "percentile": [*((lambda t, q=q, a=a, k=k: np.percentile(t, q, axis=a, keepdims=k), C) for q in (30, 0, 100, [10, 62.5]) for a in (None, 1, (0, -1)) for k in (False, True))],
     "average": on_axes(np.average) + [(lambda t: np.average(t, weights=W), M), (lambda t: np.average(t, axis=1, weights=W), M), (lambda t: np.average(t, axis=0, weights=W[:, 0]), M),
                (lambda t: np.average(t, axis=-1, weights=W[0], keepdims=True), M), (lambda t, w: np.average(t, axis=1, weights=w), M, W), (lambda t, w: np.average(t, axis=0, weights=w), M, W[:, 1]),
@@ -120,7 +120,7 @@ SINGLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("name", SINGLE.keys() - {"quantiles"})  # an array of points is float64
 def test_float32(name):
     check(SINGLE[name], np.array([0.5, 0.25, 1.5, -0.75, 2.0], "f"))
 
@@ -166,7 +166,7 @@ def test_plain_values():
 REFUSED = {
     "out": lambda x: np.sum(x, out=np.zeros(())), "other dtype": lambda x: np.sum(x, dtype=np.float32), "mean=": lambda x: np.var(x, mean=1.0),
     "method": lambda x: np.quantile(x, 0.5, method="inverted_cdf"), "weights": lambda x: np.quantile(x, 0.5, method="inverted_cdf", weights=[1, 1, 1]),
-    "nuclear": lambda x: np.linalg.norm(np.diag(x), "nuc"), "spectral": lambda x: np.linalg.norm(np.diag(x), 2), "out of cumsum": lambda x: np.cumsum(x, out=np.zeros(3)),
+    "out of cumsum": lambda x: np.cumsum(x, out=np.zeros(3)),
     "q of a step": lambda x: np.quantile(x, x[0] * 0.1, method="lower"),
 }  # fmt: skip
 

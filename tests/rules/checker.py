@@ -1,12 +1,8 @@
-"""Checks of a function of arrays: its value against NumPy, its gradient against central differences."""
+"""`tg.check` as the tests call it, and a few conveniences."""
 
 import numpy as np
 
 import tapegrad as tg
-
-#: dtype character -> (relative tolerance of values, of gradients, step of the differences)
-TOLERANCES = {"d": (1e-12, 2e-6, 1e-5), "f": (2e-5, 2e-3, None)}
-
 
 def generator(seed=0):
     return np.random.default_rng(seed)
@@ -20,89 +16,38 @@ def plain(result):
     """The value of a tensor, or of a list of them joined flat."""
     if isinstance(result, (list, tuple)):
         return np.concatenate([np.ravel(plain(r)) for r in result])
-    return np.asarray(result.detach().numpy() if isinstance(result, tg.Tensor) else result)
+    return np.asarray(result.detach().numpy() if isinstance(result, tg.Traced) else result)
 
 
-def joined(result):
-    if isinstance(result, (list, tuple)):
-        return tg.concatenate([tg.reshape(r, (-1,)) for r in result])
-    return result
-
-
-def check(function, *arrays, reference=None, directions=2, rtol=None, atol=None, node=False, seed=0):
-    """Compare `function` on tensors with `reference` on arrays, and its gradient with differences.
+def check(function, *arrays, reference=None, node=False, rtol=None, forward_rtol=None, **options):
+    """`tg.check`, and what every primitive does besides.
 
     Parameters
     ----------
-    function : callable
-        Takes tensors, gives a tensor or a list of tensors.
-    *arrays : float or ndarray
-        Values of the leaves; kept as they are (strides included), Python floats
-        as scalars.
-    reference : callable, optional
-        The same function on plain arrays; `function` itself by default.
-    directions : int
-        Random directions along which the gradient is compared.
+    function, arrays, reference, options
+        As of `tg.check`.
     node : bool
         Also compare ``result.grad_fn(seed)`` with the gradients of the leaves,
         which must be the operands of that node, in order.
+    forward_rtol : float, optional
+        Tolerance of tangents against gradients.
 
     Returns
     -------
     list of ndarray
         The gradients.
     """
-    reference = reference or function
-    rng = generator(seed)
-    kinds = {np.asarray(a).dtype.char for a in arrays}
-    char = "f" if "f" in kinds else "d"
-    value_tolerance, gradient_tolerance, step = TOLERANCES[char]
-    leaves = [wrap(a) for a in arrays]
-    result = joined(function(*leaves))
-    expected = plain(reference(*[a if isinstance(a, float) else np.array(a) for a in arrays]))
-    assert result.shape == expected.shape, (result.shape, expected.shape)
-    assert result.requires_grad
-    if kinds == {"f"}:
-        assert result.dtype == np.float32
-    found = plain(result)
-    np.testing.assert_allclose(found, expected, rtol=value_tolerance, atol=atol or value_tolerance)
-
-    weights = rng.standard_normal(found.shape)
-    if found.size:
-        w = weights.astype(result.dtype)
-        from_node = None
-        if node:
-            from_node = result.grad_fn(w)
-            from_node = from_node if isinstance(from_node, tuple) else (from_node,)
-        result.backward(w)
-        gradients = [t.grad for t in leaves]
-    else:
-        result.backward(weights.astype(result.dtype))
-        gradients = [t.grad if t.grad is not None else tg.zeros_like(t) for t in leaves]
-    for t, g in zip(leaves, gradients):
-        assert g is not None, "a leaf has no gradient"
-        assert g.shape == t.shape and g.dtype == t.dtype, (g.shape, g.dtype, t.shape, t.dtype)
-    arrays_of = [plain(g) for g in gradients]
-    if found.size and node:
-        tolerance = dict(rtol=1e-12, atol=1e-12) if char == "d" else dict(rtol=1e-3, atol=1e-4)
-        for given, g in zip(from_node, arrays_of):
-            np.testing.assert_allclose(plain(given), g, **tolerance)
-    if not found.size:
-        return arrays_of
-
-    wide = [np.asarray(a, np.float64) for a in arrays]
-    step = step or 1e-5
-    for _ in range(directions):
-        ways = [rng.standard_normal(a.shape) for a in wide]
-        exact = sum(float(np.sum(g * d)) for g, d in zip(arrays_of, ways))
-        sides = []
-        for sign in (1, -1):
-            moved = [a + sign * step * d for a, d in zip(wide, ways)]
-            sides.append(float(np.sum(plain(reference(*moved)) * weights)))
-        measured = (sides[0] - sides[1]) / (2 * step)
-        scale = 1.0 + max(abs(exact), abs(measured), *(float(np.max(np.abs(g), initial=0.0)) for g in arrays_of))
-        assert abs(exact - measured) <= (rtol or gradient_tolerance) * scale, (exact, measured)
-    return arrays_of
+    report = tg.check(function, *arrays, reference=reference, rtol=max(rtol or 0.0, forward_rtol or 0.0) or None, **options)
+    assert any(r.requires_grad for r in report.results)
+    if {np.asarray(a).dtype.char for a in arrays} == {"f"}:
+        assert all(r.dtype == np.float32 for r in report.results)
+    if node and report.results[0].size:
+        (result,), (weights,) = report.results, report.weights
+        given = result.grad_fn(weights.astype(result.dtype))
+        tolerance = dict(rtol=1e-12, atol=1e-12) if result.dtype == np.float64 else dict(rtol=1e-3, atol=1e-4)
+        for one, g in zip(given if isinstance(given, tuple) else (given,), report.gradients):
+            np.testing.assert_allclose(plain(one), g, **tolerance)
+    return report.gradients
 
 
 def wrap(a):

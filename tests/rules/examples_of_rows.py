@@ -29,7 +29,7 @@ DOMAINS = {
     ),
     **dict.fromkeys("sqrt log log2 log10 log1p reciprocal lgamma digamma".split(), (POSITIVE,)),
     **dict.fromkeys("arcsin arccos arctanh".split(), (UNIT,)),
-    **dict.fromkeys("add subtract multiply maximum minimum logaddexp arctan2 hypot copysign".split(), (ANY, ANY)),
+    **dict.fromkeys("absolute_product add subtract multiply maximum minimum logaddexp arctan2 hypot copysign".split(), (ANY, ANY)),
     **dict.fromkeys("divide remainder fmod floor_divide".split(), (ANY, POSITIVE)),
     **dict.fromkeys("deg2rad rad2deg sinc erfc erfcx log_ndtr ndtr log_expit i0 i1 i0e i1e j0 j1".split(), (ANY,)),
     **dict.fromkeys("logaddexp2 fmax fmin heaviside".split(), (ANY, ANY)),
@@ -39,6 +39,10 @@ DOMAINS = {
     **dict.fromkeys("logit ndtri".split(), ((0.1, 0.9),)),
     **dict.fromkeys("gammainc gammaincc".split(), ((0.3, 4.0), POSITIVE)),
     "erfinv": (UNIT,),
+    "y0": (POSITIVE,),
+    "y1": (POSITIVE,),
+    "erfcinv": ((0.1, 1.9),),
+    **dict.fromkeys("jv yv iv ive".split(), (None, POSITIVE)),
     "ldexp": (ANY, None),
     "tan": ((-1.2, 1.2),),
     "arccosh": ((1.2, 3.0),),
@@ -53,7 +57,7 @@ ELEMENTWISE = [row.name for row in ROWS if row.elementwise]
 def drawn(rng, domain, shape, name=None, position=None):
     """Values of the domain, away from the kinks at integers."""
     if domain is None:
-        if name in ("polygamma", "ldexp"):
+        if name in ("polygamma", "ldexp", "jv", "yv", "iv", "ive"):
             return np.full(shape, 2.0)
         return rng.integers(0, 2, shape).astype(bool)
     values = np.asarray(rng.uniform(*domain, shape))

@@ -5,11 +5,17 @@ arrays; the reference, where `function` itself does not take arrays, is the same
 function on arrays.
 """
 
+import itertools
+
 import numpy as np
+import scipy.linalg
 import scipy.special as special
 
 import tapegrad as tg
+import tapegrad.scipy.linalg as scipy_linalg
 from tapegrad.record import apply
+from tapegrad.rules.scans import recurrence_value
+from tapegrad.scipy.integrate.runge_kutta import moved
 from tests.rules.checker import generator
 
 RNG = generator(6)
@@ -19,6 +25,8 @@ C = RNG.uniform(0.5, 2.0, (2, 3, 4))
 S = RNG.uniform(0.5, 2.0, (4, 4))
 REGULAR = S + np.diag([1.0, 2.0, 4.0, 6.0])
 STACK = np.stack([REGULAR, REGULAR.T[::-1, ::-1] + 1.0])
+#: With no zero, one, and several in a line.
+ZEROS = np.array([[1.0, 2.0, 0.5, 3.0], [1.0, 0.0, 2.0, 0.5], [0.0, 3.0, 0.0, 2.0]])
 AXES = {
     (5,): [None, 0, -1, (0,), ()],
     (3, 4): [None, 0, 1, -1, -2, (0, 1), (1, 0), (-1, 0), (1,)],
@@ -67,7 +75,7 @@ def array(shape, seed=0):
 
 def assigned(x, v, key):
     """``x.copy()`` with ``[key] = v``, for arrays and tensors."""
-    if isinstance(x, tg.Tensor) or isinstance(v, tg.Tensor):
+    if isinstance(x, tg.Traced) or isinstance(v, tg.Traced):
         y = tg.as_tensor(x) * 1.0
     else:
         y = np.array(x)
@@ -96,7 +104,7 @@ REPEATED_KEYS = {
 
 
 def index_cases(keys):
-    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Tensor) else t[k] * 1.5, (S,)) for k in keys.values()]
+    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Traced) else t[k] * 1.5, (S,)) for k in keys.values()]
 
 
 def assignment_cases(keys):
@@ -131,6 +139,50 @@ CLASSES = np.array([0, 3, 1])
 def cross_entropy(x, reduction):
     found = -log_softmax(x)[np.arange(3), CLASSES]
     return {"mean": np.mean, "sum": np.sum, "none": lambda a: a}[reduction](found)
+
+
+def recurrence_cases():
+    for operands in ((M, M[::-1] * ZEROS), (M, M[0]), (C, C * 0.5)):
+        for axis, reverse, lag in itertools.product((0, 1), (False, True), (False, True)):
+            k = dict(axis=axis, reverse=reverse, lag=lag)
+            yield (
+                lambda b, f, k=k: apply("recurrence", (b, f), tuple(k.items())), operands,
+                lambda b, f, k=k: recurrence_value(b, f, **k),
+            )  # fmt: skip
+
+
+def placement_cases():
+    """Windows of every kind: steps, reversed, overlapping, broadcast, one element, nothing."""
+    found = []
+    for x, shape, strides, offset in (
+        (V, (12,), (2,), 1), (V, (2, 6), (-2,), 11), (M, (4, 5), (5, 1), 6), (M, (3, 4), (1, 3), 0), (V, (3,), (0,), 2),
+        (M, (6,), (1, 1), 0), (1.5, (2, 2), (), 3), (V[:0], (2, 3), (1,), 0), (C, (4, 6), (0, 6, 1), 2),
+    ):  # fmt: skip
+        def on_arrays(t, shape=shape, strides=strides, offset=offset):
+            whole = np.zeros(int(np.prod(shape)), np.asarray(t).dtype)
+            for where in np.ndindex(np.shape(t)):
+                whole[offset + sum(i * s for i, s in zip(where, strides))] += np.asarray(t)[where]
+            return whole.reshape(shape)
+
+        attrs = (("shape", shape), ("strides", strides))
+        found.append((lambda t, a=attrs, o=offset: apply("place", (t,), a, integer=o), (x,), on_arrays))
+    return found
+
+
+def scatter_cases():
+    found = []
+    for x, positions, shape in (
+        (V, [3, 0, 3, 5, 0], (2, 3)), (M, list(range(12))[::-1], (12,)), (V[:0], [], (2,)), (1.5, [1], (3,)),
+    ):  # fmt: skip
+        positions = np.array(positions, np.int64)
+
+        def on_arrays(t, positions=positions, shape=shape):
+            whole = np.zeros(int(np.prod(shape)), np.asarray(t).dtype)
+            np.add.at(whole, positions, np.ravel(t))
+            return whole.reshape(shape)
+
+        found.append((lambda t, p=positions, s=shape: apply("scatter", (t, p), (("shape", s),)), (x,), on_arrays))
+    return found
 
 
 #: Structural row -> cases (function, operands[, reference]).
@@ -197,7 +249,9 @@ CASES = {
     "diag": [(lambda x, k=k: np.diag(x, k), (V,)) for k in (0, 1, -2)],
     "setitem": assignment_cases(BASIC_KEYS),
     "put": assignment_cases(ADVANCED_KEYS),
-    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Tensor) else x) * 2.0, (np.array([0.5, 0.25]),))],
+    "place": placement_cases(),
+    "scatter": scatter_cases(),
+    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Traced) else x) * 2.0, (np.array([0.5, 0.25]),))],
     "softmax": [(lambda x, a=a: tg.softmax(x, axis=a), (x,), lambda x, a=a: special.softmax(x, axis=a)) for x in (V, M, C) for a in (-1, 0)]
     + [(lambda x: tg.softmax(x) * x, (1.5,), lambda x: x)],
     "log_softmax": [(lambda x, a=a: tg.log_softmax(x, axis=a), (x,), lambda x, a=a: log_softmax(x, a)) for x in (V, M, C) for a in (-1, 0, -x.ndim)],
@@ -215,5 +269,12 @@ CASES = {
     "eigh": [(lambda x: np.linalg.eigvalsh(x + x.mT), (REGULAR,)), (lambda x: np.linalg.eigh(x + x.mT)[1], (STACK,))],
     "svd": [(lambda x: np.linalg.svd(x, compute_uv=False), (M,)), (lambda x: np.linalg.svd(x, full_matrices=False)[2], (M,)), (lambda x: np.linalg.svd(x)[0], (STACK,))],
     "qr": [(lambda x: np.linalg.qr(x)[0], (M.T,)), (lambda x: np.linalg.qr(x)[1], (STACK,))],
+    "cumprod": [*((lambda x, a=a: np.cumprod(x, axis=a), (x,)) for x in (V, M, C, ZEROS) for a in (None, *range(-x.ndim, x.ndim))),
+                (np.cumprod, (2.0,)), (lambda x: np.cumprod(x, axis=1), (np.zeros((2, 0)),))],
+    "recurrence": list(recurrence_cases()),
+    "solve_triangular": [(scipy_linalg.solve_triangular, (REGULAR, M.T), scipy.linalg.solve_triangular)],
+    "runge_kutta_stage": [
+        (lambda y, h, k: moved(y, h, (0.5,), [k]), (V, np.array(0.3), V**2), lambda y, h, k: y + h * 0.5 * k)
+    ],
     "pinv": [(np.linalg.pinv, (M,)), (np.linalg.pinv, (STACK,))],
 }  # fmt: skip

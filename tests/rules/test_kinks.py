@@ -1,5 +1,7 @@
 """Derivatives at kinks, ties, poles and far out; comparison with PyTorch for a handful."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.special as special
@@ -136,7 +138,7 @@ def test_far_out():
     np.testing.assert_allclose(gradient(tg.logsumexp, -x), [0, 1, 0])
     np.testing.assert_allclose(plain(tg.logsumexp(leaf([1000.0, 1000.0]))), 1000 + np.log(2))
     np.testing.assert_allclose(gradient(tg.logsumexp, np.array([-INF, 0.0])), [0, 1])
-    check(lambda t: tg.log_softmax(t) if isinstance(t, tg.Tensor) else special.log_softmax(t), x, rtol=1e-4)
+    check(lambda t: tg.log_softmax(t) if isinstance(t, tg.Traced) else special.log_softmax(t), x, rtol=1e-4)
     np.testing.assert_allclose(gradient(lambda t: tg.log_softmax(t)[1], x), [-1, 1, 0])
     bce = tg.nn.functional.binary_cross_entropy_with_logits
     t = leaf([1000.0, -1000.0, 1000.0, -1000.0])
@@ -192,3 +194,100 @@ def test_as_pytorch(name, ours, theirs, char):
     np.testing.assert_allclose(plain(y), z.detach().numpy(), rtol=rtol, atol=rtol)
     np.testing.assert_allclose(plain(t.grad), u.grad.numpy(), rtol=rtol, atol=rtol)
     assert t.grad.dtype == x.dtype
+
+
+# ---- the table of docs/numerics.md ---------------------------------------------------
+
+#: (function, point) of the table -> calls: a function, its operands, the derivative in each.
+TABLE = {
+    ("`abs(x)`", "0"): [(np.abs, [0.0], [0])],
+    ("`relu(x)`", "0"): [(tg.relu, [0.0], [0])],
+    ("`sign`, `floor`, `ceil`, `trunc`, `fix`, `rint`, `round`, `x // y`, integer part of `modf`", "everywhere"): [
+        (f, [v], [0]) for f in (np.sign, np.floor, np.ceil, np.trunc, np.fix, np.rint, np.round, lambda x: x // 0.7, lambda x: np.modf(x)[1]) for v in (0.0, 1.0, 1.3)
+    ],
+    ("`maximum(x, y)`, `minimum`, `max`, `min`, `ptp`", "ties"): [
+        (np.maximum, [2.0, 2.0], [0.5, 0.5]), (np.minimum, [2.0, 2.0], [0.5, 0.5]), (np.max, [[3.0, 3.0, 1.0]], [[0.5, 0.5, 0]]),
+        (np.min, [[1.0, 3.0, 1.0]], [[0.5, 0, 0.5]]), (np.ptp, [[1.0, 3.0, 3.0]], [[-1, 0.5, 0.5]]),
+    ],
+    ("`maximum(x, y)`, `minimum`, `max`, `min`", "where the result is NaN"): [
+        *((f, [NAN, 1.0], [1, 0]) for f in (np.maximum, np.minimum)), *((f, [1.0, NAN], [0, 1]) for f in (np.maximum, np.minimum)),
+        *((f, [NAN, NAN], [0.5, 0.5]) for f in (np.maximum, np.minimum)), *((f, [[1.0, NAN, 2.0]], [[0, 1, 0]]) for f in (np.max, np.min)),
+        *((f, [[NAN, 5.0, NAN]], [[0.5, 0, 0.5]]) for f in (np.max, np.min)),
+    ],
+    ("`fmax`, `fmin`", "one is NaN"): [
+        *((f, [NAN, 1.0], [0, 1]) for f in (np.fmax, np.fmin)), *((f, [1.0, NAN], [1, 0]) for f in (np.fmax, np.fmin)),
+        *((f, [NAN, NAN], [0.5, 0.5]) for f in (np.fmax, np.fmin)),
+    ],
+    ("`clip(x, lo, hi)`", "at a bound"): [(np.clip, [0.0, 0.0, 1.0], [1, 0, 0]), (np.clip, [1.0, 0.0, 1.0], [1, 0, 0])],
+    ("`x ** 0`", "everywhere, 0 too"): [(lambda x: x**0, [v], [0]) for v in (0.0, -1.0, 2.0)],
+    ("`x ** y`", "where it is 0"): [(lambda y: 0.0**y, [2.0], [0])],
+    ("`sqrt(x)`, `cbrt(x)`, `log(x)`", "0"): [(f, [0.0], [INF]) for f in (np.sqrt, np.cbrt, np.log)],
+    ("`x ** 0.5`", "0"): [(lambda x: x**0.5, [0.0], [INF])],
+    ("`norm(x)`, `hypot(x, y)`, `std(x)`", "where they are 0"): [
+        (np.linalg.norm, [[0.0, 0.0]], [[0, 0]]), (np.hypot, [0.0, 0.0], [0, 0]), (np.std, [[2.0, 2.0]], [[0, 0]]), (tg.norm, [0.0], [0]),
+    ],
+    ("`norm(x, p)`", "where it is 0"): [(lambda x, p=p: np.linalg.norm(x, p), [[0.0, 0.0]], [[0, 0]]) for p in (1, 3, 2.5, INF)],
+    ("`arctan2(y, x)`", "the origin"): [(np.arctan2, [0.0, 0.0], [NAN, NAN])],
+    ("`x % y`, `fmod(x, y)`", "jumps"): [(np.remainder, [4.0, 2.0], [1, -2]), (np.fmod, [4.0, 2.0], [1, -2])],
+    ("`copysign(x, y)`", "`x` is 0"): [(np.copysign, [0.0, -1.0], [0, 0]), (np.copysign, [2.0, -1.0], [-1, 0])],
+    ("`heaviside(x, h)`", "everywhere"): [(np.heaviside, [0.0, 0.5], [0, 1]), (np.heaviside, [2.0, 0.5], [0, 0])],
+    ("`np.where(x > 0, 1.0, 0.0)`", "everywhere"): [(lambda x: np.where(x > 0, 1.0, 0.0) + 0.0 * x, [v], [0]) for v in (0.0, 1.0)],
+    ("`logaddexp(x, y)`", "both are the same infinity"): [(f, [v, v], [0.5, 0.5]) for f in (np.logaddexp, np.logaddexp2) for v in (INF, -INF)],
+    ("`sinc(x)`", "0"): [(np.sinc, [0.0], [0])],
+    ("`nan_to_num(x)`", "what was replaced"): [(np.nan_to_num, [v], [0]) for v in (NAN, INF, -INF)],
+    ("`prod`, `cumprod`", "zeros"): [
+        (np.prod, [[0.0, 2.0, 3.0]], [[6, 0, 0]]), (np.prod, [[0.0, 0.0, 3.0]], [[0, 0, 0]]), (np.cumprod, [[2.0, 0.0, 3.0]], [[1, 8, 0]]),
+        (np.cumprod, [[0.0, 0.0, 3.0]], [[1, 0, 0]]),
+    ],
+    ("`median`, `quantile`, `percentile`, `sort`", "ties"): [
+        (np.median, [[2.0, 2.0, 2.0]], [[0, 1, 0]]), (lambda x: np.quantile(x, 0.5), [[2.0, 2.0, 2.0]], [[0, 1, 0]]),
+        (lambda x: np.percentile(x, 50), [[2.0, 2.0, 2.0]], [[0, 1, 0]]), (lambda x: np.sort(x, kind="stable")[0], [[2.0, 2.0, 2.0]], [[1, 0, 0]]),
+    ],
+    ("`entr(x)`, `rel_entr(x, y)`, `kl_div(x, y)` in `x`", "0"): [
+        (special.entr, [0.0], [INF]), (lambda x: special.rel_entr(x, 1.0), [0.0], [-INF]), (lambda x: special.kl_div(x, 1.0), [0.0], [-INF]),
+    ],
+    ("`xlogy(x, y)`, `xlog1py(x, y)`", "`x` and the argument of the logarithm are 0"): [(special.xlogy, [0.0, 0.0], [0, 0]), (special.xlog1py, [0.0, -1.0], [0, 0])],
+    ("`interp(x, ...)`", "`x` is a knot"): [(lambda x: np.interp(x, [0.0, 1.0, 3.0], [0.0, 1.0, 7.0]), [v], [d]) for v, d in ((0.0, 1), (1.0, 3), (3.0, 3))],
+    ("`interp(x, ...)`", "`x` beyond the knots"): [(lambda x: np.interp(x, [0.0, 1.0], [2.0, 5.0]), [v], [0]) for v in (-0.5, 1.5)],
+}  # fmt: skip
+
+
+def test_the_page_and_this_table_have_the_same_lines():
+    page = (Path(__file__).parents[2] / "docs" / "numerics.md").read_text(encoding="utf-8")
+    lines = page.partition("| function | point | derivative |\n|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    assert [tuple(line.strip("| ").split(" | ")[:2]) for line in lines] == list(TABLE)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", TABLE, ids=" at ".join)
+def test_line_of_the_table(line):
+    for function, operands, expected in TABLE[line]:
+        for wrap in (lambda v: v, np.atleast_1d):
+            found = gradient(function, *[np.array(v) if isinstance(v, list) else wrap(v) for v in operands])
+            for f, e in zip(found if len(operands) > 1 else [found], expected):
+                np.testing.assert_array_equal(np.ravel(f), np.ravel(e), err_msg=str(operands))
+
+
+@pytest.mark.parametrize("char", "df")
+def test_zero_is_absolute_in_matrix_products(char):
+    a = np.array([[1.0, 2.0], [INF, NAN], [3.0, 4.0]], char)
+    used = np.array([True, False, True])
+    for b in (np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], char), np.array([1.0, 2.0], char)):
+        mask = used[:, None] if b.ndim == 2 else used
+        with np.errstate(all="ignore"):
+            of_a, of_b = gradient(lambda x, y: np.where(mask, x @ y, 0), a, b)
+            stacked = gradient(lambda x, y: np.where(mask, x @ y, 0), np.stack([a, a]), b)
+            from_node = (leaf(a) @ leaf(b)).grad_fn(np.where(mask, np.ones(np.shape(a @ b), char), 0).astype(char))
+        clean = np.where(used[:, None], a, 0)
+        expected = gradient(lambda x, y: x @ y, clean, b)
+        np.testing.assert_allclose(of_b, expected[1], rtol=1e-6)
+        np.testing.assert_array_equal(of_a[[0, 2]], expected[0][[0, 2]])
+        np.testing.assert_array_equal(of_a[1], 0)
+        np.testing.assert_allclose(stacked[1], 2 * expected[1], rtol=1e-6)
+        np.testing.assert_allclose(plain(from_node[1]), expected[1], rtol=1e-6)
+
+
+def test_what_is_infinite_in_a_matrix_product_stays_infinite():
+    a = np.array([[1.0, INF], [2.0, 3.0]])
+    of_b = gradient(lambda x, y: x @ y, a, np.eye(2))[1]
+    np.testing.assert_array_equal(of_b, [[3, 3], [INF, INF]])

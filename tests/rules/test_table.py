@@ -144,7 +144,7 @@ def test_layouts_of_operands(layout):
     check(lambda t: np.max(t, axis=1), x)
     check(lambda t: np.cumsum(t, axis=1) * t, x)
     check(lambda t: t[1:, ::-1] * 2.0, x)
-    check(lambda t: tg.softmax(t, axis=0) if isinstance(t, tg.Tensor) else special.softmax(t, axis=0), x)
+    check(lambda t: tg.softmax(t, axis=0) if isinstance(t, tg.Traced) else special.softmax(t, axis=0), x)
     check(lambda t: np.concatenate([t, t * t], axis=1), x)
     check(lambda t: np.roll(t, 2, axis=1)[:, [0, 1, 1]], x)
     y = np.ascontiguousarray(x)
@@ -168,7 +168,9 @@ def test_structural_row(name, monkeypatch):
     monkeypatch.setattr(record, "_write", lambda row, *rest: met.add(row.name) or write(row, *rest))
     for number, (function, operands, *reference) in enumerate(CASES[name]):
         try:
-            check(function, *operands, reference=reference[0] if reference else None)
+            # A conversion rounds tangents and adjoints at different places.
+            rounded = 1e-6 if name == "astype" else None
+            check(function, *operands, reference=reference[0] if reference else None, forward_rtol=rounded)
         except Exception as error:
             error.add_note(f"case {number} of {name}") if hasattr(error, "add_note") else None
             raise
@@ -223,7 +225,7 @@ def test_splitting():
         check(lambda x, c=cut: np.array_split(x, c, axis=-1), M)
     check(lambda x: np.split(x, 2, axis=1), M)
     check(lambda x: np.split(x, [1], axis=-2), M)
-    check(lambda x: tg.split(x, [2, 3])[1] if isinstance(x, tg.Tensor) else np.split(x, [2, 3])[1], V)
+    check(lambda x: tg.split(x, [2, 3])[1] if isinstance(x, tg.Traced) else np.split(x, [2, 3])[1], V)
 
 
 def test_axes_out_of_range_are_refused():

@@ -158,7 +158,7 @@ SPARSE = np.where(np.indices(B.shape).sum(axis=0) % 2, B, 0.0)
 
 def both(name):
     ours, theirs = getattr(mirrored, name), getattr(sp, name)
-    return lambda *args, **kwargs: (ours if any(isinstance(a, tg.Tensor) for a in (*args, *kwargs.values())) else theirs)(*args, **kwargs)
+    return lambda *args, **kwargs: (ours if any(isinstance(a, tg.Traced) for a in (*args, *kwargs.values())) else theirs)(*args, **kwargs)
 
 
 logsumexp, softmax, log_softmax, polygamma = (both(n) for n in ("logsumexp", "softmax", "log_softmax", "polygamma"))
@@ -171,7 +171,7 @@ def test_logsumexp(axis):
         check(lambda a, b: logsumexp(a, axis=axis, b=b, keepdims=keepdims), A, B)
         check(lambda a: logsumexp(a, axis=axis, b=SPARSE, keepdims=keepdims), A)
         check(lambda a: logsumexp(a, axis=axis, b=B - 1, keepdims=keepdims, return_sign=True)[0], A, rtol=1e-4)
-    check(lambda b: logsumexp(A if not isinstance(b, tg.Tensor) else tg.tensor(A), axis=axis, b=b), B)
+    check(lambda b: logsumexp(A if not isinstance(b, tg.Traced) else tg.tensor(A), axis=axis, b=b), B)
     check(lambda a: logsumexp(a, axis=axis), A.astype("f"))
 
 
@@ -205,6 +205,16 @@ def test_polygamma():
 
 def test_multigammaln():
     check(lambda a: mirrored.multigammaln(a, 3), POSITIVE + 2, reference=lambda a: sp.multigammaln(a, 3))
+
+
+def test_plain_arguments_are_scipys():
+    for call in (
+        lambda m: m.logsumexp(A, axis=1, b=B), lambda m: m.logsumexp([1, 2], return_sign=True), lambda m: m.softmax(A, axis=0),
+        lambda m: m.log_softmax(A.astype("f"), axis=0), lambda m: m.polygamma([1, 2], 3), lambda m: m.multigammaln(4.0, 2),
+    ):  # fmt: skip
+        given, expected = call(mirrored), call(sp)
+        assert type(given) is type(expected)
+        np.testing.assert_array_equal(given, expected)
 
 
 def test_other_names_are_those_of_scipy():

@@ -463,3 +463,9 @@ def test_a_backward_pass_inside_a_hook():
     (a * 5.0).backward()
     assert seen == [[10.0] * 4]
     assert x.grad.item() == 30.0
+
+
+def test_a_contribution_that_leaves_out_a_broadcast_axis_reaches_the_whole_operand():
+    x, y = leaf(np.linspace(-1.0, 1.0, 4)[None]), leaf(np.linspace(0.1, 0.9, 12).reshape(3, 4))
+    apply("binary_cross_entropy_with_logits", (x, y), (("reduction", "sum"),)).backward()
+    np.testing.assert_array_equal(y.grad.numpy(), np.broadcast_to(-x.detach().numpy(), (3, 4)))

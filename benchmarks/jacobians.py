@@ -1,0 +1,79 @@
+"""Jacobian of a banded map R^1000 -> R^1000, by forward and by reverse mode, beside JAX.
+
+The map is written twice: on whole arrays, and as a Python loop over numbers.
+JAX's function is jitted and warm; what its first call takes is given apart.
+tapegrad has no warm state: each of its times includes running the function and
+recording it.  The loop is given to JAX in a shorter form only, for compiling
+one of length 1 000 takes it most of a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+
+import tapegrad as tg
+
+from .registry import Missing, Row, benchmark, check_agreement, peer
+from .timing import measure
+
+LENGTH, SHORT = 1000, 100
+
+
+def on_arrays(np):
+    """The map on whole arrays, with the functions of `np`."""
+    return lambda x: x[1:-1] * x[2:] - np.sin(x[:-2])
+
+
+def by_loop(np):
+    """The map as a loop over numbers."""
+    return lambda x: np.stack([x[i + 1] * x[i + 2] - np.sin(x[i]) for i in range(len(x) - 2)])
+
+
+def with_jax(make, x):
+    """Calls of ``jacfwd`` and ``jacrev``, and the seconds of their first calls."""
+    jax = peer("jax")
+    jax.config.update("jax_enable_x64", True)
+    calls, first = {}, {}
+    for name in ("jacfwd", "jacrev"):
+        function = jax.jit(getattr(jax, name)(make(jax.numpy)))
+        start = perf_counter()
+        function(x).block_until_ready()
+        first[name] = perf_counter() - start
+        calls[name] = lambda function=function: np.asarray(function(x))
+    return calls, first
+
+
+@benchmark(part=3, name="jacobians")
+def jacobians(quick: bool) -> Iterator[Row]:
+    """Jacobian of a banded map in both modes, recording included, beside JAX's jacfwd and jacrev."""
+    for what, make, length in (("whole arrays", on_arrays, LENGTH), ("a loop over numbers", by_loop, SHORT)):
+        x = np.random.default_rng(0).uniform(0.1, 0.9, length + 2)
+        modes = {mode: tg.jacobian(make(np), mode=mode) for mode in ("forward", "reverse")}
+        calls = {mode: lambda function=function: function(x) for mode, function in modes.items()}
+        missing, first = "", {}
+        try:
+            peers, first = with_jax(make, x)
+            calls |= peers
+        except Missing as reason:
+            missing = str(reason)
+        check_agreement(f"Jacobian on {what}", {name: call() for name, call in calls.items()})
+        times = measure(calls, budget=2.0 if quick else 10.0, at_least=5)
+        for mine, other in (("forward", "jacfwd"), ("reverse", "jacrev")):
+            title = f"{mine} mode beside JAX's {other}, {what}, n = {length}"
+            if missing:
+                yield Row(title, f"faster than {other}", limit=1.0, skip=missing)
+                continue
+            yield Row(
+                title,
+                f"faster than {other}",
+                times[mine].minimum / times[other].minimum,
+                1.0,
+                detail={
+                    "tapegrad": str(times[mine]),
+                    f"JAX {other}": str(times[other]),
+                    f"first call of {other}": f"{first[other]:.2f} s",
+                },
+            )

@@ -1,0 +1,392 @@
+"""`check`: is the value of a function right, and are its derivatives?
+
+Each check compares two ways of computing one thing, of which one is independent
+of tapegrad (NumPy on plain arrays, central differences) or is another mode.  They
+are a table, `CHECKS`, to which each new way of differentiating adds a line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .autograd import grad
+from .custom import noted
+from .errors import CheckError
+from .record import normalise
+from .tensor import Tensor, tensor
+from .traced import Traced
+
+#: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
+TOLERANCES = {"d": (1e-12, 2e-6, 1e-10), "f": (2e-5, 2e-3, 1e-3)}
+#: Step of the central differences, always made in float64.
+STEP = 1e-5
+#: Directions that share one pass of dual numbers.
+LANES = 4
+#: Coordinates that are looked at one by one to say where a derivative is wrong.
+LOOKED_AT = 256
+
+
+@dataclass
+class Check:
+    """The outcome of one check.
+
+    Attributes
+    ----------
+    name, compared : str
+    worst, tolerance : float
+        The worst disagreement, and how large it may be.
+    passed : bool
+    where : str
+        Of a failure: argument, index, direction, the two numbers.
+    """
+
+    name: str
+    compared: str
+    worst: float = 0.0
+    tolerance: float = 0.0
+    passed: bool = True
+    where: str = ""
+
+    def note(self, error, tolerance, where):
+        """Take in one comparison; the failure that exceeds its tolerance most is kept."""
+        ok = bool(error <= tolerance)
+        ratio = error / tolerance if tolerance else float("inf") if error else 0.0
+        known = self.worst / self.tolerance if self.tolerance else 0.0
+        if (self.passed and not ok) or (self.passed == ok and not ratio <= known) or not self.tolerance:
+            self.worst, self.tolerance = float(error), float(tolerance)
+            self.where = "" if ok else where() if callable(where) else where
+        self.passed = self.passed and ok
+
+
+@dataclass
+class Report:
+    """What `check` found; prints as a table.
+
+    Attributes
+    ----------
+    checks : list of Check
+    results : list of Tensor
+        What the function returned for tensors, flattened.
+    gradients : list of ndarray or float
+        ``J^T w`` for each differentiable argument, with the random weights `w`.
+    weights : list of ndarray
+        The weights `w`, one array per result.
+    """
+
+    name: str
+    checks: list = field(default_factory=list)
+    results: list = field(default_factory=list)
+    gradients: list = field(default_factory=list)
+    weights: list = field(default_factory=list)
+
+    @property
+    def passed(self):
+        return all(c.passed for c in self.checks)
+
+    def __str__(self):
+        head = ("check", "compared", "worst", "tolerance", "")
+        rows = [
+            (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", "passed" if c.passed else "FAILED")
+            for c in self.checks
+        ]
+        widths = [max(len(r[k]) for r in [head, *rows]) for k in range(5)]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [head, *rows])
+
+    __repr__ = __str__
+
+
+class Problem:
+    """A function, a point, weights and directions: what every check is given."""
+
+    def __init__(self, f, args, reference, seed, directions, rtol, atol):
+        self.f, self.args, self.reference = f, args, reference or f
+        self.places = [k for k, a in enumerate(args) if _differentiable(a)]
+        self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.places)]
+        if not self.points:
+            raise TypeError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
+        single = any(np.asarray(p).dtype.char == "f" for p in self.points)
+        value, derivative, exact = TOLERANCES["f" if single else "d"]
+        self.value_rtol, self.value_atol = value, value if atol is None else atol
+        self.rtol, self.exact = derivative if rtol is None else rtol, exact if rtol is None else max(exact, rtol)
+        self.rng = np.random.default_rng(seed)
+        self.leaves = [_leaf(p) for p in self.points]
+        self.results = _flat(f(*self._with(self.leaves)))
+        self.values = [_plain(r) for r in self.results]
+        self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
+        self.ways = [[self.rng.standard_normal(np.shape(p)) for p in self.points] for _ in range(directions)]
+        self.gradients = None
+
+    def _with(self, points):
+        full = list(self.args)
+        for k, p in zip(self.places, points):
+            full[k] = p
+        return full
+
+    def expected(self, points):
+        """The results of the reference at plain `points`."""
+        return [_plain(r) for r in _flat(self.reference(*self._with(points)))]
+
+    def weighted(self, points):
+        """The sum of the reference's results times the weights."""
+        return sum(float(np.sum(np.asarray(v, np.float64) * w)) for v, w in zip(self.expected(points), self.weights))
+
+    def difference(self, way):
+        """The derivative of `weighted` along `way`, by central differences in float64."""
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = [np.asarray(p, np.float64) + sign * STEP * d for p, d in zip(self.points, way)]
+            sides.append(self.weighted([float(m) if type(p) is float else m for m, p in zip(moved, self.points)]))
+        return (sides[0] - sides[1]) / (2 * STEP)
+
+    def reverse(self):
+        """``J^T w`` for every point, computed once."""
+        if self.gradients is None:
+            live = [(r, w) for r, w in zip(self.results, self.weights) if isinstance(r, Tensor) and r.requires_grad]
+            found = (None,) * len(self.leaves)
+            if live:
+                seeds = [w.astype(r.dtype) for r, w in live]
+                found = grad([r for r, _ in live], self.leaves, seeds, retain_graph=True, allow_unused=True)
+            self.gradients = [
+                np.zeros(np.shape(p), np.asarray(p).dtype) if g is None else _plain(g)
+                for g, p in zip(found, self.points)
+            ]
+        return self.gradients
+
+    def forward(self, way):
+        """``J v``, flat."""
+        from .forward import jvp
+
+        given = [float(d) if type(p) is float else d.astype(p.dtype) for p, d in zip(self.points, way)]
+        f = self.f
+        _, tangents = jvp(lambda *points: _flat(f(*self._with(points))), tuple(self.points), tuple(given))
+        return [np.asarray(t) for t in tangents]
+
+    def forward_at_once(self, ways):
+        """``J v`` for several directions in one pass of dual numbers; flat, directions first."""
+        from .dual import Dual
+
+        stacked = [np.stack(parts) for parts in zip(*ways)]
+        duals = [
+            Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)
+        ]
+        found = _flat(self.f(*self._with(duals)))
+        return [
+            np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape))
+            for r, v in zip(found, self.values)
+        ]
+
+    def scale(self, *numbers):
+        """What relative tolerances are relative to."""
+        return 1.0 + max([abs(n) for n in numbers] + [float(np.max(np.abs(g), initial=0.0)) for g in self.reverse()])
+
+    def located(self, derivative, d):
+        """Where along direction `d` the wrong derivative comes from: the worst coordinate.
+
+        `derivative` takes a direction; coordinates are tried one by one.
+        """
+        worst, text = -1.0, ""
+        for k, p in enumerate(self.points):
+            for at in list(np.ndindex(np.shape(p)))[:LOOKED_AT]:
+                way = [np.zeros(np.shape(q)) for q in self.points]
+                way[k][at] = 1.0
+                ours, theirs = derivative(way), self.difference(way)
+                error = abs(ours - theirs)
+                if not error <= worst:
+                    worst = error if error == error else np.inf
+                    index = f", index {at if len(at) != 1 else at[0]}" if at else ""
+                    text = f"argument {self.places[k]}{index}: {ours:.8g} instead of {theirs:.8g}"
+        return f"direction {d}; worst at {text} by central differences"
+
+
+def _value(problem, check):
+    expected = problem.expected([p if type(p) is float else np.array(p) for p in problem.points])
+    if len(expected) != len(problem.values):
+        raise CheckError(f"check 'value': {len(problem.values)} results on tensors, {len(expected)} on plain arrays")
+    for j, (ours, theirs) in enumerate(zip(problem.values, expected)):
+        if ours.shape != theirs.shape:
+            raise CheckError(
+                f"check 'value': result {j} has shape {ours.shape} on tensors, {theirs.shape} on plain arrays"
+            )
+        if not ours.size:
+            continue
+        with np.errstate(invalid="ignore"):
+            error = np.abs(np.asarray(ours, np.float64) - theirs)
+        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        error = np.where(same, 0.0, error)
+        allowed = problem.value_atol + problem.value_rtol * np.where(np.isfinite(theirs), np.abs(theirs), 0.0)
+        with np.errstate(invalid="ignore"):
+            ratio = np.where(np.isnan(error), np.inf, error / allowed)
+        at = np.unravel_index(np.argmax(ratio), error.shape)
+        index = f", index {tuple(map(int, at))}" if at else ""
+        check.note(
+            error[at], allowed[at],
+            f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays",
+        )  # fmt: skip
+
+
+def _dot(parts, others):
+    return sum(float(np.sum(np.asarray(p, np.float64) * o)) for p, o in zip(parts, others))
+
+
+def _by_differences(problem, check, derivative):
+    for d, way in enumerate(problem.ways):
+        ours, theirs = derivative(way), problem.difference(way)
+        tolerance = problem.rtol * problem.scale(ours, theirs)
+        check.note(
+            abs(ours - theirs), tolerance,
+            lambda d=d, ours=ours, theirs=theirs: (
+                f"{ours:.10g} instead of {theirs:.10g} along {problem.located(derivative, d)}"
+            ),
+        )  # fmt: skip
+
+
+def _reverse(problem, check):
+    for k, (g, p) in enumerate(zip(problem.reverse(), problem.points)):
+        if g.shape != np.shape(p) or g.dtype != np.asarray(p).dtype:
+            raise CheckError(
+                f"check 'reverse': the gradient of argument {problem.places[k]} is {g.dtype} of shape {g.shape}, the "
+                f"argument {np.asarray(p).dtype} of shape {np.shape(p)}"
+            )
+    _by_differences(problem, check, lambda way: _dot(problem.reverse(), way))
+
+
+def _forward(problem, check):
+    _by_differences(problem, check, lambda way: _dot(problem.forward(way), problem.weights))
+
+
+def _identity(problem, check):
+    for d, way in enumerate(problem.ways):
+        _same(problem, check, d, way, problem.forward(way))
+
+
+def _lanes(problem, check):
+    ways = [[problem.rng.standard_normal(np.shape(p)) for p in problem.points] for _ in range(LANES)]
+    tangents = problem.forward_at_once(ways)
+    for d, way in enumerate(ways):
+        _same(problem, check, d, way, [t[d] for t in tangents])
+
+
+def _same(problem, check, d, way, tangents):
+    """<w, Jv> and <J^T w, v>, compared relative to the terms of both sums."""
+    gradients = problem.reverse()
+    left, right = _dot(tangents, problem.weights), _dot(gradients, way)
+    terms = sum(float(np.sum(np.abs(a * b))) for a, b in [*zip(tangents, problem.weights), *zip(gradients, way)])
+    check.note(
+        abs(left - right), problem.exact * (1.0 + terms),
+        f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}",
+    )  # fmt: skip
+
+
+#: Name -> what is compared, the check (problem, Check) -> None.
+CHECKS = {
+    "value": ("value on tensors, on plain arrays", _value),
+    "reverse": ("reverse mode, central differences", _reverse),
+    "forward": ("forward mode, central differences", _forward),
+    "transpose": ("<w, Jv>, <J^T w, v>", _identity),
+    "lanes": ("the same for several v in one pass", _lanes),
+}
+
+
+def check(f, *args, reference=None, seed=0, directions=2, rtol=None, atol=None, modes=None):
+    """Compare the value of a function with NumPy's and its derivatives with central differences.
+
+    Parameters
+    ----------
+    f : callable
+        Takes `args`; returns a number, an array, or nested lists and tuples of
+        them.  It must work on plain arrays too, unless `reference` is given.
+    *args
+        The point.  Floats and arrays of float64 or float32 are differentiated,
+        everything else is handed on as it is.  Choose a point away from kinks.
+    reference : callable, optional
+        The same function on plain arrays, for value and differences; `f` itself
+        by default.
+    seed : int
+        Of the random directions and of the weights of the results.
+    directions : int
+        Number of random directions.
+    rtol : float, optional
+        Tolerance of derivatives, relative to 1 plus the largest of those compared;
+        2e-6 in float64 and 2e-3 if an argument is float32.
+    atol : float, optional
+        Absolute tolerance of values; 1e-12 in float64 and 2e-5 in float32.
+    modes : str or sequence of str, optional
+        Which checks, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"``
+        (the identity <w, Jv> = <J^T w, v>) and ``"lanes"`` (the same for several
+        directions in one pass); all by default.
+
+    Returns
+    -------
+    Report
+        ``print`` shows each check with its worst disagreement.
+
+    Raises
+    ------
+    CheckError
+        Names the check that failed, where, and by how much; it is an
+        AssertionError too, and its attribute `report` holds the report.
+
+    Notes
+    -----
+    The differences are central, of step 1e-5, and made in float64 also for
+    float32 arguments: their own error is about 1e-10 times the third derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> report = tg.check(lambda x, y: np.sin(x) * y, np.array([1.0, 2.0]), 3.0)
+    >>> report.passed
+    True
+    """
+    names = list(CHECKS) if modes is None else [modes] if isinstance(modes, str) else list(modes)
+    for name in names:
+        if name not in CHECKS:
+            raise ValueError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
+    name_of_f = getattr(f, "__name__", None) or getattr(f, "name", None) or type(f).__name__
+    problem = Problem(f, args, reference, seed, directions, rtol, atol)
+    report = Report(name_of_f, results=problem.results, weights=problem.weights)
+    for name in names:
+        compared, run = CHECKS[name]
+        outcome = Check(name, compared)
+        with noted(f"in the check {name!r} of {name_of_f}"):
+            run(problem, outcome)
+        report.checks.append(outcome)
+    report.gradients = problem.reverse()
+    failed = [c for c in report.checks if not c.passed]
+    if failed:
+        lines = [
+            f"check {c.name!r} of {name_of_f} failed ({c.compared}): {c.where}; they differ by {c.worst:.3g}, allowed "
+            f"is {c.tolerance:.3g}"
+            for c in failed
+        ]
+        error = CheckError("\n".join([*lines, str(report)]))
+        error.report = report
+        raise error
+    return report
+
+
+def _differentiable(a):
+    return type(a) is float or isinstance(a, (np.ndarray, np.floating, Tensor)) and a.dtype.char in "df"
+
+
+def _leaf(p):
+    """A leaf of the value, dtype and strides of `p`."""
+    if not isinstance(p, np.ndarray):
+        return tensor(p, requires_grad=True)
+    from .creation import from_numpy
+
+    return from_numpy(p).requires_grad_(True)
+
+
+def _flat(result):
+    """The numbers and arrays of nested lists and tuples, in order."""
+    if isinstance(result, (list, tuple)):
+        return [leaf for part in result for leaf in _flat(part)]
+    return [result]
+
+
+def _plain(result):
+    return np.asarray(result._v if isinstance(result, Traced) else normalise(result))

@@ -1,0 +1,114 @@
+"""Partial derivatives of element-wise rows as Python functions of floats and of arrays.
+
+Dual numbers call them for every operation, where running a rule through
+`tapegrad.eager.Eager` would cost several times the operation itself.  They are
+written out from the same traced expressions as the machine code of the sweeps.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+
+from .eager import value_function
+from .rules.lang import Expr, arg
+
+_OPERATORS = {
+    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}",
+    "lt": "{} < {}", "le": "{} <= {}", "gt": "{} > {}", "ge": "{} >= {}", "eq": "{} == {}", "ne": "{} != {}",
+}  # fmt: skip
+#: On floats.  What Python's functions refuse (domain, overflow) raises, and the caller takes the way of arrays.
+_ON_FLOATS = {
+    **_OPERATORS, "and": "({} and {})", "or": "({} or {})", "not": "(not {})", "select": "({1} if {0} else {2})",
+    "isnan": "({0} != {0})", "abs": "abs({})",
+    **{
+        name: f"math.{name}" + "({})"
+        for name in "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh erf lgamma".split()
+        if hasattr(math, name)
+    },
+    **{f"arc{name}": f"math.a{name}" + "({})" for name in "sin cos tan sinh cosh tanh".split()},
+    "pow": "math.pow({}, {})", "arctan2": "math.atan2({}, {})", "hypot": "math.hypot({}, {})",
+    "copysign": "math.copysign({}, {})", "fmod": "math.fmod({}, {})",
+}  # fmt: skip
+
+
+class _Unknown(Exception):
+    """An operation that has no form on floats."""
+
+
+def _written(expression, lines, scope, on_floats, indent):
+    """Lines that compute an expression; returns the text that stands for its value."""
+    names = {}
+
+    def visit(node):
+        if node.op == "arg":
+            return node.args[0]
+        if node.op == "const":
+            return f"({float(node.args[0])!r})" if math.isfinite(node.args[0]) else f"float({str(node.args[0])!r})"
+        key = node.key()
+        if key not in names:
+            given = [visit(a) for a in node.args]
+            form = (_ON_FLOATS if on_floats else _OPERATORS).get(node.op)
+            if form is None:
+                if on_floats or node.op == "mul0":
+                    raise _Unknown(node.op)
+                scope[f"f_{node.op}"] = value_function(node.op)
+                form = f"f_{node.op}({', '.join('{}' for _ in given)})"
+            names[key] = f"v{len(lines)}"
+            lines.append(f"{indent}{names[key]} = {form.format(*given)}")
+        return names[key]
+
+    return visit(expression)
+
+
+def _partials(row):
+    """Name of each operand, and the partial derivative of each that has one, as an expression."""
+    names = [f"x{k}" for k in range(row.arity)]
+    operands = [arg(name) for name in (*names, "z")]
+    return names, {k: Expr.lift(row.partials[k](*operands)) for k in row.slots(row.arity)}
+
+
+def _compiled(head, lines, tail, scope):
+    text = "\n".join([head, *lines, tail])
+    exec(compile(text, "<tapegrad rule>", "exec"), scope)
+    return scope["rule"]
+
+
+@cache
+def tangent_on_floats(row):
+    """``rule(*operands, z, *tangents)``: the tangent of a row's value on floats.
+
+    Returns
+    -------
+    callable or None
+        None if the row has no such form.  A zero tangent or partial counts
+        absolutely.  Raises ArithmeticError or ValueError where Python's functions do.
+    """
+    if not row.elementwise or row.scalar is None or row.constants:
+        return None
+    names, partials = _partials(row)
+    lines = ["    total = 0.0"]
+    try:
+        for k, expression in partials.items():
+            lines.append(f"    if t{k} != 0.0:")
+            found = _written(expression, lines, {}, True, "        ")
+            lines.append(f"        p = {found}")
+            lines.append("        if p != 0.0:")
+            lines.append(f"            total += t{k} * p")
+    except _Unknown:
+        return None
+    head = f"def rule({', '.join(names)}, z, {', '.join(f't{k}' for k in range(row.arity))}):"
+    return _compiled(head, lines, "    return total", {"math": math})
+
+
+@cache
+def partial_on_arrays(row, k):
+    """``rule(*operands, z)``: the partial derivative of a row in operand `k`, on arrays; a number if constant."""
+    names, partials = _partials(row)
+    if partials[k].is_const:
+        return float(partials[k].args[0])
+    lines, scope = [], {"np": np}
+    found = _written(partials[k], lines, scope, False, "    ")
+    return _compiled(f"def rule({', '.join(names)}, z):", lines, f"    return {found}", scope)

@@ -1,0 +1,322 @@
+"""The rules' language on tensors and dual numbers, and on several tangents at once.
+
+A rule is handed objects that offer the language of `tapegrad.rules.lang` and of
+`tapegrad.sweep.symbolic.Sym`.  `Lifted` offers it
+
+* on tensors and dual numbers: each operation is recorded (or carried forward) as
+  if the user had written it, so what a rule computes can be differentiated again;
+* with *lanes*: an operand may have one leading axis of several tangents, which
+  the rule does not see.  What does not depend on a tangent is computed once.
+
+On plain arrays without lanes `tapegrad.eager.Eager` does the same faster.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.linalg import _umath_linalg
+
+from .eager import ROW_OF, value_function
+from .errors import HigherOrderError
+from .native.ufuncs import reduced_svd
+from .record import apply, apply_two
+from .rules import BY_NAME
+from .rules import lang as L
+from .rules.shaping import logical_view
+from .rules.transposed import place_value, scatter_value
+from .tape.meta import c_strides
+from .traced import Traced
+
+_WITHOUT_DERIVATIVE = {*L.COMPARISONS, *L.LOGIC, "isnan"}
+
+
+def _value(x):
+    return x._v if isinstance(x, Traced) else x
+
+
+def elementwise(name, values):
+    """An operation of the rules' language on arrays, numbers, tensors or dual numbers."""
+    with np.errstate(all="ignore"):
+        if not any(isinstance(v, Traced) for v in values):
+            return value_function(name)(*values)
+        if name in _WITHOUT_DERIVATIVE:
+            return value_function(name)(*map(_value, values))
+        row = BY_NAME.get("where" if name == "select" else ROW_OF.get(name, name))
+        if row is None:
+            raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
+        if len(values) == 2 and not row.constants:
+            return apply_two(row, *values)
+        if name == "select":
+            values = [_value(values[0]), *values[1:]]
+        return apply(row, values)
+
+
+class Lifted:
+    """An array, number, tensor or dual number with the operations that rules use.
+
+    Parameters
+    ----------
+    a : float, ndarray, Tensor or Dual
+    lanes : int, optional
+        Extent of the leading axis of `a` that the rule does not see.
+    """
+
+    __slots__ = ("a", "lanes")
+    __array_ufunc__ = None
+
+    def __init__(self, a, lanes=None):
+        self.a = a if isinstance(a, Traced) else np.asarray(a)
+        self.lanes = lanes
+
+    @property
+    def lead(self):
+        """Number of axes that the rule does not see."""
+        return 0 if self.lanes is None else 1
+
+    @property
+    def shape(self):
+        return self.a.shape[self.lead :]
+
+    @property
+    def ndim(self):
+        return self.a.ndim - self.lead
+
+    @property
+    def size(self):
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def _with(self, a):
+        return Lifted(a, self.lanes)
+
+    def _front(self, shape):
+        return tuple(shape) if self.lanes is None else (self.lanes, *shape)
+
+    def _axes(self, axes):
+        return tuple(axis % self.ndim + self.lead for axis in axes)
+
+    def aligned(self, ndim):
+        """The array, with axes of extent 1 between the lanes and the rest for `ndim` axes in all."""
+        if self.lanes is None or self.ndim == ndim:
+            return self.a
+        return np.reshape(self.a, (self.lanes, *(1,) * (ndim - self.ndim), *self.shape))
+
+    # -- element-wise ---------------------------------------------------------
+    def _apply(self, name, *args):
+        ndim = max(x.ndim for x in args if isinstance(x, Lifted))
+        values = [x.aligned(ndim) if isinstance(x, Lifted) else x for x in args]
+        return Lifted(elementwise(name, values), _lanes(args))
+
+    __add__, __radd__ = L.Expr.__add__, L.Expr.__radd__
+    __sub__, __rsub__ = L.Expr.__sub__, L.Expr.__rsub__
+    __mul__, __rmul__ = L.Expr.__mul__, L.Expr.__rmul__
+    __truediv__, __rtruediv__ = L.Expr.__truediv__, L.Expr.__rtruediv__
+    __neg__, __lt__, __le__, __gt__, __ge__ = (
+        L.Expr.__neg__, L.Expr.__lt__, L.Expr.__le__, L.Expr.__gt__, L.Expr.__ge__,
+    )  # fmt: skip
+    __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
+
+    # -- products -------------------------------------------------------------
+    def __matmul__(self, other):
+        x, y = self, other
+        if x.lanes is None and y.lanes is None:
+            return Lifted(x.a @ y.a)
+        row, column = x.ndim == 1, y.ndim == 1
+        x = x.expand_dims([0]) if row else x
+        y = y.expand_dims([1]) if column else y
+        ndim = max(x.ndim, y.ndim)
+        found = Lifted(x.aligned(ndim) @ y.aligned(ndim), _lanes((x, y)))
+        shape = found.shape
+        if row:
+            shape = (*shape[:-2], shape[-1])
+        return found.reshape(shape[:-1] if column else shape)
+
+    def constant(self, array):
+        return Lifted(np.asarray(array, self.a.dtype))
+
+    def _linalg(self, name, *others):
+        # As in the sweep: no error for a singular matrix, but NaN.
+        things = (self, *others)
+        ndim = max(x.ndim for x in things)
+        arrays = [x.aligned(ndim) for x in things]
+        with np.errstate(all="ignore"):
+            value = getattr(_umath_linalg, name)(*(np.asarray(_value(x)) for x in arrays))
+        if any(isinstance(x, Traced) for x in arrays):
+            value = apply(name, arrays, value=value if value.ndim or value.dtype.char != "d" else float(value))
+        return Lifted(value, _lanes(things))
+
+    def inv(self):
+        return self._linalg("inv")
+
+    def det(self):
+        return self._linalg("det")
+
+    def solve(self, other):
+        return self._linalg("solve", other)
+
+    def svd(self):
+        if isinstance(self.a, Traced):
+            return [self._with(part) for part in np.linalg.svd(self.a, full_matrices=False)]
+        with np.errstate(all="ignore"):
+            return [self._with(part) for part in reduced_svd(*self.shape[-2:])(self.a)]
+
+    # -- movement of data -------------------------------------------------------
+    def own(self):
+        return self
+
+    def transpose(self, axes):
+        return self._with(np.transpose(self.a, (*range(self.lead), *self._axes(axes))))
+
+    def swapaxes(self, i, j):
+        return self._with(np.swapaxes(self.a, *self._axes((i, j))))
+
+    def reshape(self, shape):
+        return self._with(np.reshape(self.a, self._front(shape)))
+
+    def expand_dims(self, axes):
+        return self._with(np.expand_dims(self.a, tuple(axis + self.lead for axis in axes)))
+
+    def flip(self, axes):
+        return self._with(np.flip(self.a, self._axes(axes)))
+
+    def broadcast_to(self, shape):
+        return self._with(np.broadcast_to(self.aligned(len(shape)), self._front(shape)))
+
+    def narrow(self, axis, start, stop):
+        (axis,) = self._axes((axis,))
+        return self._with(self.a[(slice(None),) * axis + (slice(start, stop),)])
+
+    def _window(self, shape, strides, count):
+        """Attributes of a window into an array of `count` elements, for every lane."""
+        strides = tuple(strides) if self.lanes is None else (count, *strides)
+        return (("shape", self._front(shape)), ("strides", strides))
+
+    def strided(self, shape, strides, offset):
+        attrs = self._window(shape, strides, self.size)
+        if isinstance(self.a, Traced):
+            return self._with(apply("as_strided", (self.a,), attrs, integer=offset))
+        return self._with(logical_view(self.a, *(v for _, v in attrs), offset).copy())
+
+    def place(self, shape, strides, offset):
+        attrs = self._window(shape, strides, int(np.prod(shape, dtype=np.int64)))
+        if isinstance(self.a, Traced):
+            return self._with(apply("place", (self.a,), attrs, integer=offset))
+        return self._with(place_value(self.a, *(v for _, v in attrs), offset))
+
+    def _positions(self, index, count):
+        """Flat positions `index` into arrays of `count` elements, for every lane."""
+        index = np.asarray(index.a).reshape(-1)
+        return index if self.lanes is None else (np.arange(self.lanes)[:, None] * count + index).reshape(-1)
+
+    def scatter(self, index, shape):
+        positions = self._positions(index, int(np.prod(shape, dtype=np.int64)))
+        shape = self._front(shape)
+        if isinstance(self.a, Traced):
+            return self._with(apply("scatter", (self.a, positions), (("shape", shape),)))
+        return self._with(scatter_value(self.a, positions, shape))
+
+    placed, scattered = place, scatter
+
+    def gather(self, index, shape):
+        positions, shape = self._positions(index, self.size), self._front(shape)
+        if isinstance(self.a, Traced):
+            return self._with(apply("gather", (self.a, positions), (("shape", shape),)))
+        return self._with(np.reshape(np.take(self.a, positions), shape))
+
+    def zeroed(self, shape, strides, offset):
+        attrs = self._window(shape, strides, self.size)
+        if isinstance(self.a, Traced):
+            return self._with(apply("setitem", (self.a, 0.0), attrs, integer=offset))
+        return self._with(BY_NAME["setitem"].value(self.a, 0.0, offset=offset, **dict(attrs)))
+
+    def zeroed_at(self, index):
+        return self.put_at(index, None)
+
+    def assemble(self, shape, parts):
+        """Zeros, in the dtype of this array, with windows ``(value, shape, strides, offset)`` written in order.
+
+        Strides None are those of the whole.
+        """
+        lanes = _lanes([value for value, *_ in parts])
+        whole = Lifted(np.zeros(tuple(shape) if lanes is None else (lanes, *shape), self.a.dtype), lanes)
+        for value, extents, strides, offset in parts:
+            given = value.aligned(len(extents)) if isinstance(value, Lifted) else value
+            if strides is None:
+                if isinstance(given, Traced) and given.shape == whole.a.shape:
+                    whole.a = given
+                    continue
+                strides = c_strides(shape, 1)
+            attrs = whole._window(extents, strides, whole.size)
+            if isinstance(given, Traced) or isinstance(whole.a, Traced):
+                whole.a = apply("setitem", (whole.a, given), attrs, integer=offset)
+            elif 0 not in extents:
+                _strided(whole.a, *(v for _, v in attrs), offset)[...] = given
+        return whole
+
+    def put_at(self, index, value):
+        """A copy with `value` (None: zero) at the flat positions `index`."""
+        lanes = _lanes((self, value))
+        whole = self if self.lanes == lanes else Lifted(np.broadcast_to(self.a, (lanes, *self.shape)), lanes)
+        positions = whole._positions(index, whole.size)
+        given = 0.0
+        if value is not None:
+            given = value if value.lanes == lanes else Lifted(np.broadcast_to(value.a, (lanes, *value.shape)), lanes)
+            given = np.reshape(given.a, (-1,))
+        if isinstance(whole.a, Traced) or isinstance(given, Traced):
+            return whole._with(apply("put", (whole.a, given, positions), (("shape", positions.shape),)))
+        changed = np.array(whole.a, order="C")
+        changed.reshape(-1)[positions] = given
+        return whole._with(changed)
+
+    # -- reductions and scans ---------------------------------------------------
+    def reduce(self, how, axis=None, keepdims=False):
+        if axis is None:
+            axis = range(self.ndim)
+        axes = self._axes((axis,) if isinstance(axis, (int, np.integer)) else axis)
+        if not axes:
+            return self
+        function = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}[how]
+        return self._with(function(self.a, axis=axes, keepdims=keepdims))
+
+    def sum(self, axis=None, keepdims=False):
+        return self.reduce("add", axis, keepdims)
+
+    def scan(self, axis, how="add", reverse=False, exclusive=False):
+        (axis,) = self._axes((axis,))
+        a = np.flip(self.a, axis) if reverse else self.a
+        whole = (np.cumsum if how == "add" else np.cumprod)(a, axis=axis)
+        if exclusive:
+            whole = _delayed(whole, axis, 0.0 if how == "add" else 1.0)
+        return self._with(np.flip(whole, axis) if reverse else whole)
+
+    def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
+        ndim = max(self.ndim, factors.ndim)
+        b, f = np.broadcast_arrays(self.aligned(ndim), factors.aligned(ndim))
+        lanes = _lanes((self, factors))
+        axis = axis % ndim + (lanes is not None)
+        found = apply("recurrence", (b, f), (("axis", axis), ("reverse", reverse), ("lag", lag)))
+        if exclusive:
+            found = f * found if lag else found
+            found = np.flip(_delayed(np.flip(found, axis), axis, 0.0), axis) if reverse else _delayed(found, axis, 0.0)
+        return Lifted(found, lanes)
+
+
+def _delayed(x, axis, first):
+    """`x` moved on by one place along `axis`; the first place becomes `first`."""
+    if not x.shape[axis]:
+        return x
+    shape = list(x.shape)
+    shape[axis] = 1
+    return np.concatenate([np.full(shape, first, x.dtype), x[(slice(None),) * axis + (slice(None, -1),)]], axis)
+
+
+def _strided(array, shape, strides, offset):
+    """A window into a C-contiguous array, for writing."""
+    return np.lib.stride_tricks.as_strided(array.reshape(-1)[offset:], shape, [s * array.itemsize for s in strides])
+
+
+def _lanes(things):
+    """The lanes of the first that has any."""
+    for x in things:
+        if isinstance(x, Lifted) and x.lanes is not None:
+            return x.lanes
+    return None

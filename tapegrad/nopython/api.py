@@ -1,0 +1,213 @@
+"""Derivatives for functions compiled by Numba: the public functions.
+
+Each takes a function and returns a Numba dispatcher: it can be called from Python and
+from the user's own ``@njit`` code, also under ``prange``.  Nothing is compiled before
+the first call; the user's function is compiled again, for dual numbers, for each
+combination of types.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from ..errors import UnsupportedInNumbaError
+
+LANES = (1, 2, 4, 8, 16)
+
+
+def njit_derivative(f, argnum=0):
+    """Derivative of a function by one number, in nopython code.
+
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        ``f(..., x, ...)``; returns a number, an array or a tuple of them.
+    argnum : int
+        Position of the argument, an int or float.
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`; returns the derivative, shaped like the result of `f`.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        On the first call, if `f` does something that has no derivative here.
+
+    Examples
+    --------
+    >>> import math
+    >>> import tapegrad as tg
+    >>> def f(x, n):
+    ...     y = 0.0
+    ...     for k in range(n):
+    ...         y += math.sin(k * x)
+    ...     return y
+    >>> tg.njit_derivative(f)(0.0, 4)
+    6.0
+    """
+    return _dispatcher(f, "derivative", argnum, 1)
+
+
+def njit_jvp(f, argnums=0):
+    """Value and directional derivative (JVP) in nopython code.
+
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        Returns a number, an array or a tuple of them.
+    argnums : int or tuple of int
+        Positions of the differentiated arguments: numbers and float64 arrays.
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`, then one tangent for each differentiated argument,
+        of its shape; returns ``(value, tangent)``.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        On the first call, if `f` does something that has no derivative here.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.njit_jvp(lambda x, y: x * y, argnums=(0, 1))(3.0, 5.0, 1.0, 10.0)
+    (15.0, 35.0)
+    """
+    return _dispatcher(f, "jvp", argnums, 1)
+
+
+def njit_value_and_grad(f, argnums=0, *, lanes=None):
+    """Value and gradient in nopython code, in forward mode.
+
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        Returns one number.
+    argnums : int or tuple of int
+        Positions of the differentiated arguments: numbers and float64 arrays.
+    lanes : int, optional
+        Directions in one pass: 1, 2, 4, 8 or 16.  By default the number of
+        differentiated numbers, at most 8, and 8 if there is an array.
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`; returns ``(value, gradient)``, the gradient a tuple
+        if `argnums` is one.  `f` runs once for every `lanes` directions, on copies of
+        its differentiated arguments.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        On the first call, if `f` does something that has no derivative here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> def f(x):
+    ...     y = np.empty_like(x)
+    ...     for i in range(len(x)):
+    ...         y[i] = x[i] ** 2
+    ...     return np.sum(y)
+    >>> tg.njit_value_and_grad(f)(np.array([1.0, 2.0]))
+    (5.0, array([2., 4.]))
+    """
+    return _dispatcher(f, "value_and_grad", argnums, lanes)
+
+
+def njit_grad(f, argnums=0, *, lanes=None):
+    """Gradient in nopython code; see `njit_value_and_grad`.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.njit_grad(lambda a, b: a * a * b, argnums=(0, 1))(3.0, 5.0)
+    (30.0, 9.0)
+    """
+    return _dispatcher(f, "grad", argnums, lanes)
+
+
+def njit_jacobian(f, argnum=0, *, lanes=None):
+    """Jacobian of a 1-d array by a 1-d array, in nopython code, in forward mode.
+
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        Returns a 1-d array.
+    argnum : int
+        Position of the differentiated argument, a 1-d float64 array.
+    lanes : int, optional
+        Columns in one pass: 1, 2, 4, 8 or 16; by default 8.
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`; returns an array of shape ``(m, n)``.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        On the first call, if `f` does something that has no derivative here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.njit_jacobian(lambda x: x[:2] * x[2])(np.array([1.0, 2.0, 3.0]))
+    array([[3., 0., 1.],
+           [0., 3., 2.]])
+    """
+    return _dispatcher(f, "jacobian", argnum, lanes)
+
+
+def _dispatcher(f, kind, argnums, lanes):
+    """A dispatcher with the parameters of `f`."""
+    import numba
+
+    from .drivers import Request, run
+
+    function = getattr(f, "py_func", f)
+    if not inspect.isfunction(function):
+        raise UnsupportedInNumbaError(f"njit_{kind} takes a Python function or one made by @njit, not {f!r}.")
+    parameters = list(inspect.signature(function).parameters.values())
+    if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+        raise UnsupportedInNumbaError(
+            f"njit_{kind} of {function.__name__}: *args, **kwargs and keyword-only parameters have no fixed positions; "
+            "give it a function with plain parameters."
+        )
+    if lanes is not None and lanes not in LANES:
+        raise UnsupportedInNumbaError(f"lanes must be one of {LANES}, not {lanes!r}.")
+    chosen = _positions(argnums, len(parameters), function.__name__)
+    if kind in ("derivative", "jacobian") and not isinstance(argnums, int):
+        raise UnsupportedInNumbaError(f"njit_{kind} takes one position, not {argnums!r}.")
+    names = [p.name for p in parameters]
+    extra = [f"tangent_{names[k]}" for k in chosen] if kind == "jvp" else []
+    defaults = [] if extra else [p.default for p in parameters if p.default is not p.empty]
+    request = Request(f, kind, chosen, isinstance(argnums, int), lanes)
+    name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
+    given = [*names, *extra]
+    text = f"def {name}({', '.join(given)}):\n    return _run(_request, ({', '.join(given)},))\n"
+    namespace = {"_run": run, "_request": request, "__name__": run.__module__}
+    exec(text, namespace)
+    made = namespace[name]
+    made.__defaults__ = tuple(defaults) or None
+    made.__qualname__ = f"{name}_{request.identity}"
+    made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
+    return numba.njit(made)
+
+
+def _positions(argnums, count, name):
+    wanted = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    if not wanted or not all(isinstance(k, int) and -count <= k < count for k in wanted):
+        raise UnsupportedInNumbaError(
+            f"argnums={argnums!r}: positions of arguments of {name}, which has {count}, are integers below that."
+        )
+    positions = tuple(k % count for k in wanted)
+    if len(set(positions)) < len(positions):
+        raise UnsupportedInNumbaError(f"argnums={argnums!r} names an argument of {name} twice.")
+    return positions

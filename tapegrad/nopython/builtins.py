@@ -1,0 +1,214 @@
+"""Python's builtins and the odd functions on dual numbers; ways into and out of them.
+
+`seed`, `primal` and `component` make and open dual numbers in nopython code.
+Functions whose derivative is zero by definition (``math.floor``, ``round``, ``np.sign``,
+comparisons, ``isnan``) read the value; ``int(d)`` is refused by having no entry.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.imputils import lower_builtin
+from numba.core.typing.templates import AbstractTemplate, signature
+from numba.extending import intrinsic, overload
+
+from ..native.emit import Emitter
+from .scalars import call, combine, lowering, partials, template
+from .types import F64, I32, I64, DualDType, DualType, build, common_dual, is_real, parts
+
+
+# ---- in and out -------------------------------------------------------------------------
+@intrinsic
+def primal(typingctx, x):
+    """Value of a dual number; real numbers as float64."""
+    if not isinstance(x, DualType) and not is_real(x):
+        return None
+
+    def emit(context, builder, sig, args):
+        if isinstance(sig.args[0], DualType):
+            return parts(context, builder, sig.args[0], args[0])[0]
+        return context.cast(builder, args[0], sig.args[0], types.float64)
+
+    return types.float64(x), emit
+
+
+@intrinsic
+def component(typingctx, x, lane):
+    """Tangent number `lane` of a dual number."""
+
+    def emit(context, builder, sig, args):
+        return builder.extract_element(parts(context, builder, sig.args[0], args[0])[1], args[1])
+
+    if isinstance(x, DualType):
+        return types.float64(x, types.int64), emit
+
+
+@intrinsic
+def seeded(typingctx, token, value, lane):
+    """Dual number with tangent 1 in one lane; in none if there is no such lane."""
+    dual = token.dual
+
+    def emit(context, builder, sig, args):
+        _, value, lane = args
+        count = ir.Constant(I64, dual.lanes)
+        # An unsigned comparison: negative lanes are not below the count.
+        inside = builder.icmp_unsigned("<", lane, count)
+        place = builder.select(inside, lane, ir.Constant(I64, 0))
+        one = builder.select(inside, ir.Constant(F64, 1.0), ir.Constant(F64, 0.0))
+        zeros = ir.Constant(ir.VectorType(F64, dual.lanes), [0.0] * dual.lanes)
+        return build(context, builder, dual, value, builder.insert_element(zeros, one, place))
+
+    return dual(token, types.float64, types.int64), emit
+
+
+@intrinsic
+def with_tangent(typingctx, token, value, tangent):
+    """Dual number with a given tangent in lane 0."""
+    dual = token.dual
+
+    def emit(context, builder, sig, args):
+        _, value, tangent = args
+        zeros = ir.Constant(ir.VectorType(F64, dual.lanes), [0.0] * dual.lanes)
+        return build(context, builder, dual, value, builder.insert_element(zeros, tangent, I32(0)))
+
+    return dual(token, types.float64, types.float64), emit
+
+
+@intrinsic
+def as_dual(typingctx, token, x):
+    """A number as a dual number."""
+
+    def emit(context, builder, sig, args):
+        return context.cast(builder, args[1], sig.args[1], token.dual)
+
+    if isinstance(token, DualDType) and (x == token.dual or is_real(x)):
+        return token.dual(token, x), emit
+
+
+# ---- max and min ------------------------------------------------------------------------
+class _Extremum(AbstractTemplate):
+    def generic(self, args, kws):
+        dual = common_dual(*args) if len(args) >= 2 and not kws else None
+        return None if dual is None else signature(dual, *[dual] * len(args))
+
+
+def _extremum(function, name):
+    pair = lowering(function, name)
+
+    def lower(context, builder, sig, args):
+        dual = sig.return_type
+        found = args[0]
+        for arg in args[1:]:
+            found = pair(context, builder, signature(dual, dual, dual), (found, arg))
+        return found
+
+    template(function, _Extremum)
+    lower_builtin(function, DualType, types.VarArg(DualType))(lower)
+
+
+def _extremum_of_items(function):
+    """The builtin of one tuple, list or array: in pairs, so that ties share here too."""
+
+    @overload(function, target="cpu")
+    def extremum(items):
+        if isinstance(items, types.BaseTuple) and len(items) > 1 and common_dual(*items) is not None:
+            names = {"function": function, "__name__": __name__}
+            each = ", ".join(f"items[{k}]" for k in range(len(items)))
+            exec(f"def of_tuple(items):\n    return function({each})\n", names)
+            return names["of_tuple"]
+        if isinstance(items, types.List) or (isinstance(items, types.Array) and items.ndim == 1):
+            if isinstance(items.dtype, DualType):
+
+                def of_items(items):
+                    if len(items) == 0:
+                        raise ValueError("max() or min() of an empty sequence")
+                    found = items[0]
+                    for k in range(1, len(items)):
+                        found = function(found, items[k])
+                    return found
+
+                return of_items
+
+
+_extremum(max, "maximum")
+_extremum(min, "minimum")
+_extremum_of_items(max)
+_extremum_of_items(min)
+
+
+# ---- functions of the value alone -------------------------------------------------------
+def _of_value(function):
+    @overload(function, target="cpu")
+    def read(x):
+        if isinstance(x, DualType):
+            return lambda x: function(primal(x))
+
+
+for _function in (math.floor, math.ceil, math.trunc, math.isnan, math.isinf, math.isfinite, bool):
+    _of_value(_function)
+
+
+class _Test(AbstractTemplate):
+    def generic(self, args, kws):
+        if len(args) == 1 and isinstance(args[0], DualType) and not kws:
+            return signature(types.boolean, args[0])
+
+
+def _test(function):
+    def lower(context, builder, sig, args):
+        return call(context, builder, function, (types.float64,), [parts(context, builder, sig.args[0], args[0])[0]])[0]
+
+    template(function, _Test)
+    lower_builtin(function, DualType)(lower)
+
+
+for _function in (np.isnan, np.isinf, np.isfinite, np.signbit):
+    _test(_function)
+
+
+@overload(round, target="cpu")
+def _round(x):
+    if isinstance(x, DualType):
+        return lambda x: round(primal(x))
+
+
+@overload(float, target="cpu")
+def _float(x):
+    if isinstance(x, DualType):
+        return lambda x: x
+
+
+# ---- choices ----------------------------------------------------------------------------
+@overload(np.where, target="cpu")
+def _where(condition, x, y):
+    if common_dual(x, y) is not None and is_real(condition):
+        return lambda condition, x, y: x if condition else y
+
+
+class _Clip(AbstractTemplate):
+    def generic(self, args, kws):
+        dual = common_dual(*args) if len(args) == 3 and not kws else None
+        return None if dual is None else signature(dual, *[dual] * 3)
+
+
+def _clip(context, builder, sig, args):
+    dual = sig.return_type
+    values, tangents = zip(*[parts(context, builder, dual, a) for a in args])
+    z, _ = call(context, builder, min, (types.float64,) * 2,
+                [call(context, builder, max, (types.float64,) * 2, values[:2])[0], values[2]])
+    emitter = Emitter(builder, lambda key: z if key == "z" else values[key])
+    return build(context, builder, dual, z, combine(builder, partials("clip"), emitter, tangents, dual.lanes))
+
+
+template(np.clip, _Clip)
+lower_builtin(np.clip, DualType, DualType, DualType)(_clip)
+
+
+@lower_builtin("print_item", DualType)
+def _print(context, builder, sig, args):
+    value = parts(context, builder, sig.args[0], args[0])[0]
+    return context.get_function("print_item", signature(types.none, types.float64))(builder, [value])

@@ -1,0 +1,159 @@
+"""Compiling a user's function for dual numbers, and saying what could not be compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import os
+import re
+import types as python_types
+import weakref
+from functools import lru_cache
+from pathlib import Path
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
+from numba.core.typed_passes import NopythonTypeInference
+from numba.core.untyped_passes import MakeFunctionToJitFunction
+
+from ..errors import UnsupportedInNumbaError
+from . import arrays  # noqa: F401  (registers operations)
+from .broadcast import BroadcastPass
+from .rewrite import VARIANT, dual_pass
+
+#: Options of ``@njit`` that say what the code means; the others are about its wrapping.
+_OPTIONS = ("error_model", "fastmath", "boundscheck")
+
+
+@lru_cache(maxsize=None)
+def _pipeline(lanes, returns):
+    rewriting = dual_pass(lanes, returns)
+
+    class DualCompiler(CompilerBase):
+        def define_pipelines(self):
+            manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            manager.add_pass_after(rewriting, MakeFunctionToJitFunction)
+            manager.add_pass_after(BroadcastPass, NopythonTypeInference)
+            manager.finalize()
+            return [manager]
+
+    return DualCompiler
+
+
+def fingerprint(function):
+    """Digest of what a function computes, as far as it can be seen without running it."""
+    digest = hashlib.sha256()
+
+    def code(c):
+        digest.update(c.co_code + repr((c.co_filename, c.co_firstlineno, c.co_names)).encode())
+        for constant in c.co_consts:
+            code(constant) if isinstance(constant, python_types.CodeType) else digest.update(repr(constant).encode())
+
+    code(function.__code__)
+    for cell in function.__closure__ or ():
+        value = cell.cell_contents
+        digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+    return digest.hexdigest()[:12]
+
+
+_VARIANTS = weakref.WeakKeyDictionary()
+
+
+def dual_dispatcher(function, lanes, returns):
+    """The dispatcher that compiles a user's function for dual numbers.
+
+    Parameters
+    ----------
+    function : function or numba Dispatcher
+    lanes : int
+    returns : bool
+        Whether the caller makes something active of the result (see `rewrite`).
+    """
+    source = function.py_func if isinstance(function, Dispatcher) else function
+    variants = _VARIANTS.setdefault(source, {})
+    if (lanes, returns) not in variants:
+        # Symbols are named after the function: the name says which variant it is, so that code
+        # loaded from a cache of Numba and code compiled now cannot be taken for one another.
+        copy = python_types.FunctionType(
+            source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
+        )
+        copy.__kwdefaults__ = source.__kwdefaults__
+        copy.__module__ = source.__module__
+        copy.__qualname__ = f"{source.__qualname__}_dual{lanes}{'r' * returns}_{fingerprint(source)}"
+        setattr(copy, VARIANT, True)
+        options = getattr(function, "targetoptions", {})
+        options = {name: options[name] for name in _OPTIONS if name in options}
+        variants[lanes, returns] = numba.njit(
+            pipeline_class=_pipeline(lanes, returns), no_cpython_wrapper=True, no_cfunc_wrapper=True, **options
+        )(copy)
+    return variants[lanes, returns]
+
+
+def result_type(dispatcher, argument_types, function):
+    """Compile for these types now; the type of the result.
+
+    Raises
+    ------
+    UnsupportedInNumbaError
+        If that is not possible, with the user's line.
+    """
+    try:
+        sig = types.Dispatcher(dispatcher).get_call_type(cpu_target.typing_context, tuple(argument_types), {})
+    except (NumbaError, NotImplementedError) as error:
+        raise UnsupportedInNumbaError(_explain(str(error), function)) from error
+    return sig.return_type
+
+
+# ---- explaining failures ----------------------------------------------------------------
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+#: What to do about what Numba says, by a pattern in its message; the first that is found.
+_ADVICE = (
+    (r"Function\(<class 'int'>\)", "int() would cut the derivative; math.floor, math.trunc and round return integers "
+     "and have derivative 0"),
+    (r"Function\(<class 'complex'>\)|complex(64|128)", "write complex arithmetic in real and imaginary parts"),
+    (r"setitem\W+(readonly )?array\((float|int)|Cannot (cast|store) dual|asarray|cannot unify.*array\((float|int)",
+     "the array was made outside of the function and holds plain numbers; make it inside, as float64, with np.zeros or "
+     "np.empty_like(x), or make it one of the differentiated arguments (argnums)"),
+    (r"(?i)cannot unify|can't unify", "give the variable one type on all paths"),
+    (r"<function (solve|inv|pinv|det|slogdet|eig|svd|qr|cholesky|lstsq|interp|matrix_power)",
+     "write this step out in loops, or take its derivative outside of Numba, with tg.tensor"),
+)
+
+
+def _explain(text, function):
+    """One message from Numba's, with the user's line, the operation and what to do."""
+    text = _COLOURS.sub("", text)
+    package, numba_folder = str(Path(__file__).parents[1]), str(Path(numba.__file__).parent)
+    own = function.py_func if isinstance(function, Dispatcher) else function
+    where, line = own.__code__.co_filename, own.__code__.co_firstlineno
+    for found in _PLACE.finditer(text):
+        path = _full_path(found.group(1), own)
+        if not path.startswith((package, numba_folder)) and path.endswith((".py", ">")):
+            where, line = path, int(found.group(2))
+            break  # Numba tells the innermost place first
+    source = linecache.getline(where, line).strip()
+    said = [part.strip() for part in text.splitlines()]
+    said = [part for part in said if part and not part.startswith(("Failed in", "During:", "File ", "<source", "^"))]
+    reason = " ".join(said[:3])
+    advice = next((words for pattern, words in _ADVICE if re.search(pattern, reason)), None)
+    return (
+        f"{where}:{line}: this cannot be differentiated in nopython code: {source or own.__name__}\n"
+        f"  Numba says: {reason}\n"
+        f"  What to do: {advice or 'use an operation that docs/inside_numba.md lists, or write it out in loops'}."
+    )
+
+
+def _full_path(path, function):
+    """Numba shortens paths; the user's own file is known by its end."""
+    full = function.__code__.co_filename
+    if os.path.basename(path) == os.path.basename(full):
+        return full
+    return path if path.startswith("<") else os.path.abspath(path)

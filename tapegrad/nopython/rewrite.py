@@ -1,0 +1,295 @@
+"""Making a user's function fit for dual numbers: a pass over Numba's IR.
+
+Most of a function needs no change: Numba compiles it anew for dual arguments, and
+types flow.  Two things do not flow.
+
+**Arrays are typed where they are made.**  In ::
+
+    y = np.zeros(n)
+    y[0] = x[0] * 2.0
+
+``y`` is an array of float64 however it is used later, and a dual number has no place
+in it.  So constructors whose array may come to hold dual numbers are exchanged for
+those of `allocate`.  Which ones is found before types are, by asking which *variables*
+may be active, that is hold anything that depends on the differentiated arguments:
+
+- an argument that holds dual numbers is active;
+- what is computed from something active is active, and what something active is stored
+  into (``y[i] = a``, ``y += a``, ``y.append(a)``, or ``y`` handed beside it to a helper,
+  which may store there);
+- names for the same memory are active together: ``b = a``, views, tuples, lists, what a
+  helper is given and what it returns;
+- the returned variable is active, if the caller says that it makes something active of
+  the result: a helper that only returns ``np.zeros(n)`` is then compiled once for
+  such callers and once for others.
+
+The order of statements is ignored, so the set is larger than necessary at times: then an
+array holds dual numbers whose tangents are zero.  It may also be too small, where memory
+is shared in ways not listed: then the store of a dual number into a float64 array fails
+to compile, as there is no conversion.  Neither gives a wrong derivative.
+
+**Helpers are compiled by whoever compiled them first.**  A call of a user's function,
+compiled by ``@njit`` or not, is led to a dispatcher that has this pass too; functions
+that are only referred to (handed to another) likewise.
+"""
+
+from __future__ import annotations
+
+import types as python_types
+
+from numba.core import ir, postproc
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
+from numba.core.ir_utils import build_definitions
+
+from .allocate import CONSTRUCTORS, PROMOTED, promote_fresh, promote_number
+from .types import Token, contains_dual
+
+#: Attributes that say nothing about the elements.
+_PASSIVE = ("shape", "ndim", "size", "dtype", "strides", "itemsize")
+#: Expressions whose result may share memory with their operands.
+_SHARING = ("getitem", "static_getitem", "build_list", "build_tuple", "getattr", "exhaust_iter", "getiter", "iternext",
+            "pair_first", "cast", "phi")  # fmt: skip
+#: Functions and methods whose result may be the same memory as their first operand.
+_VIEWS = ("reshape", "ravel", "transpose", "swapaxes", "expand_dims", "squeeze", "ascontiguousarray", "asfortranarray",
+          "atleast_1d", "atleast_2d", "moveaxis", "flip")  # fmt: skip
+#: Methods that store their arguments.
+_STORING = ("append", "insert", "extend", "fill")
+#: Attribute of functions that are compiled with this pass already.
+VARIANT = "_tapegrad_variant"
+_LIBRARIES = ("numba", "numpy", "math", "tapegrad.nopython")
+
+
+def resolve(func_ir, var):
+    """The Python object a variable is bound to, through globals, cells and attributes of modules; or None."""
+    try:
+        found = func_ir.get_definition(var)
+    except (KeyError, NumbaError):
+        return None
+    if isinstance(found, (ir.Global, ir.FreeVar)):
+        return found.value
+    if isinstance(found, ir.Expr) and found.op == "getattr":
+        module = resolve(func_ir, found.value)
+        if isinstance(module, python_types.ModuleType):
+            return getattr(module, found.attr, None)
+    return None
+
+
+def is_users(function, typing_context):
+    """Whether `function` is a user's own, to be compiled from its source."""
+    if isinstance(function, Dispatcher):
+        if hasattr(function.py_func, VARIANT):
+            return False
+        module = function.py_func.__module__
+    elif isinstance(function, python_types.FunctionType):
+        module = function.__module__
+        try:
+            typing_context.resolve_value_type(function)
+        except (ValueError, TypeError, NumbaError):
+            pass
+        else:
+            return False  # somebody has told Numba what it means
+    else:
+        return False
+    return not any(module == name or (module or "").startswith(name + ".") for name in _LIBRARIES)
+
+
+def _among(function, known):
+    try:
+        return function in known
+    except TypeError:  # not hashable
+        return False
+
+
+class Activity:
+    """The names of variables that may hold dual numbers (see the top of this file)."""
+
+    def __init__(self, func_ir, arguments, returns, users):
+        self.ir, self.users, self.names = func_ir, users, set()
+        statements = [s for block in func_ir.blocks.values() for s in block.body]
+        for s in statements:
+            if isinstance(s, ir.Assign) and isinstance(s.value, ir.Arg) and arguments[s.value.index]:
+                self.mark(s.target)
+            if returns and isinstance(s, ir.Return):
+                self.mark(s.value)
+        before = -1
+        while len(self.names) != before:
+            before = len(self.names)
+            for s in statements:
+                self._step(s)
+
+    def has(self, var):
+        return var.name in self.names
+
+    def mark(self, *variables):
+        self.names.update(v.name for v in variables)
+
+    def _step(self, s):
+        if isinstance(s, (ir.SetItem, ir.StaticSetItem)):
+            if self.has(s.value):
+                self.mark(s.target)
+        elif isinstance(s, ir.Assign) and isinstance(s.value, ir.Var):
+            if self.has(s.value) or self.has(s.target):
+                self.mark(s.value, s.target)
+        elif isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr):
+            self._expression(s.target, s.value)
+
+    def _expression(self, target, expr):
+        if expr.op == "getattr" and expr.attr in _PASSIVE:
+            return
+        operands = expr.list_vars()
+        active = any(map(self.has, operands))
+        if expr.op == "call":
+            self._call(target, expr, active)
+            return
+        if active:
+            self.mark(target)
+        if expr.op == "inplace_binop" and (active or self.has(target)):
+            self.mark(expr.lhs)
+        if expr.op in _SHARING and self.has(target):
+            owners = [expr.value] if expr.op in ("getitem", "static_getitem") else operands
+            self.mark(*[v for v in owners if resolve(self.ir, v) is None])
+        if expr.op == "binop" and self.has(target):  # [0.0] * n
+            self.mark(*[v for v in operands if self._is_list(v)])
+
+    def _is_list(self, var):
+        try:
+            found = self.ir.get_definition(var)
+        except (KeyError, NumbaError):
+            return False
+        return isinstance(found, ir.Expr) and found.op == "build_list"
+
+    def _call(self, target, expr, active):
+        function = resolve(self.ir, expr.func)
+        if function in (len, range, print):
+            return
+        if _among(function, CONSTRUCTORS) and function.__name__ not in ("array", "asarray", "full", "full_like"):
+            return
+        if active:
+            self.mark(target)
+        wanted = self.has(target)
+        if function is None:
+            self._method(expr, active, wanted)
+        elif wanted and self.users(function):  # it may store into its arguments or return one of them
+            self.mark(*expr.args, *[v for _, v in expr.kws])
+        elif wanted and getattr(function, "__name__", "") in _VIEWS:
+            self.mark(*expr.args[:1])
+
+    def _method(self, expr, active, wanted):
+        try:
+            method = self.ir.get_definition(expr.func)
+        except (KeyError, NumbaError):
+            return
+        if not (isinstance(method, ir.Expr) and method.op == "getattr"):
+            return
+        if method.attr in _STORING and active:
+            self.mark(method.value, *expr.args)
+        if method.attr in _VIEWS and wanted:
+            self.mark(method.value)
+
+
+class _Editor:
+    """Builds the statements of a rewritten block."""
+
+    def __init__(self, block):
+        self.block, self.body = block, []
+
+    def bind(self, name, value, loc):
+        var = self.block.scope.redefine(name, loc)
+        self.body.append(ir.Assign(value, var, loc))
+        return var
+
+    def constant(self, name, value, loc):
+        return self.bind(f"${name}", ir.Global(name, value, loc), loc)
+
+
+class DualPass(FunctionPass):
+    """Exchange constructors and calls of helpers in one function.
+
+    `lanes` and `returns` are set by the subclass that a pipeline uses.
+    """
+
+    lanes = 0
+    returns = False
+
+    def __init__(self):
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state):
+        from .compile import dual_dispatcher
+
+        func_ir, context = state.func_ir, state.typingctx
+
+        def users(function):
+            return is_users(function, context)
+
+        def variant(function, returns):
+            return dual_dispatcher(function, self.lanes, returns)
+
+        activity = Activity(func_ir, [contains_dual(ty) for ty in state.args], self.returns, users)
+        token, kept = Token(self.lanes), set()
+        for block in func_ir.blocks.values():
+            edit = _Editor(block)
+            for s in block.body:
+                if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr):
+                    self._edit(s, edit, func_ir, activity, token, users, variant, kept)
+                edit.body.append(s)
+            block.body = edit.body
+        for block in func_ir.blocks.values():
+            for s in block.body:
+                self._refer(s, func_ir, users, variant, kept)
+        func_ir._definitions = build_definitions(func_ir.blocks)
+        postproc.PostProcessor(func_ir).run()
+        return True
+
+    @staticmethod
+    def _edit(s, edit, func_ir, activity, token, users, variant, kept):
+        """Rewrite the value of one assignment."""
+        expr, loc, active = s.value, s.loc, activity.has(s.target)
+        if expr.op == "build_list" and active:
+            promote = edit.constant("promote_number", promote_number, loc)
+            dtype = edit.constant("token", token, loc)
+            items = [edit.bind("$item", ir.Expr.call(promote, [dtype, v], (), loc), loc) for v in expr.items]
+            s.value = ir.Expr.build_list(items, loc)
+        elif expr.op == "call":
+            function = resolve(func_ir, expr.func)
+            if active and _among(function, CONSTRUCTORS):
+                make = edit.constant(f"make_{function.__name__}", CONSTRUCTORS[function], loc)
+                dtype = edit.constant("token", token, loc)
+                s.value = ir.Expr.call(make, [dtype, *expr.args], expr.kws, loc)
+            elif active and _among(function, PROMOTED):
+                promote = edit.constant("promote_fresh", promote_fresh, loc)
+                dtype = edit.constant("token", token, loc)
+                s.value = ir.Expr.call(promote, [dtype, edit.bind("$fresh", expr, loc)], (), loc)
+            elif function is not None and users(function):
+                given = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
+                if active or any(map(activity.has, given)):
+                    helper = variant(function, active)
+                    called = edit.constant(helper.py_func.__name__, helper, loc)
+                    s.value = ir.Expr.call(called, expr.args, expr.kws, loc, vararg=expr.vararg)
+                elif isinstance(function, Dispatcher):
+                    kept.add(expr.func.name)
+
+    @staticmethod
+    def _refer(s, func_ir, users, variant, kept):
+        """Let a reference to a user's function refer to its variant."""
+        if not isinstance(s, ir.Assign) or s.target.name in kept:
+            return
+        if isinstance(s.value, (ir.Global, ir.FreeVar)):
+            function = s.value.value
+        elif isinstance(s.value, ir.Expr) and s.value.op == "getattr":
+            function = resolve(func_ir, s.target)
+        else:
+            return
+        if users(function):
+            helper = variant(function, False)
+            s.value = ir.Global(helper.py_func.__name__, helper, s.loc)
+
+
+def dual_pass(lanes, returns):
+    """The pass for one number of lanes."""
+    name = f"dual_pass_{lanes}_{int(returns)}"
+    return register_pass(mutates_CFG=False, analysis_only=False)(
+        type(name, (DualPass,), {"_name": name, "lanes": lanes, "returns": returns})
+    )

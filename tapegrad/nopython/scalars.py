@@ -1,0 +1,277 @@
+"""Operations on dual numbers, made from the element-wise rows of the rules table.
+
+The value of an operation is computed by what Numba computes it by for floats, so a
+function has the same values with dual numbers as without.  The tangent comes from the
+row's partial derivatives, traced as expressions and emitted beside the value; there
+is no other list of derivatives.
+
+Zero is absolute where it can matter.  A partial made of operands, results, constants,
+sums, products and bounded functions is finite wherever the function is, and multiplies
+plainly: one instruction for all lanes.  Any other partial (quotients, powers, roots,
+logarithms) may be infinite where the function is finite; there, and where a partial
+chooses (``select``, ``sign``), lanes whose tangent or partial is zero give zero.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import lru_cache
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.imputils import lower_builtin
+from numba.core.typing import npydecl
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+
+from ..native.emit import Emitter, needs_symbols
+from ..rules import elementwise, special  # noqa: F401  (they fill the table)
+from ..rules import lang as L
+from ..rules.table import BY_FUNCTION, BY_NAME
+from .types import F64, I32, DualType, build, common_dual, parts
+
+#: Python's operators -> rows; the in-place forms beside them.
+OPERATORS = {
+    operator.add: "add", operator.sub: "subtract", operator.mul: "multiply", operator.truediv: "divide",
+    operator.mod: "remainder", operator.floordiv: "floor_divide", operator.pow: "power",
+    operator.neg: "negative", operator.pos: "clone", abs: "absolute",
+}  # fmt: skip
+IN_PLACE = {
+    operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul,
+    operator.itruediv: operator.truediv, operator.imod: operator.mod, operator.ifloordiv: operator.floordiv,
+    operator.ipow: operator.pow,
+}  # fmt: skip
+COMPARISONS = {
+    operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
+}
+
+#: Functions of `math` whose name is not the row's.
+_MATH_NAMES = {
+    "acos": "arccos", "asin": "arcsin", "atan": "arctan", "atan2": "arctan2", "acosh": "arccosh", "asinh": "arcsinh",
+    "atanh": "arctanh", "fabs": "absolute", "degrees": "rad2deg", "radians": "deg2rad", "pow": "power",
+}  # fmt: skip
+_MATH = (
+    "exp expm1 exp2 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
+    "fabs degrees radians pow hypot copysign erf erfc gamma lgamma"
+).split()
+
+
+FUNCTIONS = {getattr(math, name): _MATH_NAMES.get(name, name) for name in _MATH if hasattr(math, name)}
+FUNCTIONS[pow] = "power"
+#: NumPy's ufuncs that both Numba and the table know.
+UFUNCS = {f: BY_FUNCTION[f].name for f in npydecl.supported_ufuncs if f in BY_FUNCTION and BY_FUNCTION[f].elementwise}
+
+#: Operations of the language that are bounded or finite wherever their operands are finite.
+_FINITE = {"arg", "const", "add", "sub", "mul", "neg", "sin", "cos", "tanh", "abs", "floor", "ceil", "trunc", "rint",
+           "sigmoid", "hypot", "copysign", "erf", "arctan", "arctan2"}  # fmt: skip
+
+
+# ---- typing -----------------------------------------------------------------------------
+def template(function, cls):
+    """Make Numba try a typing template for `function`, before its own ones."""
+    # A template for this target is tried before those for any; NumPy's and Numba's own
+    # templates may raise on a dtype they do not know instead of declining.
+    cls = type(f"Dual_{getattr(function, '__name__', 'function')}", (cls,), {"metadata": {"target": "cpu"}})
+    if isinstance(function, np.ufunc):
+        cls.key = function
+        infer_global(function, types.Function(cls))
+    else:
+        infer_global(function)(cls)
+
+
+class Scalars(AbstractTemplate):
+    """Dual numbers and at least one real one: everything is float64 or dual."""
+
+    arity = 1
+    result = None
+
+    def generic(self, args, kws):
+        if len(args) != self.arity or kws:
+            return None
+        dual = common_dual(*args)
+        if dual is None:
+            return None
+        return signature(self.result or dual, *[dual if a == dual else types.float64 for a in args])
+
+
+class _Unary(Scalars):
+    arity = 1
+
+
+class _Binary(Scalars):
+    arity = 2
+
+
+class _Comparison(_Binary):
+    result = types.boolean
+
+
+class _Power(AbstractTemplate):
+    """As `_Binary`, but integer exponents stay: Numba raises to them by multiplication."""
+
+    prefer_literal = True
+
+    def generic(self, args, kws):
+        dual = common_dual(*args) if len(args) == 2 and not kws else None
+        if dual is None:
+            return None
+        base, exponent = args
+        if isinstance(base, DualType) and isinstance(types.unliteral(exponent), types.Integer):
+            return signature(dual, dual, exponent if isinstance(exponent, types.Literal) else types.int64)
+        return signature(dual, *[dual if a == dual else types.float64 for a in args])
+
+
+# ---- emission ---------------------------------------------------------------------------
+@lru_cache(maxsize=None)
+def partials(name):
+    """The partial derivatives of a row as expressions over operands 0, 1, ... and the result 'z'."""
+    row = BY_NAME[name]
+    operands = [L.arg(k) for k in range(row.arity)]
+    found = []
+    for partial in row.partials:
+        expr = None if partial is None else L.Expr.lift(partial(*operands, L.arg("z")))
+        if expr is not None:
+            needs_symbols(expr)
+        found.append(expr)
+    return tuple(found)
+
+
+@lru_cache(maxsize=None)
+def _plain(expr):
+    """Whether a partial may be multiplied plainly (see the top of this file)."""
+    if expr.op not in _FINITE:
+        return False
+    return expr.op in ("arg", "const") or all(_plain(arg) for arg in expr.args)
+
+
+def _splat(b, scalar, lanes):
+    vector = ir.VectorType(F64, lanes)
+    first = b.insert_element(ir.Constant(vector, ir.Undefined), scalar, I32(0))
+    order = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
+    return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), order)
+
+
+def _absolute_product(b, tangent, partial):
+    zeros = ir.Constant(tangent.type, [0.0] * tangent.type.count)
+    nothing = b.fcmp_ordered("==", tangent, zeros)
+    flat = b.fcmp_ordered("==", partial, zeros)
+    return b.select(b.or_(nothing, flat), zeros, b.fmul(tangent, partial))
+
+
+def combine(builder, exprs, emitter, tangents, lanes):
+    """Sum of partials times tangents; None stands for a tangent of zero."""
+    total = None
+    for expr, tangent in zip(exprs, tangents):
+        if tangent is None or expr is None or (expr.is_const and expr.args[0] == 0.0):
+            continue
+        if expr.is_const and expr.args[0] in (1.0, -1.0):
+            positive = expr.args[0] == 1.0
+            if total is None:
+                total = tangent if positive else builder.fneg(tangent)
+            else:
+                total = builder.fadd(total, tangent) if positive else builder.fsub(total, tangent)
+            continue
+        scalar = emitter.number(expr)
+        partial = _splat(builder, scalar, lanes)
+        if not _plain(expr):
+            part = _absolute_product(builder, tangent, partial)
+            total = part if total is None else builder.fadd(total, part)
+        elif total is None:
+            total = builder.fmul(tangent, partial)
+        else:
+            function_type = ir.FunctionType(tangent.type, [tangent.type] * 3)
+            name = f"llvm.fmuladd.v{lanes}f64"
+            fma = builder.module.globals.get(name) or ir.Function(builder.module, function_type, name)
+            total = builder.call(fma, [partial, tangent, total])
+    return total
+
+
+def call(context, builder, function, tys, values):
+    """Call what Numba has for `function` on these types; returns value and type."""
+    function_type = context.typing_context.resolve_value_type(function)
+    sig = function_type.get_call_type(context.typing_context, tuple(tys), {})
+    if len(sig.args) == 1 and isinstance(sig.args[0], (types.StarArgTuple, types.StarArgUniTuple)):
+        values = [context.make_tuple(builder, types.Tuple(tuple(tys)), values)]
+    else:
+        values = [context.cast(builder, v, ty, want) for v, ty, want in zip(values, tys, sig.args)]
+    return context.get_function(function_type, sig)(builder, values), sig.return_type
+
+
+def lowering(function, name):
+    """Lowering of `function` as the row `name`."""
+
+    def lower(context, builder, sig, args):
+        dual = sig.return_type
+        values, tangents, tys = [], [], []
+        for ty, arg in zip(sig.args, args):
+            value, tangent = parts(context, builder, ty, arg) if ty == dual else (arg, None)
+            values.append(value)
+            tangents.append(tangent)
+            tys.append(types.float64 if ty == dual else ty)
+        z, result = call(context, builder, function, tys, values)
+        z = context.cast(builder, z, result, types.float64)
+        values = [context.cast(builder, v, types.unliteral(ty), types.float64) if not isinstance(ty, types.Literal)
+                  else ir.Constant(F64, float(ty.literal_value)) for v, ty in zip(values, tys)]
+        row = name
+        if name == "power" and isinstance(tys[1], types.IntegerLiteral) and tys[1].literal_value == 2:
+            row = "power2"
+        emitter = Emitter(builder, lambda key: z if key == "z" else values[key])
+        return build(context, builder, dual, z, combine(builder, partials(row), emitter, tangents, dual.lanes))
+
+    return lower
+
+
+def _signatures(arity):
+    if arity == 1:
+        return [(DualType,)]
+    return [(DualType, DualType), (DualType, types.Float), (types.Float, DualType)]
+
+
+def _register(function, name, implementation=None):
+    row = BY_NAME[name]
+    if name == "power":
+        template(function, _Power)
+        extra = [(DualType, types.Integer), (DualType, types.IntegerLiteral)]
+    else:
+        template(function, (_Unary, _Binary)[row.arity - 1])
+        extra = []
+    lower = lowering(implementation or function, name)
+    for types_ in _signatures(row.arity) + extra:
+        lower_builtin(function, *types_)(lower)
+
+
+def _comparison(symbol):
+    def lower(context, builder, sig, args):
+        values = [parts(context, builder, ty, a)[0] if isinstance(ty, DualType) else a for ty, a in zip(sig.args, args)]
+        compare = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
+        return compare(symbol, *values)
+
+    return lower
+
+
+def _register_all():
+    for function, name in OPERATORS.items():
+        _register(function, name)
+    for function, plain in IN_PLACE.items():
+        _register(function, OPERATORS[plain], plain)
+    for function, name in FUNCTIONS.items():
+        _register(function, name)
+    for ufunc, name in UFUNCS.items():
+        if BY_NAME[name].arity <= 2:
+            _register(ufunc, name)
+    for function, symbol in COMPARISONS.items():
+        template(function, _Comparison)
+        for types_ in _signatures(2):
+            lower_builtin(function, *types_)(_comparison(symbol))
+
+
+def _define_symbols():
+    """Make loops of SciPy known to LLVM: code that Numba loads from its cache may call them at once."""
+    for name in FUNCTIONS.values():
+        if BY_NAME[name].calls_scipy:
+            partials(name)
+
+
+_register_all()
+_define_symbols()

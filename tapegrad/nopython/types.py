@@ -1,0 +1,168 @@
+"""The dual number as a Numba type: a float64 and a vector of tangents.
+
+In registers the tangents are one LLVM vector ``<n x double>``, so that one
+instruction serves several directions; the number of lanes is a power of two.  In
+memory, arguments and results they are ``[n x double]``, which needs no alignment
+and keeps vectors out of calling conventions.
+
+The type is no `numba.types.Number`: Numba would look for a NumPy dtype of it.  Real
+numbers convert to it without loss (tangent zero); nothing converts back, so that a
+tangent cannot get lost without a word.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models, register_default
+from numba.core.imputils import lower_cast, lower_constant
+from numba.core.typeconv import Conversion
+from numba.core.typing.typeof import typeof_impl
+
+F64, I32, I64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
+
+
+def is_real(ty):
+    """Whether values of a Numba type can become dual numbers: integers, floats, booleans."""
+    return isinstance(types.unliteral(ty), (types.Integer, types.Float, types.Boolean))
+
+
+class DualType(types.Type):
+    """Type of a dual number with `lanes` tangents."""
+
+    def __init__(self, lanes):
+        self.lanes = lanes
+        super().__init__(f"dual{lanes}")
+
+    def unify(self, typingctx, other):
+        return self if other == self or is_real(other) else None
+
+    def can_convert_from(self, typingctx, other):
+        return Conversion.safe if is_real(other) else None
+
+    def cast_python_value(self, value):
+        return float(value)
+
+
+class TangentType(types.Type):
+    """Type of the tangents of a dual number."""
+
+    def __init__(self, lanes):
+        self.lanes = lanes
+        super().__init__(f"tangents{lanes}")
+
+
+@register_default(TangentType)
+class _TangentModel(models.PrimitiveModel):
+    def __init__(self, manager, ty):
+        super().__init__(manager, ty, ir.VectorType(F64, ty.lanes))
+        self._array = ir.ArrayType(F64, ty.lanes)
+
+    def get_data_type(self):
+        return self._array
+
+    get_argument_type = get_return_type = get_data_type
+
+    def as_data(self, builder, value):
+        packed = ir.Constant(self._array, ir.Undefined)
+        for k in range(self.fe_type.lanes):
+            packed = builder.insert_value(packed, builder.extract_element(value, I32(k)), k)
+        return packed
+
+    def from_data(self, builder, value):
+        vector = ir.Constant(self.be_type, ir.Undefined)
+        for k in range(self.fe_type.lanes):
+            vector = builder.insert_element(vector, builder.extract_value(value, k), I32(k))
+        return vector
+
+    as_argument = as_return = as_data
+    from_argument = from_return = from_data
+
+    def load_from_data_pointer(self, builder, ptr, align=None):
+        return builder.load(builder.bitcast(ptr, self.be_type.as_pointer()), align=8)
+
+
+@register_default(DualType)
+class _DualModel(models.StructModel):
+    def __init__(self, manager, ty):
+        super().__init__(manager, ty, [("value", types.float64), ("tangent", TangentType(ty.lanes))])
+
+
+def parts(context, builder, ty, dual):
+    """Value and tangent (LLVM) of a dual number."""
+    proxy = cgutils.create_struct_proxy(ty)(context, builder, value=dual)
+    return proxy.value, proxy.tangent
+
+
+def build(context, builder, ty, value, tangent=None):
+    """A dual number of an LLVM value and tangent; without one the tangent is zero."""
+    proxy = cgutils.create_struct_proxy(ty)(context, builder)
+    proxy.value = value
+    proxy.tangent = ir.Constant(ir.VectorType(F64, ty.lanes), [0.0] * ty.lanes) if tangent is None else tangent
+    return proxy._getvalue()
+
+
+def _real_to_dual(context, builder, fromty, toty, value):
+    plain = types.unliteral(fromty)
+    if isinstance(fromty, types.Literal):
+        value = context.get_constant_generic(builder, plain, fromty.literal_value)
+    return build(context, builder, toty, context.cast(builder, value, plain, types.float64))
+
+
+for _ty in (types.Integer, types.Float, types.Boolean, types.IntegerLiteral, types.BooleanLiteral):
+    lower_cast(_ty, DualType)(_real_to_dual)
+
+
+class DualDType(types.DTypeSpec, types.Opaque):
+    """Type of a dtype argument that stands for dual numbers."""
+
+    def __init__(self, dual):
+        self.dual = dual
+        super().__init__(f"dtype({dual})")
+
+    @property
+    def dtype(self):
+        return self.dual
+
+
+register_default(DualDType)(models.OpaqueModel)
+
+
+class Token:
+    """Python object for a dtype of dual numbers, e.g. in ``np.zeros(n, token)`` in nopython code."""
+
+    def __init__(self, lanes):
+        self.dual = DualType(lanes)
+
+
+@typeof_impl.register(Token)
+def _typeof_token(token, context):
+    return DualDType(token.dual)
+
+
+@lower_constant(DualDType)
+def _constant_token(context, builder, ty, token):
+    return context.get_dummy_value()
+
+
+def is_dual_array(ty):
+    """Whether a Numba type is an array of dual numbers."""
+    return isinstance(ty, types.Array) and isinstance(ty.dtype, DualType)
+
+
+def common_dual(*tys):
+    """The dual type of an operation on scalars of these types; None if it is no business of ours."""
+    duals = {ty for ty in tys if isinstance(ty, DualType)}
+    if len(duals) != 1 or not all(isinstance(ty, DualType) or is_real(ty) for ty in tys):
+        return None
+    return duals.pop()
+
+
+def contains_dual(ty):
+    """Whether values of a Numba type hold dual numbers."""
+    if isinstance(ty, DualType):
+        return True
+    if isinstance(ty, types.BaseTuple):
+        return any(contains_dual(item) for item in ty)
+    inner = getattr(ty, "dtype", None)
+    return isinstance(inner, types.Type) and inner is not ty and contains_dual(inner)

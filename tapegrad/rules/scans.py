@@ -1,0 +1,75 @@
+"""Scans that multiply: cumulative products and first-order linear recurrences.
+
+The derivative of a cumulative product is a linear recurrence, and that of a linear
+recurrence another one, run the other way: O(n) for each line, without a division,
+so exact where factors are zero.  ``b.recur(f, axis)`` is the recurrence
+``y[k] = b[k] + f[k] * y[k - 1]`` of the rules' language; see `Eager.recur` for its
+options.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import lang as L
+from .table import structural
+
+
+def _cumprod_value(x, axis=0):
+    return np.cumprod(x, axis=axis)
+
+
+def _cumprod_vjp(g, x, z, axis=0):
+    # The factors before x[i], times the sum over k >= i of g[k] and the factors between i and k.
+    after = g.recur(x, axis, reverse=True, lag=True)
+    return (L.times(after, x.scan(axis, "mul", exclusive=True)),)
+
+
+def _cumprod_jvp(tangents, x, z, axis=0):
+    (t,) = tangents
+    return L.times(t, x.scan(axis, "mul", exclusive=True)).recur(x, axis)
+
+
+structural(
+    "cumprod", 1, _cumprod_value, _cumprod_vjp, jvp=_cumprod_jvp, node="Cumprod",
+    doc="cumulative product along an axis, exact where factors are zero",
+)
+
+
+def recurrence_value(b, f, axis=0, reverse=False, lag=False, exclusive=False):
+    """The recurrence on plain arrays; see `Eager.recur`."""
+    b, f = np.broadcast_arrays(b, f)
+    found = np.empty(b.shape, np.result_type(b, f))
+    b, f, lines = (np.moveaxis(a, axis, 0) for a in (b, f, found))
+    carry = np.zeros(b.shape[1:], found.dtype)
+    for k in range(len(b))[:: -1 if reverse else 1]:
+        total = b[k] + (carry if lag else f[k] * carry)
+        lines[k] = carry if exclusive else total
+        carry = f[k] * total if lag else total
+    return found
+
+
+def _shifted(x, axis, reverse):
+    """The element before each one in the direction of the recurrence; 0 for the first."""
+    return x.recur(L.select(x > 0.0, 0.0, 0.0), axis, reverse=reverse, exclusive=True)
+
+
+def _recurrence_vjp(g, b, f, z, axis=0, reverse=False, lag=False):
+    back = g.recur(f, axis, reverse=not reverse, lag=not lag)
+    if lag:
+        return back, lambda: L.times(_shifted(back, axis, not reverse), z)
+    return back, lambda: L.times(back, _shifted(z, axis, reverse))
+
+
+def _recurrence_jvp(tangents, b, f, z, axis=0, reverse=False, lag=False):
+    of_b, of_f = tangents
+    if of_f is None:
+        return of_b.recur(f, axis, reverse=reverse, lag=lag)
+    moved = _shifted(L.times(of_f, z), axis, reverse) if lag else L.times(of_f, _shifted(z, axis, reverse))
+    return (moved if of_b is None else of_b + moved).recur(f, axis, reverse=reverse, lag=lag)
+
+
+structural(
+    "recurrence", 2, recurrence_value, _recurrence_vjp, jvp=_recurrence_jvp, node="Recurrence",
+    doc="y[k] = b[k] + f[k] * y[k - 1] along an axis; with `lag` the factor is f[k - 1]",
+)

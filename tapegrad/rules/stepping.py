@@ -1,0 +1,48 @@
+"""The stage of an explicit Runge-Kutta step: one instruction instead of a chain of sums and products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .table import structural
+
+
+def _sum(factors, stages):
+    """The sum of the stages with these factors; zeros are left out."""
+    total = None
+    for factor, stage in zip(factors, stages, strict=True):
+        if factor:
+            part = stage if factor == 1.0 else stage * factor
+            total = part if total is None else total + part
+    return total
+
+
+def _value(y, h, *stages, factors):
+    return np.asarray(y + h * _sum(factors, stages))
+
+
+def _vjp(g, y, h, *rest, factors):
+    stages = rest[:-1]
+
+    def to(factor):
+        return lambda: g * h * factor
+
+    return (g, lambda: (g * _sum(factors, stages)).sum(), *(to(f) if f else None for f in factors))
+
+
+def _jvp(tangents, y, h, *rest, factors):
+    stages = rest[:-1]
+    total, dh, *moved = tangents
+    kept = [(f, t) for f, t in zip(factors, moved, strict=True) if f and t is not None]
+    parts = [h * _sum(*zip(*kept, strict=True))] if kept else []
+    if dh is not None:
+        parts.append(dh * _sum(factors, stages))
+    for part in parts:
+        total = part if total is None else total + part
+    return total
+
+
+structural(
+    "runge_kutta_stage", -1, _value, _vjp, jvp=_jvp, node="RungeKuttaStage",
+    doc="y + h * sum(factors * stages) for vectors y and stages and a scalar h",
+)

@@ -1,0 +1,80 @@
+"""Transposed data movement, and the product with an absolute zero.
+
+These primitives are what the rules of other rows are made of; a user never
+calls them.  They are rows so that a derivative can be differentiated again.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import lang as L
+from .table import elementwise, structural
+
+
+def absolute_product_value(g, p):
+    """``g * p``, zero where either factor is."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = np.multiply(g, p)
+        # Plain multiplication does it unless something is not finite: then so is the sum.
+        if math.isfinite(np.add.reduce(found, None)):
+            return found
+        return np.where(np.equal(g, 0) | np.equal(p, 0), found.dtype.type(0), found)
+
+
+elementwise(
+    "absolute_product", absolute_product_value, L.absolute_product, (lambda g, p, z: p, lambda g, p, z: g),
+    node="AbsoluteMul", doc="x * y, zero where either factor is zero (even beside infinity)",
+)
+
+
+def _distinct(shape, strides):
+    """Whether no element is met twice by a window (sufficient, not necessary)."""
+    reach = 0
+    for step, extent in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
+        if step <= reach:
+            return False
+        reach += step * (extent - 1)
+    return True
+
+
+def place_value(x, shape=(), strides=(), offset=0):
+    """Zeros of `shape` with `x` added into the window of these strides and offset (in elements)."""
+    x = np.asarray(x)
+    found = np.zeros(shape, x.dtype)
+    if not x.size:
+        return found
+    window = np.lib.stride_tricks.as_strided(
+        found.reshape(-1)[offset:], x.shape, [s * found.itemsize for s in strides]
+    )
+    if _distinct(x.shape, strides):
+        window[...] = x
+        return found
+    positions = np.lib.stride_tricks.as_strided(
+        np.arange(found.size)[offset:], x.shape, [s * np.dtype(np.int64).itemsize for s in strides]
+    )
+    return np.bincount(positions.reshape(-1), x.reshape(-1), found.size).astype(x.dtype).reshape(shape)
+
+
+structural(
+    "place", 1, place_value,
+    lambda g, x, z, shape=(), strides=(), offset=0: (g.strided(x.shape, strides, offset),),
+    jvp=lambda t, x, z, shape=(), strides=(), offset=0: t[0].placed(shape, strides, offset),
+    node="Place", doc="zeros with x added into a strided window", dynamic="offset",
+)
+
+
+def scatter_value(x, index, shape=()):
+    """Zeros of `shape` with the elements of `x` added at flat positions `index`."""
+    x = np.asarray(x)
+    count = int(np.prod(shape, dtype=np.int64))
+    return np.bincount(np.ravel(index), x.reshape(-1), count).astype(x.dtype).reshape(shape)
+
+
+structural(
+    "scatter", 1, scatter_value, lambda g, x, index, z, shape=(): (g.gather(index, x.shape),),
+    jvp=lambda t, x, index, z, shape=(): t[0].scattered(index, shape),
+    node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
+)

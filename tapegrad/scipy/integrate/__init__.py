@@ -1,0 +1,8 @@
+"""Functions of `scipy.integrate` on tensors; every other name is SciPy's own."""
+
+from ..mirrors import MIRRORS, own_names
+from .ivp import solve_ivp  # noqa: F401
+from .samples import cumulative_trapezoid, fixed_quad, simpson, trapezoid  # noqa: F401
+
+__all__ = list(MIRRORS["scipy.integrate"])
+__getattr__ = own_names("scipy.integrate")

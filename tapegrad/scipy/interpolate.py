@@ -1,0 +1,305 @@
+"""Cubic splines of `scipy.interpolate` on tensors; every other name is SciPy's own.
+
+C. de Boor, "A Practical Guide to Splines" (1978): the slopes at the knots solve
+a linear system, which is dense here (n knots take a matrix of n by n).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..errors import UnsupportedFunctionError
+from .mirrors import MIRRORS, Lazily, array, differentiable, own_names, value
+
+__all__ = list(MIRRORS["scipy.interpolate"])
+__getattr__ = own_names("scipy.interpolate")
+_interpolate = Lazily("scipy.interpolate")
+
+
+class PiecewisePolynomial:
+    """A piecewise polynomial, as SciPy's ``PPoly``.
+
+    Parameters
+    ----------
+    c : array-like, shape (k, m, ...)
+        Coefficients of m pieces, those of the highest power first.
+    x : array-like, shape (m + 1,)
+        Breakpoints.
+    extrapolate : bool or "periodic"
+    axis : int
+        Where the axis of evaluation is in the result.
+    plain : PPoly, optional
+        SciPy's object, where all is plain: it answers plain questions.
+    """
+
+    def __init__(self, c, x, extrapolate=True, axis=0, plain=None):
+        self.c, self.x, self.extrapolate, self.axis, self._plain = c, x, extrapolate, axis, plain
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        if self._plain is None:
+            raise UnsupportedFunctionError(
+                f"a spline of tensors has no {attribute!r}; it has __call__, derivative, antiderivative and integrate"
+            )
+        return getattr(self._plain, attribute)
+
+    def _reduced(self, x):
+        """`x` brought into the first period, and how many periods away it was."""
+        start, period = self.x[0], self.x[-1] - self.x[0]
+        count = np.floor((value(x) - value(start)) / value(period))
+        return x - count * period, count
+
+    def __call__(self, x, nu=0, extrapolate=None):
+        """The value, or the derivative of order `nu`, at points `x`; differentiable in `x`, knots and values.
+
+        Parameters
+        ----------
+        x : array-like
+        nu : int
+            Order of the derivative, not negative.
+        extrapolate : bool or "periodic", optional
+            As given to the spline by default.  False: NaN outside the knots.
+        """
+        if self._plain is not None and not differentiable(x):
+            return self._plain(x, nu, extrapolate)
+        if nu < 0:
+            raise ValueError("Order of derivative cannot be negative")
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        x, knots = array(x), value(self.x)
+        if extrapolate == "periodic":
+            x, _ = self._reduced(x)
+        points = value(x)
+        piece = np.clip(np.searchsorted(knots, points, "right") - 1, 0, len(knots) - 2)
+        trailing = len(self.c.shape) - 2
+        local = np.reshape(x - self.x[piece], points.shape + (1,) * trailing)
+        degree = self.c.shape[0] - 1
+        found = None
+        for k in range(degree - nu + 1):
+            factor = float(math.perm(degree - k, nu))
+            term = self.c[k][piece] if factor == 1.0 else factor * self.c[k][piece]
+            found = term if found is None else found * local + term
+        if found is None:
+            found = 0.0 * self.c[0][piece] * local
+        if not extrapolate:
+            inside = (points >= knots[0]) & (points <= knots[-1])
+            found = np.where(np.reshape(inside, inside.shape + (1,) * trailing), found, np.nan)
+        axes, n = list(range(found.ndim)), points.ndim
+        axes = axes[n : n + self.axis] + axes[:n] + axes[n + self.axis :]
+        return np.transpose(found, axes) if self.axis else found
+
+    def derivative(self, nu=1):
+        """The derivative of order `nu` as a piecewise polynomial."""
+        if nu < 0:
+            return self.antiderivative(-nu)
+        plain = None if self._plain is None else self._plain.derivative(nu)
+        degree = self.c.shape[0] - 1
+        if nu > degree:
+            c = 0.0 * self.c[:1]
+        else:
+            c = np.stack([float(math.perm(degree - k, nu)) * self.c[k] for k in range(degree - nu + 1)])
+        return PiecewisePolynomial(c, self.x, self.extrapolate, self.axis, plain)
+
+    def antiderivative(self, nu=1):
+        """The continuous antiderivative that is 0 at the first knot."""
+        if nu <= 0:
+            return self.derivative(-nu)
+        order, count = self.c.shape[0], self.c.shape[1]
+        width = np.reshape(self.x[1:] - self.x[:-1], (count,) + (1,) * (len(self.c.shape) - 2))
+        terms = [self.c[k] / float(order - k) for k in range(order)]
+        whole = 0.0
+        for term in terms:
+            whole = (whole + term) * width
+        start = np.cumsum(whole, axis=0)
+        start = np.concatenate([0.0 * start[:1], start[:-1]])
+        extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
+        plain = None if self._plain is None else self._plain.antiderivative()
+        found = PiecewisePolynomial(np.stack([*terms, start]), self.x, extrapolate, self.axis, plain)
+        return found if nu == 1 else found.antiderivative(nu - 1)
+
+    def integrate(self, a, b, extrapolate=None):
+        """The integral from `a` to `b`; differentiable in both ends."""
+        if self._plain is not None and not differentiable(a, b):
+            return self._plain.integrate(a, b, extrapolate)
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        whole = self.antiderivative()
+        a, b = array(a), array(b)
+        if extrapolate != "periodic":
+            return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
+        (a, before), (b, after) = self._reduced(a), self._reduced(b)
+        period = whole(self.x[-1], extrapolate=True) if after != before else 0.0
+        return whole(b, extrapolate=True) - whole(a, extrapolate=True) + (after - before) * period
+
+
+class CubicSpline(PiecewisePolynomial):
+    """The twice differentiable piecewise cubic through given points, as SciPy's.
+
+    Differentiable in the values `y`, the knots `x`, the values in `bc_type` and the
+    points of evaluation.
+
+    Parameters
+    ----------
+    x : array-like, shape (n,)
+        Knots, strictly increasing.
+    y : array-like
+        Values, with n along `axis`.
+    axis : int
+    bc_type : str or pair
+        "not-a-knot" (default), "natural", "clamped", "periodic", or one for each
+        end, which may be ``(order, value)`` of the first or second derivative.
+    extrapolate : bool or "periodic", optional
+
+    Raises
+    ------
+    ValueError
+        For what SciPy refuses: knots that do not increase, lengths that do not
+        match, values that are not finite, unknown or contradictory conditions.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.interpolate import CubicSpline
+    >>> y = tg.tensor([0.0, 1.0, 8.0, 27.0], requires_grad=True)
+    >>> spline = CubicSpline([0.0, 1.0, 2.0, 3.0], y)
+    >>> spline(1.5)
+    tensor(3.3750, grad_fn=<AddBackward0>)
+    >>> spline(1.5).backward()
+    >>> y.grad
+    tensor([-0.0625,  0.5625,  0.5625, -0.0625])
+    """
+
+    def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
+        if not differentiable(x, y, bc_type):
+            plain = _interpolate.CubicSpline(x, y, axis, bc_type, extrapolate)
+            super().__init__(plain.c, plain.x, plain.extrapolate, plain.axis, plain)
+            return
+        x, y = array(x), array(y)
+        _check(x, y, axis)
+        axis = axis % y.ndim
+        y = np.moveaxis(y, axis, 0) if axis else y
+        ends = _conditions(bc_type, y, axis)
+        if extrapolate is None:
+            extrapolate = "periodic" if ends[0] == "periodic" else True
+        n = x.shape[0]
+        dx = x[1:] - x[:-1]
+        wide = np.reshape(dx, (n - 1,) + (1,) * (y.ndim - 1))
+        slope = (y[1:] - y[:-1]) / wide
+        s = _slopes(x, dx, wide, y, slope, ends)
+        t = (s[:-1] + s[1:] - 2.0 * slope) / wide
+        c = np.stack([t / wide, (slope - s[:-1]) / wide - t, s[:-1], y[:-1]])
+        super().__init__(c, x, extrapolate, axis)
+
+
+def _check(x, y, axis):
+    if x.ndim != 1:
+        raise ValueError("`x` must be 1-dimensional.")
+    if x.shape[0] < 2:
+        raise ValueError("`x` must contain at least 2 elements.")
+    if not -y.ndim <= axis < y.ndim or x.shape[0] != y.shape[axis]:
+        raise ValueError(f"The length of `y` along `axis`={axis} doesn't match the length of `x`")
+    for name, thing in (("x", x), ("y", y)):
+        if not np.isfinite(value(thing)).all():
+            raise ValueError(f"`{name}` must contain only finite values.")
+    if np.any(np.diff(value(x)) <= 0):
+        raise ValueError("`x` must be strictly increasing sequence.")
+
+
+def _conditions(bc_type, y, axis):
+    """The condition of each end: a name, or ``(order, value)``."""
+    if isinstance(bc_type, str):
+        if bc_type == "periodic" and not np.allclose(value(y[0]), value(y[-1]), rtol=1e-15, atol=1e-15):
+            raise ValueError(
+                f"The first and last `y` point along axis {axis} must be identical (within machine precision) when "
+                "bc_type='periodic'."
+            )
+        bc_type = (bc_type, bc_type)
+    elif len(bc_type) != 2:
+        raise ValueError("`bc_type` must contain 2 elements to specify start and end conditions.")
+    elif any(isinstance(bc, str) and bc == "periodic" for bc in bc_type):
+        raise ValueError(
+            "'periodic' `bc_type` is defined for both curve ends and cannot be used with other boundary conditions."
+        )
+    return [_condition(bc, tuple(y.shape[1:])) for bc in bc_type]
+
+
+def _condition(bc, shape):
+    if isinstance(bc, str):
+        if bc in ("clamped", "natural"):
+            return (1 if bc == "clamped" else 2, np.zeros(shape))
+        if bc not in ("not-a-knot", "periodic"):
+            raise ValueError(f"bc_type={bc} is not allowed.")
+        return bc
+    try:
+        order, given = bc
+    except (TypeError, ValueError) as error:
+        raise ValueError("A specified derivative value must be given in the form (order, value).") from error
+    if order not in (1, 2):
+        raise ValueError("The specified derivative order must be 1 or 2.")
+    given = array(given)
+    if tuple(given.shape) != shape:
+        raise ValueError(f"`deriv_value` shape {tuple(given.shape)} is not the expected one {shape}.")
+    return (order, given)
+
+
+def _slopes(x, dx, wide, y, slope, ends):
+    """The first derivatives at the knots."""
+    n = x.shape[0]
+    start, end = ends
+    if n == 2:
+        start, end = ((1, slope[0]) if isinstance(bc, str) else bc for bc in ends)
+    if n == 3 and start == "periodic":
+        mean = np.sum(slope / wide, axis=0) / np.sum(1.0 / wide, axis=0)
+        return np.stack([mean, mean, mean])
+    right = 3.0 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
+    middle = 2.0 * (dx[:-1] + dx[1:])
+    if start == "periodic":
+        # One equation for each knot but the last, which is the first again.
+        first = 3.0 * (wide[:1] * slope[-1:] + wide[-1:] * slope[:1])
+        diagonal = np.concatenate([2.0 * (dx[-1:] + dx[:1]), middle])
+        upper = np.concatenate([dx[-1:], dx[:-1]])
+        matrix = np.diag(diagonal) + np.roll(np.diag(upper), 1, axis=1) + np.roll(np.diag(dx), -1, axis=1)
+        found = _solved(matrix, np.concatenate([first, right]))
+        return np.concatenate([found, found[:1]])
+    one = np.ones(1)
+    if n == 3 and start == end == "not-a-knot":
+        # Both conditions are the same: the parabola through the points.
+        ends_of = ((one, one, 2.0 * slope[:1]), (one, one, 2.0 * slope[-1:]))
+    else:
+        ends_of = (
+            _end(start, dx[:1], dx[1:2], wide[:1], wide[1:2], slope[:1], slope[1:2], 1.0),
+            _end(end, dx[-1:], dx[-2:-1], wide[-1:], wide[-2:-1], slope[-1:], slope[-2:-1], -1.0),
+        )
+    (d0, u0, b0), (d1, l1, b1) = ends_of
+    diagonal = np.concatenate([d0, middle, d1])
+    upper, lower = np.concatenate([u0, dx[:-1]]), np.concatenate([dx[1:], l1])
+    matrix = np.diag(diagonal) + np.diag(upper, 1) + np.diag(lower, -1)
+    return _solved(matrix, np.concatenate([b0, right, b1]))
+
+
+def _end(bc, h, h2, w, w2, slope, slope2, sign):
+    """Diagonal, off-diagonal and right-hand side of the equation of one end.
+
+    `h` is the width of the interval there, `h2` of the next one, `w` and `w2` are
+    the same in the shape of `slope`.
+    """
+    one = np.ones(1)
+    if isinstance(bc, str):
+        d = w + w2
+        return h2, h + h2, ((w + 2.0 * d) * w2 * slope + w * w * slope2) / d
+    order, given = bc
+    given = np.expand_dims(given, 0)
+    if order == 1:
+        return one, 0.0 * one, given
+    return 2.0 * h, h, 3.0 * slope * w - sign * 0.5 * given * w * w
+
+
+def _solved(matrix, right):
+    columns = np.reshape(right, (right.shape[0], -1))
+    if not differentiable(matrix):
+        # Knots are constants more often than not: one product is cheaper to differentiate than a solution.
+        found = np.linalg.inv(matrix) @ columns
+    else:
+        found = np.linalg.solve(matrix, columns)
+    return np.reshape(found, right.shape)

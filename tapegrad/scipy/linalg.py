@@ -1,0 +1,377 @@
+"""Functions of `scipy.linalg` on tensors; every other name is SciPy's own.
+
+Arguments about memory (`overwrite_a`, `overwrite_b`) and about the choice of a
+LAPACK routine that does not change the result are accepted and have no effect.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import UnsupportedFunctionError
+from ..record import apply
+from .mirrors import MIRRORS, array, finite, mirror, own_names, value
+
+__all__ = list(MIRRORS["scipy.linalg"])
+__getattr__ = own_names("scipy.linalg")
+
+_mirror = mirror("scipy.linalg")
+
+
+def _square(a, check_finite=True):
+    a = array(a)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"expected square matrix, got shape {tuple(a.shape)}")
+    finite(check_finite, a)
+    return a
+
+
+def _right(a, b, check_finite):
+    b = array(b)
+    rows = b.shape[-1 if b.ndim == 1 else -2] if b.ndim else None
+    if rows != a.shape[-1]:
+        raise ValueError(f"shapes of a {tuple(a.shape)} and b {tuple(b.shape)} are incompatible")
+    finite(check_finite, b)
+    return b
+
+
+def _mirrored(a, lower):
+    """The symmetric matrix of which `a` holds one triangle."""
+    if lower:
+        return np.tril(a) + np.swapaxes(np.tril(a, -1), -1, -2)
+    return np.triu(a) + np.swapaxes(np.triu(a, 1), -1, -2)
+
+
+def _triangular(a, b, trans, lower, unit):
+    attrs = (("trans", int(trans)), ("lower", bool(lower)), ("unit", bool(unit)))
+    if b.ndim == 1:
+        return apply("solve_triangular", (a, np.expand_dims(b, 1)), attrs)[..., 0]
+    return apply("solve_triangular", (a, b), attrs)
+
+
+@_mirror
+def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
+    """Solve ``a @ x = b`` for `x`, where `a` is triangular; differentiable in `a` (its triangle) and `b`.
+
+    Parameters
+    ----------
+    a : array-like, shape (..., n, n)
+        The other triangle is not read.
+    b : array-like, shape (n,) or (..., n, k)
+    trans : {0, 1, 2, "N", "T", "C"}
+        1, 2, "T", "C": solve ``a.T @ x = b``.
+    lower : bool
+        Whether the lower triangle is read; the upper one by default.
+    unit_diagonal : bool
+        Take the diagonal as ones; it is not read, and has no derivative.
+    overwrite_b, check_finite : bool
+        As in SciPy; `overwrite_b` has no effect.
+
+    Returns
+    -------
+    Tensor, or ndarray for plain arguments
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If `a` is singular.
+    ValueError
+        If shapes do not fit or a value is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.scipy.linalg import solve_triangular
+    >>> a = tg.tensor([[2.0, 0.0], [1.0, 4.0]], requires_grad=True)
+    >>> solve_triangular(a, np.array([2.0, 9.0]), lower=True)
+    tensor([1., 2.], grad_fn=<SliceBackward0>)
+    >>> solve_triangular(a, np.array([2.0, 9.0]), lower=True).sum().backward()
+    >>> np.diagonal(a.grad)
+    tensor([-0.3750, -0.5000])
+    """
+    a = _square(a, check_finite)
+    b = _right(a, b, check_finite)
+    return _triangular(a, b, {"N": 0, "T": 1, "C": 1}.get(trans, trans) != 0, lower, unit_diagonal)
+
+
+@_mirror
+def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
+    """Cholesky factor of a positive definite matrix for `cho_solve`, as ``(c, lower)``.
+
+    One triangle of `a` is read, with the symmetric adjoint of ``np.linalg.cholesky``.
+    As in SciPy, the other triangle of `c` keeps the elements of `a`.
+    """
+    a = _square(a, check_finite)
+    factor = np.linalg.cholesky(a, upper=not lower)
+    inside = np.tri(a.shape[-1], dtype=bool)
+    return np.where(inside if lower else inside.T, factor, a), lower
+
+
+@_mirror
+def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
+    """Solve ``a @ x = b`` for `x`, given the result of `cho_factor`; differentiable in the factor and in `b`."""
+    c, lower = c_and_lower
+    c = _square(c, check_finite)
+    b = _right(c, b, check_finite)
+    return _triangular(c, _triangular(c, b, lower == 0, lower, False), lower != 0, lower, False)
+
+
+@_mirror
+def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
+    """Triangular factor of a positive definite matrix: ``U`` of ``U.T @ U``, or ``L`` of ``L @ L.T`` if `lower`."""
+    return np.linalg.cholesky(_square(a, check_finite), upper=not lower)
+
+
+@_mirror
+def solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False):
+    """Solve ``a @ x = b`` for `x`; differentiable in `a` and `b`.
+
+    `assume_a` tells which elements are read, as in SciPy: those of a general
+    matrix, one triangle (`lower`) of a symmetric or positive definite one
+    ("sym", "her", "pos"), "upper triangular", "lower triangular", "tridiagonal",
+    "diagonal".  The derivative is with respect to the elements that are read.
+    """
+    a = _square(a, check_finite)
+    b = _right(a, b, check_finite)
+    if assume_a in ("upper triangular", "lower triangular"):
+        return _triangular(a, b, transposed, assume_a == "lower triangular", False)
+    if assume_a in ("pos", "positive definite"):
+        factor = np.linalg.cholesky(a, upper=not lower)
+        return cho_solve((factor, lower), b)
+    if assume_a in ("sym", "symmetric", "her", "hermitian"):
+        a = _mirrored(a, lower)
+    elif assume_a in ("diagonal", "tridiagonal"):
+        a = np.triu(np.tril(a, assume_a == "tridiagonal"), -(assume_a == "tridiagonal"))
+    elif assume_a not in (None, "gen", "general", "banded"):
+        raise ValueError(f"{assume_a} is not a recognized matrix structure")
+    return np.linalg.solve(np.swapaxes(a, -1, -2) if transposed else a, b)
+
+
+@_mirror
+def inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
+    """Inverse of a matrix; `assume_a` other than general is refused for tensors."""
+    if assume_a not in (None, "gen", "general"):
+        raise UnsupportedFunctionError(f"tapegrad.scipy.linalg.inv takes no assume_a={assume_a!r} for tensors")
+    return np.linalg.inv(_square(a, check_finite))
+
+
+@_mirror
+def det(a, overwrite_a=False, check_finite=True):
+    """Determinant of a matrix; its derivative holds at singular matrices too."""
+    return np.linalg.det(_square(a, check_finite))
+
+
+@_mirror
+def eigh(
+    a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
+    subset_by_index=None, subset_by_value=None, driver=None,
+):  # fmt: skip
+    """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read.
+
+    With a positive definite `b`, those of ``a @ v = w * b @ v`` (`type` 1 only for
+    tensors).  `subset_by_value` is refused for tensors.
+    """
+    if subset_by_value is not None or type != 1:
+        which = f"type={type}" if subset_by_value is None else "subset_by_value="
+        raise UnsupportedFunctionError(f"tapegrad.scipy.linalg.eigh takes no {which} for tensors")
+    a = _square(a, check_finite)
+    if b is None:
+        w, v = np.linalg.eigh(a, "L" if lower else "U")
+    else:
+        # With b = f @ f.T the problem is that of inv(f) @ a @ inv(f).T, whose vectors are f.T @ v.
+        f = np.linalg.cholesky(_mirrored(_square(b, check_finite), lower))
+        half = _triangular(f, _mirrored(a, lower), False, True, False)
+        w, v = np.linalg.eigh(_triangular(f, np.swapaxes(half, -1, -2), False, True, False))
+        v = _triangular(f, v, True, True, False)
+    if subset_by_index is not None:
+        first, last = subset_by_index
+        if not 0 <= first <= last < w.shape[-1]:
+            raise ValueError(f"Requested eigenvalue indices are not valid. Valid range is [0, {w.shape[-1] - 1}]")
+        w, v = w[..., first : last + 1], v[..., first : last + 1]
+    return w if eigvals_only else (w, v)
+
+
+@_mirror
+def eigvalsh(
+    a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1, check_finite=True, subset_by_index=None,
+    subset_by_value=None, driver=None,
+):  # fmt: skip
+    """Eigenvalues of a symmetric matrix; see `eigh`."""
+    return eigh(
+        a, b, lower=lower, eigvals_only=True, check_finite=check_finite, subset_by_index=subset_by_index,
+        subset_by_value=subset_by_value,
+    )  # fmt: skip
+
+
+def _matrix(a, check_finite):
+    a = array(a)
+    if a.ndim < 2:
+        raise ValueError(f"expected matrix, got shape {tuple(a.shape)}")
+    finite(check_finite, a)
+    return a
+
+
+@_mirror
+def svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+    """Singular value decomposition ``U, s, Vh``; tensors that are not square need ``full_matrices=False``."""
+    found = np.linalg.svd(_matrix(a, check_finite), full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(found) if compute_uv else found
+
+
+@_mirror
+def svdvals(a, overwrite_a=False, check_finite=True):
+    """Singular values of a matrix, descending."""
+    return np.linalg.svd(_matrix(a, check_finite), compute_uv=False)
+
+
+@_mirror
+def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
+    """QR factors ``(Q, R)``, or ``(R,)`` for ``mode="r"``; tall tensors need "economic", `pivoting` is refused."""
+    a = _matrix(a, check_finite)
+    if mode not in ("full", "r", "economic", "raw"):
+        raise ValueError("Mode argument should be one of ['full', 'r', 'economic', 'raw']")
+    tall = a.shape[-2] > a.shape[-1]
+    if pivoting or mode == "raw" or (tall and mode != "economic"):
+        raise UnsupportedFunctionError(
+            f"tapegrad.scipy.linalg.qr takes no {'pivoting=True' if pivoting else f'mode={mode!r}'} for "
+            f"{'tall ' * (tall and not pivoting)}tensors; use mode='economic'"
+        )
+    q, r = np.linalg.qr(a)
+    return (r,) if mode == "r" else (q, r)
+
+
+@_mirror
+def pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
+    """Pseudo-inverse of a matrix; `atol` and `return_rank` are refused for tensors."""
+    if return_rank or atol:
+        raise UnsupportedFunctionError(
+            f"tapegrad.scipy.linalg.pinv takes no {'return_rank' if return_rank else 'atol'}= for tensors; "
+            "the cut-off is relative to the largest singular value, rtol="
+        )
+    a = _matrix(a, check_finite)
+    if rtol is None:
+        rtol = max(a.shape[-2:]) * float(np.finfo(value(a).dtype).eps)
+    elif rtol < 0:
+        raise ValueError("atol and rtol values must be positive.")
+    return np.linalg.pinv(a, float(rtol))
+
+
+@_mirror
+def norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
+    """Norm of a vector or matrix, with the orders of ``np.linalg.norm``."""
+    a = array(a)
+    finite(check_finite, a)
+    return np.linalg.norm(a, ord, axis, keepdims)
+
+
+@_mirror
+def block_diag(*arrs):
+    """The matrices `arrs` (scalars and vectors count as rows) down the diagonal of a matrix of zeros."""
+    blocks = [np.atleast_2d(array(block)) for block in arrs]
+    width = sum(block.shape[-1] for block in blocks)
+    rows, before = [], 0
+    for block in blocks:
+        after = width - before - block.shape[-1]
+        lead = ((0, 0),) * (block.ndim - 1)
+        rows.append(np.pad(block, (*lead, (before, after))))
+        before += block.shape[-1]
+    lead = np.broadcast_shapes(*(block.shape[:-2] for block in blocks))
+    return np.concatenate([np.broadcast_to(row, (*lead, *row.shape[-2:])) for row in rows], axis=-2)
+
+
+@_mirror
+def toeplitz(c, r=None):
+    """The matrix constant along diagonals with first column `c` and first row `r` (`c` by default), 1-d or stacks."""
+    c = np.atleast_1d(array(c))
+    r = c if r is None else np.atleast_1d(array(r))
+    m, n = c.shape[-1], r.shape[-1]
+    lead = np.broadcast_shapes(c.shape[:-1], r.shape[:-1])
+    both = np.concatenate([np.broadcast_to(c, (*lead, m))[..., ::-1], np.broadcast_to(r, (*lead, n))[..., 1:]], axis=-1)
+    return both[..., np.arange(n)[None, :] - np.arange(m)[:, None] + m - 1]
+
+
+#: Order of the Padé approximant -> largest 1-norm for which it is exact to rounding
+#: (N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005, table 2.3).
+_PADE = {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e-1, 9: 2.097847961257068e0}
+_PADE_13 = 5.371920351148152
+_COEFFICIENTS = {
+    3: (120, 60, 12, 1),
+    5: (30240, 15120, 3360, 420, 30, 1),
+    7: (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1),
+    9: (17643225600, 8821612800, 2075673600, 302702400, 30270240, 2162160, 110880, 3960, 90, 1),
+    13: (
+        64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
+        670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
+    ),
+}  # fmt: skip
+
+
+@_mirror
+def expm(A):
+    """Matrix exponential, of each matrix of a stack.
+
+    By scaling, a diagonal Padé approximant and squaring, all recorded; so the
+    derivative is the Fréchet derivative as Al-Mohy and Higham compute it, by
+    differentiating the algorithm.  The order and the number of squarings depend
+    on the norm alone.
+
+    References
+    ----------
+    N. Higham, "The scaling and squaring method for the matrix exponential
+    revisited", SIAM J. Matrix Anal. Appl. 26 (2005); A. Al-Mohy and N. Higham,
+    "Computing the Fréchet derivative of the matrix exponential", ibid. 30 (2009).
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> from tapegrad.scipy.linalg import expm
+    >>> a = tg.tensor([[0.0, 1.0], [0.0, 0.0]], requires_grad=True)
+    >>> expm(a)[0, 1].backward()
+    >>> a.grad
+    tensor([[0.5000, 1.0000],
+            [0.1667, 0.5000]])
+    """
+    a = array(A)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise np.linalg.LinAlgError(f"The input array must have square last two axes, got shape {tuple(a.shape)}")
+    n = a.shape[-1]
+    if a.size == 0:
+        return a * 1.0
+    norms = np.abs(value(a)).sum(axis=-2).max(axis=-1)
+    if not np.isfinite(norms).all():
+        return a * np.nan
+    largest = float(norms.max())
+    order = next((m for m, bound in _PADE.items() if largest <= bound), 13)
+    with np.errstate(divide="ignore"):
+        times = np.maximum(np.ceil(np.log2(norms / _PADE_13)), 0.0) if order == 13 else np.zeros_like(norms)
+    eye = np.eye(n, dtype=value(a).dtype)
+    if times.any():
+        a = a * np.exp2(-times)[..., None, None].astype(eye.dtype)
+    found = np.linalg.solve(*_pade(a, eye, order))
+    for k in range(int(times.max())):
+        squared = found @ found
+        found = squared if (times > k).all() else np.where((times > k)[..., None, None], squared, found)
+    return found
+
+
+def _pade(a, eye, order):
+    """Denominator and numerator of the approximant of `order`."""
+    b = [float(c) for c in _COEFFICIENTS[order]]
+    powers = [eye, a @ a]
+    while len(powers) <= min(order // 2, 3 if order == 13 else 4):
+        powers.append(powers[-1] @ powers[1])
+
+    def both(first):
+        if order < 13:
+            return _combined(b[first::2], powers)
+        return powers[3] @ _combined(b[first + 8 :: 2], powers[1:]) + _combined(b[first : first + 8 : 2], powers)
+
+    odd, even = a @ both(1), both(0)
+    return even - odd, even + odd
+
+
+def _combined(factors, matrices):
+    total = factors[0] * matrices[0]
+    for factor, matrix in zip(factors[1:], matrices[1:], strict=True):
+        total = total + factor * matrix
+    return total

@@ -1,0 +1,177 @@
+"""Which functions of SciPy are mirrored, and how a call reaches SciPy or the mirror.
+
+`MIRRORS` is the one table: `mirror` marks the functions of this package with it,
+and `advice` reads it to name the mirror in the error that a tensor raises when
+SciPy's own function turns it into an array.  Nothing here imports SciPy before
+it is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+
+import numpy as np
+
+from ..errors import DtypeError, UnsupportedFunctionError
+
+#: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
+MIRRORS = {
+    "scipy.special": ("log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"),
+    "scipy.linalg": (
+        "block_diag", "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "norm",
+        "pinv", "qr", "solve", "solve_triangular", "svd", "svdvals", "toeplitz",
+    ),
+    "scipy.integrate": ("cumulative_trapezoid", "fixed_quad", "simpson", "solve_ivp", "trapezoid"),
+    "scipy.interpolate": ("CubicSpline",),
+    "scipy.stats": (
+        "bernoulli", "beta", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "geom", "halfnorm", "invgamma",
+        "laplace", "logistic", "lognorm", "multivariate_normal", "nbinom", "norm", "poisson", "t", "truncnorm",
+        "uniform", "weibull_min",
+    ),
+}  # fmt: skip
+
+
+class Lazily:
+    """A module that is imported when an attribute of it is first read."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, attribute):
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+def differentiable(*things):
+    """Whether one of the things, or something in a list or dict of them, stands for an array without being one.
+
+    These are tensors, and whatever else takes part in NumPy's functions by the
+    protocol ``__array_function__``; plain numbers and arrays go to SciPy.
+    """
+    for thing in things:
+        if isinstance(thing, (list, tuple)):
+            if differentiable(*thing):
+                return True
+        elif isinstance(thing, dict):
+            if differentiable(*thing.values()):
+                return True
+        elif hasattr(type(thing), "__array_function__") and not isinstance(thing, (np.ndarray, np.generic)):
+            return True
+    return False
+
+
+def array(thing):
+    """`thing` as an array of floats, or as it is if it is differentiable; lists of tensors are stacked."""
+    if isinstance(thing, (list, tuple)) and differentiable(thing):
+        return np.stack([array(part) for part in thing])
+    if differentiable(thing):
+        return thing
+    found = np.asarray(thing)
+    if found.dtype.kind == "c":
+        raise DtypeError("complex numbers are not supported yet beside tensors; split real and imaginary parts")
+    return found if found.dtype.char in "fd" else found.astype(float)
+
+
+def value(thing):
+    """The numbers in `thing`, as an ndarray: what decides about steps and cases, and has no derivative."""
+    if isinstance(thing, (list, tuple)) and differentiable(thing):
+        return np.stack([value(part) for part in thing])
+    while differentiable(thing):
+        thing = thing.detach().numpy()
+    return np.asarray(thing)
+
+
+def constant(thing, function, argument, why):
+    """The numbers in an argument that has no derivative; one that asks for a derivative raises."""
+    if differentiable(thing):
+        if isinstance(thing, (list, tuple)):
+            return np.stack([constant(part, function, argument, why) for part in thing])
+        if getattr(thing, "requires_grad", True):
+            raise UnsupportedFunctionError(
+                f"{function} has no derivative in its argument {argument}: {why}. Give it a plain number or array, or "
+                "leave the tape on purpose with .detach()"
+            )
+    return value(thing)
+
+
+def finite(check, *things):
+    """SciPy's ``check_finite``: ValueError if a value is infinite or NaN."""
+    if check and not all(np.isfinite(value(thing)).all() for thing in things):
+        raise ValueError("array must not contain infs or NaNs")
+
+
+def mirror(module):
+    """Decorator: plain arguments go to SciPy's function of the same name in `module`, tensors to our own."""
+
+    def decorate(ours):
+        name = ours.__name__
+        if name not in MIRRORS[module]:
+            raise AssertionError(f"{name} is missing in MIRRORS[{module!r}]")
+
+        @functools.wraps(ours)
+        def call(*args, **kwargs):
+            if differentiable(args, kwargs):
+                return ours(*args, **kwargs)
+            return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def own_names(module):
+    """A module ``__getattr__`` that finds SciPy's own object for every other name of `module`."""
+
+    def find(name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module(module), name)
+
+    return find
+
+
+def advice():
+    """What the error about a tensor that SciPy turns into an array says: the mirror of the function that was called."""
+    frames = list(_frames_of_scipy(sys._getframe(1)))
+    found = [name for name in map(_mirror_of, frames) if name]
+    if not frames:
+        return "SciPy's functions that take only arrays are in tapegrad.scipy"
+    if found:
+        return f"SciPy's function takes only arrays, call {found[-1]} instead"
+    names = ", ".join(f"{module.removeprefix('scipy.')}.{name}" for module, names in MIRRORS.items() for name in names)
+    return f"SciPy's functions that take only arrays are in tapegrad.scipy ({names}) or not supported"
+
+
+def _frames_of_scipy(frame):
+    """The frames of SciPy nearest to the conversion, innermost first."""
+    while frame is not None and _package(frame) in ("tapegrad", "numpy"):
+        frame = frame.f_back
+    while frame is not None and _package(frame) in ("scipy", "numpy"):
+        yield frame
+        frame = frame.f_back
+
+
+def _package(frame):
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _mirror_of(frame):
+    """``tapegrad.scipy.stats.norm.logpdf`` for a frame in a function of SciPy that has a mirror, else None."""
+    method = frame.f_code.co_name
+    owner = frame.f_locals.get("self")
+    candidates = [(frame.f_globals.get("__name__"), method, "")]
+    wrapped = frame.f_locals.get("f")
+    if inspect.isfunction(wrapped):
+        candidates.append((wrapped.__module__, wrapped.__name__, ""))
+    if owner is not None and not inspect.ismodule(owner):
+        tail = "" if method.startswith("_") else f".{method}"
+        frozen = getattr(owner, "dist", owner)
+        names = [getattr(frozen, "name", None), *(c.__name__.removesuffix("_gen") for c in type(owner).__mro__)]
+        candidates.extend((type(owner).__module__, name, tail) for name in names)
+    for module, name, tail in candidates:
+        for home, names in MIRRORS.items():
+            if name in names and str(module).startswith(home):
+                return f"tapegrad.{home}.{name}{tail}"
+    return None

@@ -1,0 +1,169 @@
+"""Distributions of vectors: the normal and the Dirichlet distribution."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...errors import UnsupportedFunctionError
+from ..linalg import solve_triangular
+from ..mirrors import Lazily, array, differentiable, value
+from .distribution import Frozen, special
+
+_stats = Lazily("scipy.stats")
+
+
+class _Multivariate:
+    def __repr__(self):
+        return f"<tapegrad.scipy.stats.{self.name}>"
+
+    def __call__(self, *args, **kwds):
+        """The distribution with these parameters."""
+        return Frozen(self, args, kwds)
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        return getattr(getattr(_stats, self.name), attribute)
+
+
+class MultivariateNormal(_Multivariate):
+    """The distribution `scipy.stats.multivariate_normal`."""
+
+    name = "multivariate_normal"
+
+    def logpdf(self, x, mean=None, cov=1, allow_singular=False):
+        """Logarithm of the density.
+
+        Parameters
+        ----------
+        x : array-like, shape (..., d)
+        mean : array-like, shape (d,), optional
+            Zeros by default.
+        cov : array-like, shape (d, d), (d,) or ()
+            Covariance, or its diagonal.  The lower triangle is read, with the
+            symmetric adjoint of `numpy.linalg.cholesky`.
+        allow_singular : bool
+            Refused for tensors.
+
+        Returns
+        -------
+        Tensor, or SciPy's result for plain arguments
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If `cov` is not positive definite.
+        """
+        if not differentiable(x, mean, cov):
+            return _stats.multivariate_normal.logpdf(x, mean, cov, allow_singular)
+        if allow_singular:
+            raise UnsupportedFunctionError(
+                "multivariate_normal.logpdf takes no allow_singular=True for tensors: the rank is not differentiable"
+            )
+        mean, cov = _parameters(mean, cov)
+        d = mean.shape[0]
+        x = array(x)
+        if x.ndim == 0:
+            x = x[None]
+        if x.ndim == 1:
+            x = np.expand_dims(x, 1 if d == 1 else 0)
+        if x.shape[-1] != d:
+            raise ValueError(f"multivariate_normal: x has shape {tuple(x.shape)}, its last extent must be {d}")
+        factor = np.linalg.cholesky(cov)
+        off = np.reshape(x - mean, (-1, d)).T
+        z = solve_triangular(factor, off, lower=True)
+        log_det = 2.0 * np.sum(np.log(np.diagonal(factor)))
+        found = -0.5 * (d * math.log(2 * math.pi) + log_det + np.sum(z * z, axis=0))
+        return np.squeeze(np.reshape(found, x.shape[:-1]))
+
+    def pdf(self, x, mean=None, cov=1, allow_singular=False):
+        """Density; see `logpdf`."""
+        if not differentiable(x, mean, cov):
+            return _stats.multivariate_normal.pdf(x, mean, cov, allow_singular)
+        return np.exp(self.logpdf(x, mean, cov, allow_singular))
+
+
+def _parameters(mean, cov):
+    """Mean and covariance as a vector and a matrix."""
+    cov = array(1.0 if cov is None else cov)
+    if mean is None:
+        d = 1 if cov.ndim == 0 else cov.shape[0]
+        mean = np.zeros(d)
+    mean = np.reshape(array(mean), (-1,))
+    d = mean.shape[0]
+    if cov.ndim == 0:
+        cov = cov * np.eye(d)
+    elif cov.ndim == 1:
+        cov = np.diag(cov)
+    if tuple(cov.shape) != (d, d):
+        raise ValueError(f"multivariate_normal: cov has shape {tuple(cov.shape)}, a mean of {d} needs ({d}, {d})")
+    return mean, cov
+
+
+class Dirichlet(_Multivariate):
+    """The distribution `scipy.stats.dirichlet`."""
+
+    name = "dirichlet"
+
+    def logpdf(self, x, alpha):
+        """Logarithm of the density.
+
+        Parameters
+        ----------
+        x : array-like, shape (d, ...) or (d - 1, ...)
+            Points of the simplex along the first axis; the last coordinate may be left
+            out.  The derivative takes the coordinates as independent.
+        alpha : array-like, shape (d,)
+            Concentrations.
+
+        Returns
+        -------
+        Tensor, or SciPy's result for plain arguments
+
+        Raises
+        ------
+        ValueError
+            If an `alpha` is not positive or `x` is not in the simplex.
+        """
+        if not differentiable(x, alpha):
+            return _stats.dirichlet.logpdf(x, alpha)
+        x, alpha = array(x), array(alpha)
+        if alpha.ndim != 1:
+            raise ValueError(f"Parameter vector 'a' must be one dimensional, but a.shape = {tuple(alpha.shape)}.")
+        if np.min(value(alpha)) <= 0:
+            raise ValueError("All parameters must be greater than 0")
+        d = alpha.shape[0]
+        if x.shape[0] == d - 1:
+            x = np.concatenate([x, 1.0 - np.sum(x, axis=0, keepdims=True)])
+        _check_simplex(value(x), value(alpha))
+        log_b = np.sum(special.gammaln(alpha)) - special.gammaln(np.sum(alpha))
+        powers = np.reshape(alpha - 1.0, (d,) + (1,) * (x.ndim - 1))
+        return np.sum(special.xlogy(powers, x), axis=0) - log_b
+
+    def pdf(self, x, alpha):
+        """Density; see `logpdf`."""
+        if not differentiable(x, alpha):
+            return _stats.dirichlet.pdf(x, alpha)
+        return np.exp(self.logpdf(x, alpha))
+
+
+def _check_simplex(x, alpha):
+    if x.shape[0] != alpha.shape[0]:
+        raise ValueError(
+            "Vector 'x' must have either the same number of entries as, or one entry fewer than, parameter vector 'a', "
+            f"but alpha.shape = {alpha.shape} and x.shape = {x.shape}."
+        )
+    if x.min() < 0:
+        raise ValueError("Each entry in 'x' must be greater than or equal to zero.")
+    if x.max() > 1:
+        raise ValueError("Each entry in 'x' must be smaller or equal one.")
+    if ((x == 0) & (alpha < 1).reshape((-1,) + (1,) * (x.ndim - 1))).any():
+        raise ValueError("Each entry in 'x' must be greater than zero if its alpha is less than one.")
+    if (np.abs(x.sum(axis=0) - 1.0) > 1e-9).any():
+        raise ValueError("The input vector 'x' must lie within the normal simplex.")
+
+
+multivariate_normal = MultivariateNormal()
+dirichlet = Dirichlet()

@@ -1,0 +1,202 @@
+"""What every number that carries a derivative has in common: tensors and dual numbers.
+
+`Traced` holds the value and answers for it (shape, dtype, truth, length), and
+refuses the conversions that would cut a derivative.  Operators, indexing,
+functions and NumPy's protocols are put on it by the modules of those names, so
+whatever can be done with a `Tensor` can be done with a `Dual`.
+
+All slots are declared here: the two classes have one layout, so that a constant
+tensor (``y = tg.zeros(n)``) can turn into a dual number when one is assigned to
+an element of it.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from .errors import UnsupportedFunctionError
+from .leaving import LISTENERS, tell
+from .printing import format_number
+
+
+class Extras:
+    """What few tensors have: gradient, hooks, where it was changed in place, the
+    leaf whose memory it shares (`source`), views."""
+
+    __slots__ = ("grad", "hooks", "changed", "source", "made", "views")
+
+    def __init__(self):
+        self.grad = None
+        self.hooks = None
+        self.changed = None
+        self.source = None
+        self.made = None
+        self.views = None
+
+
+class Traced:
+    """Base class of `Tensor` and `Dual`.
+
+    Attributes
+    ----------
+    shape, dtype, ndim, size
+        As of a NumPy array.
+    """
+
+    __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
+    __array_priority__ = 1000.0
+
+    # -- arithmetic: see tapegrad.operators ----------------------------------
+    __hash__ = object.__hash__
+
+    # -- leaving the tape -------------------------------------------------------
+    def __float__(self):
+        self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
+        return float(self._only())
+
+    def __int__(self):
+        self._refuse("int()", "for the integer part of the value write int(t.item())")
+        return int(self._only())
+
+    def __trunc__(self):
+        self._refuse("math.trunc()", "for the integer part of the value write np.trunc(t)")
+        return int(self._only())
+
+    def __complex__(self):
+        self._refuse("complex()", "complex numbers are not supported")
+        return complex(self._only())
+
+    def _let_out(self, how):
+        """The value, which leaves the tape here: a functional recording guards it."""
+        store = self._t
+        if store is not None and store.trace is not None:
+            store.trace.exact(self, how)
+        return self._v
+
+    def __index__(self):
+        value = np.asarray(self._let_out("index"))
+        if value.dtype.kind not in "iub":
+            raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}")
+        return operator.index(value.item())
+
+    def __bool__(self):
+        if self.size != 1:
+            raise ValueError(
+                f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
+            )
+        store = self._t
+        if store is not None and store.trace is not None:
+            return store.trace.truth(self)
+        return bool(self._v)
+
+    def __array__(self, dtype=None, copy=None):
+        if self.requires_grad:
+            from .scipy.mirrors import advice
+
+            self._refuse(
+                "conversion to an ndarray",
+                "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
+                f"to assign into an array make it with tg.zeros; {advice()}",
+            )
+        return np.array(self._v, dtype=dtype)
+
+    def _only(self):
+        if self.size != 1:
+            raise ValueError(f"only a tensor with one element has a number as its value, this one has {self.size}")
+        return np.asarray(self._v).reshape(-1)[0]
+
+    def item(self):
+        """The only element as a Python number; leaves the tape.
+
+        Raises
+        ------
+        ValueError
+            If the tensor does not have exactly one element.
+        """
+        if LISTENERS:
+            tell(".item()", self)
+        self._let_out("item()")
+        # A new object: the value itself is the token by which the tape knows that this tensor is alive.
+        return 1.0 * self._v if type(self._v) is float else self._only().item()
+
+    def tolist(self):
+        """The values as nested lists of Python numbers; leaves the tape."""
+        if LISTENERS:
+            tell(".tolist()", self)
+        self._let_out("tolist()")
+        return 1.0 * self._v if type(self._v) is float else self._v.tolist()
+
+    def numpy(self):
+        """The values as an ndarray that shares memory; read-only if a gradient is required."""
+        if LISTENERS:
+            tell(".numpy()", self)
+        array = np.asarray(self._let_out("numpy()"))
+        if self.requires_grad:
+            array = array.view()
+            array.flags.writeable = False
+        return array
+
+    @property
+    def _numba_type_(self):
+        # Numba asks for this when a compiled function is called with a tensor.
+        raise UnsupportedFunctionError(
+            "a function compiled by Numba was called with a tensor: it would compute on plain numbers and cut the "
+            "derivative. Call the Python function itself (f.py_func), or give it t.detach().numpy()"
+        )
+
+    # -- description --------------------------------------------------------------
+    @property
+    def shape(self):
+        return self._v.shape if type(self._v) is not float else ()
+
+    @property
+    def dtype(self):
+        return self._v.dtype if type(self._v) is not float else np.dtype(np.float64)
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return 1 if type(self._v) is float else self._v.size
+
+    def dim(self):
+        """Number of dimensions (PyTorch's name)."""
+        return self.ndim
+
+    def numel(self):
+        """Number of elements (PyTorch's name)."""
+        return self.size
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value):
+        return bool(np.any(self == value))
+
+    def __format__(self, spec):
+        if not spec:
+            return repr(self) if self.shape else format_number(self._v, spec)
+        if self.shape:
+            raise TypeError(f"unsupported format string {spec!r} for a tensor of shape {tuple(self.shape)}")
+        return format_number(self._v, spec)
+
+    def _extras(self, make=True):
+        # Fast-path tensors leave the slot unset.
+        try:
+            found = self._x
+        except AttributeError:
+            found = self._x = None
+        if found is None and make:
+            found = self._x = Extras()
+        return found

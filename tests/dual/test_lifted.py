@@ -1,0 +1,43 @@
+"""The rules' language on tensors: every VJP, run on tensors, gives what it gives on arrays, and can be differentiated."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.eager import Eager
+from tapegrad.lifted import Lifted
+from tapegrad.rules import ROWS
+from tests.dual.test_every_row import ran, usable
+from tests.rules.checker import generator
+
+
+def public(kind):
+    return {name for name in vars(kind) if not name.startswith("_")} | {"__matmul__", "_apply"}
+
+
+def test_the_language_is_complete():
+    missing = public(Eager) - public(Lifted)
+    assert not missing
+
+
+@pytest.mark.parametrize("name", [row.name for row in ROWS])
+def test_vjp_on_tensors(name):
+    rng = generator(50)
+    for example, slots in usable(name):
+        row = example.row
+        leaves = {k: tg.tensor(example.operands[k], requires_grad=True) for k in slots}
+        with np.errstate(all="ignore"):
+            result = ran(example, slots, leaves.values())
+            g = rng.standard_normal(np.shape(example.value))
+            seed = tg.tensor(g, requires_grad=True)
+            plain = [Eager(o) for o in example.operands]
+            lifted = [Lifted(leaves.get(k, o)) for k, o in enumerate(example.operands)]
+            expected = row.contributions(Eager(g), plain, Eager(example.value), slots, example.keywords)
+            found = row.contributions(Lifted(seed), lifted, Lifted(result), slots, example.keywords)
+        for e, f in zip(expected, found, strict=True):
+            assert (e is None) == (f is None)
+            parts = [(e, f)] if not isinstance(e, tuple) else zip(e, f, strict=True)
+            for one, other in parts if e is not None else ():
+                # What depends on the adjoint depends on it as a tensor.
+                assert isinstance(other.a, tg.Tensor) and other.a.requires_grad
+                np.testing.assert_allclose(other.a.numpy(), one.a, rtol=1e-11, atol=1e-12, err_msg=str(example))

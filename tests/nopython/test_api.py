@@ -1,0 +1,235 @@
+"""What goes in and comes out of the public functions; callers of all kinds."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import UnsupportedInNumbaError
+
+numba = pytest.importorskip("numba")
+ROOT = Path(__file__).parents[2]
+
+
+def weighted(a, x, n, b):
+    return a * np.sum(x**n) + b * x[0, 0]
+
+
+def test_arguments_of_several_kinds():
+    x = np.arange(1.0, 13.0).reshape(3, 4).T  # not contiguous
+    value, (da, dx, db) = tg.njit_value_and_grad(weighted, argnums=(0, 1, -1))(2.0, x, 2, 3.0)
+    assert value == 2.0 * np.sum(x**2) + 3.0
+    assert (da, db) == (np.sum(x**2), 1.0)
+    expected = 4.0 * x
+    expected[0, 0] += 3.0
+    assert np.array_equal(dx, expected)
+    assert dx.shape == (4, 3)
+
+
+def many(x, scale=3.0):
+    s = 0.0
+    for i in range(len(x)):
+        s += scale * x[i] ** 2 * (i + 1)
+    return s
+
+
+def test_more_directions_than_lanes_keywords_and_defaults():
+    x = np.linspace(-1.0, 1.0, 19)
+    gradient = tg.njit_grad(many, lanes=4)
+    assert np.allclose(gradient(x), 6.0 * x * np.arange(1, 20), rtol=1e-15)
+    assert np.allclose(gradient(x=x, scale=1.0), 2.0 * x * np.arange(1, 20), rtol=1e-15)
+    assert gradient(np.zeros(0)).shape == (0,)
+
+
+def test_integers_are_taken_for_floats():
+    assert tg.njit_derivative(lambda x: x / 2 + x**2)(3) == 6.5
+
+
+def test_results_that_do_not_depend_on_the_arguments():
+    def constant(x):
+        return 3
+
+    value, gradient = tg.njit_value_and_grad(constant)(np.ones(2))
+    assert value == 3.0 and np.array_equal(gradient, [0.0, 0.0])
+    assert np.array_equal(tg.njit_jacobian(lambda x: np.ones(3))(np.ones(2)), np.zeros((3, 2)))
+
+
+def test_arguments_are_not_changed():
+    def changes(x):
+        x[0] = x[0] * x[1]
+        return x[0] + x[1]
+
+    x = np.array([2.0, 3.0])
+    assert np.array_equal(tg.njit_grad(changes)(x), [3.0, 3.0])
+    assert np.array_equal(x, [2.0, 3.0])
+
+
+def newton(c):
+    x = 1.0
+    for _ in range(8):
+        x = x - (x * x - c) / (2.0 * x)
+    return x
+
+
+def test_functions_that_differ_in_what_they_enclose():
+    def scaled(table):
+        return lambda x: x * table[-1]
+
+    for last in (2.0, 5.0):
+        table = np.zeros(5000)
+        table[-1] = last
+        assert tg.njit_derivative(scaled(table))(1.0) == last
+
+
+def test_called_from_nopython_code_and_in_parallel():
+    slope = tg.njit_derivative(numba.njit(newton))
+    both = tg.njit_value_and_grad(many)
+
+    @numba.njit
+    def descend(x):
+        for _ in range(200):
+            _, g = both(x, 1.0)
+            x = x - 0.05 * g
+        return x
+
+    @numba.njit(parallel=True)
+    def slopes(c):
+        out = np.empty_like(c)
+        for i in numba.prange(len(c)):
+            out[i] = slope(c[i]) + both(np.ones(3), c[i])[1][2]
+        return out
+
+    assert np.allclose(descend(np.array([1.0, -2.0])), 0.0, atol=1e-6)
+    c = np.linspace(1.0, 9.0, 50)
+    assert np.allclose(slopes(c), 0.5 / np.sqrt(c) + 6.0 * c, rtol=1e-12)
+
+
+PROGRAM = """
+import math, numba, numpy as np, tapegrad as tg
+
+def f(x, k):
+    y = np.zeros(len(x))
+    for i in range(len(x)):
+        y[i] = math.lgamma(x[i]) * k
+    return y.sum()
+
+slope, scaled = tg.njit_grad(f), tg.njit_grad(f, argnums=1)
+
+@numba.njit(cache=True)
+def user(x):
+    return slope(x, 2.0), scaled(x, 2.0)
+
+g, s = user(np.array([2.0, 3.0]))
+print(g.tolist(), s, sum(user.stats.cache_hits.values()))
+"""
+
+
+def test_a_caller_that_is_cached_on_disk(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    printed = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, program], capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stderr
+        printed.append(eval(done.stdout.replace("] ", "], ").replace(" ", ", ").replace(",,", ",")))
+    for gradient, scaled, _ in printed:
+        assert gradient == pytest.approx([2.0 * (1 - np.euler_gamma), 2.0 * (1.5 - np.euler_gamma)], rel=1e-14)
+        assert scaled == pytest.approx(math.lgamma(3.0), rel=1e-14)
+    assert [hits for _, _, hits in printed] == [0, 1]
+
+
+def line_of(function, offset):
+    return f"{__file__}:{function.__code__.co_firstlineno + offset}"
+
+
+GIVEN = np.zeros(3)
+
+
+def cuts(x):
+    y = x * 2
+    return int(y) * x
+
+
+def stores(x, given):
+    given[0] = x
+    return given[0]
+
+
+def calls_a_helper_that_cuts(x):
+    return cuts(x) + 1.0
+
+
+def solves(x):
+    a = np.eye(2)
+    return np.linalg.solve(a, np.array([x, x]))[0]
+
+
+def undefined(x):
+    return x.no_such_attribute
+
+
+def looks_at_memory(x):
+    return np.full(2, x).view(np.float64)[0]
+
+
+def rounds(x):
+    return np.full(2, x).astype(np.int64)[0]
+
+
+@pytest.mark.parametrize(
+    "function, arguments, where, words",
+    [
+        (cuts, (1.0,), (cuts, 2), "math.trunc"),
+        (stores, (1.0, np.zeros(2)), (stores, 1), "argnums"),
+        (calls_a_helper_that_cuts, (1.0,), (cuts, 2), "math.trunc"),
+        (solves, (1.0,), (solves, 2), "tg.tensor"),
+        (undefined, (1.0,), (undefined, 1), "no_such_attribute"),
+        (looks_at_memory, (1.0,), (looks_at_memory, 1), "view"),
+        (rounds, (1.0,), (rounds, 1), "int64"),
+    ],
+)
+def test_what_cannot_be_differentiated_names_the_line(function, arguments, where, words):
+    with pytest.raises(UnsupportedInNumbaError) as caught:
+        tg.njit_derivative(function)(*arguments)
+    message = str(caught.value)
+    assert message.startswith(line_of(*where)), message
+    assert words in message, message
+    assert isinstance(caught.value, TypeError)
+
+
+def test_the_error_comes_through_the_users_own_code():
+    slope = tg.njit_derivative(cuts)
+
+    @numba.njit
+    def user(x):
+        return slope(x)
+
+    with pytest.raises(UnsupportedInNumbaError, match="int"):
+        user(1.0)
+
+
+@pytest.mark.parametrize(
+    "make, arguments, words",
+    [
+        (lambda: tg.njit_grad(lambda x: x), (np.ones(2),), "returns array"),
+        (lambda: tg.njit_grad(lambda x: x[0]), (np.ones(2, np.float32),), "float64 arrays"),
+        (lambda: tg.njit_jacobian(lambda x: x[0]), (np.ones(2),), "1-d array"),
+        (lambda: tg.njit_derivative(lambda x: x[0]), (np.ones(2),), "by a number"),
+        (lambda: tg.njit_jvp(lambda x: x), (np.ones(2), 1.0), "tangent"),
+        (lambda: tg.njit_derivative(tg.njit_derivative(lambda x: x)), (1.0,), "first derivatives"),
+        (lambda: tg.njit_grad(lambda x: x, argnums=1), (), "positions"),
+        (lambda: tg.njit_grad(lambda x, y: x, argnums=(0, -2)), (), "twice"),
+        (lambda: tg.njit_grad(lambda *x: x[0]), (), "plain parameters"),
+        (lambda: tg.njit_grad(np.sin), (), "Python function"),
+        (lambda: tg.njit_grad(lambda x: x, lanes=3), (), "lanes"),
+    ],
+)
+def test_wrong_use_is_named(make, arguments, words):
+    with pytest.raises(UnsupportedInNumbaError, match=words):
+        make()(*arguments)

@@ -1,0 +1,65 @@
+"""The checks that every mirrored function passes."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.scipy.mirrors import MIRRORS
+from tests.rules.checker import check, leaf
+
+
+def flat(result):
+    """A result of SciPy or of a mirror as arrays."""
+    if isinstance(result, (tuple, list)):
+        return [flat(part) for part in result if part is not None]
+    return result
+
+
+def compared(result):
+    """The results that carry a derivative."""
+    found = flat(result)
+    return found[0] if isinstance(found, list) and len(found) == 1 else found
+
+
+def check_mirror(module, name, call, arrays, rtol=None, atol=None):
+    """Compare ``call(module, *arrays)`` of ours with SciPy's: plain numbers, tensors, and derivatives by differences.
+
+    Parameters
+    ----------
+    module : str
+        ``"scipy.linalg"`` and the like.
+    name : str
+        The mirrored function, one of `MIRRORS`.
+    call : callable
+        Takes a module (SciPy's or ours) and the arrays.
+    """
+    assert name in MIRRORS[module]
+    theirs, ours = importlib.import_module(module), importlib.import_module(f"tapegrad.{module}")
+    for given, expected in zip(_list(call(ours, *arrays)), _list(call(theirs, *arrays)), strict=True):
+        assert type(given) is type(expected)
+        np.testing.assert_array_equal(given, expected)
+
+    def reference(*values):
+        return compared(call(theirs, *values))
+
+    check(lambda *ts: compared(call(ours, *ts)), *arrays, reference=reference, rtol=rtol, atol=atol)
+    if len(arrays) > 1:
+        for k in range(len(arrays)):
+
+            def alone(target, k=k):
+                return lambda t: compared(call(target, *arrays[:k], t, *arrays[k + 1 :]))
+
+            check(alone(ours), arrays[k], reference=alone(theirs), rtol=rtol, atol=atol)
+
+
+def check_unmodified(module, name, call, arrays):
+    """SciPy's own function called with a tensor raises, and names the mirror."""
+    theirs = importlib.import_module(module)
+    with pytest.raises(tg.errors.LeaveTapeError, match=rf"tapegrad\.{module}\.{name}\b"):
+        call(theirs, *[leaf(a) for a in arrays])
+
+
+def _list(result):
+    return list(result) if isinstance(result, (tuple, list)) else [result]

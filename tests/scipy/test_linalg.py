@@ -1,0 +1,260 @@
+"""`tapegrad.scipy.linalg` against SciPy."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import tapegrad as tg
+import tapegrad.scipy.linalg as mirrored
+from tapegrad.scipy.mirrors import MIRRORS
+from tests.rules.checker import check, generator, gradient, leaf, plain
+from tests.scipy.mirrored import check_mirror, check_unmodified
+
+rng = generator(17)
+A = rng.standard_normal((4, 4)) + 3 * np.eye(4)
+STACK = rng.standard_normal((2, 3, 4, 4)) + 3 * np.eye(4)
+VECTOR, MATRIX = rng.standard_normal(4), rng.standard_normal((4, 2))
+MATRICES = rng.standard_normal((3, 4, 2))
+TALL = rng.standard_normal((5, 3))
+
+
+def positive(a):
+    """A positive definite matrix from any (smoothly)."""
+    return a @ a.swapaxes(-1, -2) + np.eye(a.shape[-1])
+
+
+def symmetric(a):
+    return a + a.swapaxes(-1, -2)
+
+
+def signs_fixed(v):
+    """Eigenvectors (columns) without their arbitrary sign."""
+    return v * v
+
+
+def general(found):
+    """Eigenvalues and eigenvectors, these without their sign."""
+    return [np.copy(found[0]), signs_fixed(found[1])]
+
+
+CASES = [
+    *(
+        ("solve_triangular", lambda m, a, b, k=(t, lo, u): m.solve_triangular(a, b, *k), arrays)
+        for t in (0, "T", 2)
+        for lo in (False, True)
+        for u in (False, True)
+        for arrays in ((A, VECTOR), (A, MATRIX), (STACK, MATRICES))
+    ),
+    ("solve_triangular", lambda m, a, b: m.solve_triangular(a, b, lower=True), (STACK, VECTOR)),
+    *(
+        ("cho_factor", lambda m, a, lo=lo: m.cho_factor(positive(a), lower=lo)[0], (arrays,))
+        for lo in (False, True)
+        for arrays in (A, STACK[0, 0])
+    ),
+    *(
+        ("cho_solve", lambda m, c, b, lo=lo: m.cho_solve((c, lo), b), arrays)
+        for lo in (False, True)
+        for arrays in ((A, VECTOR), (A, MATRIX))
+    ),
+    ("cho_solve", lambda m, a, b: m.cho_solve(m.cho_factor(positive(a)), b), (A, MATRIX)),
+    *(
+        ("cholesky", lambda m, a, lo=lo: m.cholesky(positive(a), lower=lo), (x,))
+        for lo in (False, True)
+        for x in (A, STACK)
+    ),
+    *(("expm", lambda m, a, k=k: m.expm(a * k), (A,)) for k in (0.002, 0.03, 0.15, 0.4, 1.0, 3.0)),
+    ("expm", lambda m, a: m.expm(a), (STACK * np.array([0.05, 1.0, 2.5])[:, None, None],)),
+    ("expm", lambda m, a: m.expm(a), (np.array([[0.7]]),)),
+    *(
+        ("solve", lambda m, a, b, k=k: m.solve(a, b, **k), arrays)
+        for k in ({}, {"transposed": True}, {"assume_a": "gen"})
+        for arrays in ((A, VECTOR), (A, MATRIX), (STACK, MATRICES))
+    ),
+    *(
+        ("solve", lambda m, a, b, k=(kind, lo): m.solve(symmetric(a), b, assume_a=k[0], lower=k[1]), (A, MATRIX))
+        for kind in ("sym", "her")
+        for lo in (False, True)
+    ),
+    *(
+        ("solve", lambda m, a, b, lo=lo: m.solve(positive(a), b, assume_a="pos", lower=lo), (A, MATRIX))
+        for lo in (False, True)
+    ),
+    *(
+        ("solve", lambda m, a, b, kind=kind: m.solve(a, b, assume_a=kind), (A, MATRIX))
+        for kind in ("upper triangular", "lower triangular", "diagonal", "tridiagonal")
+    ),
+    *(("inv", lambda m, a: m.inv(a), (x,)) for x in (A, STACK)),
+    *(("det", lambda m, a: m.det(a), (x,)) for x in (A, STACK)),
+    ("eigh", lambda m, a: [f(p) for f, p in zip((np.copy, signs_fixed), m.eigh(symmetric(a)), strict=True)], (A,)),
+    ("eigh", lambda m, a: m.eigh(symmetric(a), lower=False, eigvals_only=True, subset_by_index=(1, 2)), (A,)),
+    *(("eigvalsh", lambda m, a, lo=lo: m.eigvalsh(symmetric(a), lower=lo), (A,)) for lo in (False, True)),
+    ("svd", lambda m, a: [signs_fixed(p) if p.ndim == 2 else p for p in m.svd(a, full_matrices=False)], (TALL,)),
+    ("svd", lambda m, a: m.svd(a, compute_uv=False), (TALL.T,)),
+    ("svdvals", lambda m, a: m.svdvals(a), (TALL,)),
+    *(
+        ("eigh", lambda m, a, b, lo=lo: general(m.eigh(symmetric(a), positive(b), lower=lo)), (A, STACK[0, 0]))
+        for lo in (False, True)
+    ),
+    ("eigvalsh", lambda m, a, b: m.eigvalsh(symmetric(a), positive(b)), (A, STACK[0, 0])),
+    ("qr", lambda m, a: m.qr(a, mode="economic"), (TALL,)),
+    ("qr", lambda m, a: m.qr(a), (TALL.T,)),
+    ("qr", lambda m, a: m.qr(a), (A,)),
+    ("qr", lambda m, a: m.qr(a, mode="r"), (A,)),
+    *(("pinv", lambda m, a: m.pinv(a), (x,)) for x in (TALL, TALL.T, A)),
+    ("norm", lambda m, a: m.norm(a), (TALL,)),
+    ("norm", lambda m, a: m.norm(a, 1, axis=0, keepdims=True), (TALL,)),
+    ("norm", lambda m, a: m.norm(a, np.inf), (VECTOR,)),
+    ("block_diag", lambda m, a, b, c: m.block_diag(a, b, c), (A, VECTOR, 2.0)),
+    ("block_diag", lambda m, a, b: m.block_diag(a, b), (TALL, MATRIX)),
+    ("toeplitz", lambda m, c: m.toeplitz(c), (VECTOR,)),
+    ("toeplitz", lambda m, c, r: m.toeplitz(c, r), (VECTOR, rng.standard_normal(3))),
+]
+IDS = [f"{name}-{k}" for k, (name, _, _) in enumerate(CASES)]
+
+
+@pytest.mark.parametrize("name, call, arrays", CASES, ids=IDS)
+def test_value_and_derivative(name, call, arrays):
+    check_mirror("scipy.linalg", name, call, arrays, atol=1e-11)
+
+
+def test_every_mirrored_name_is_tested():
+    assert {name for name, _, _ in CASES} == set(MIRRORS["scipy.linalg"]) == set(mirrored.__all__)
+
+
+UNMODIFIED = {
+    "solve_triangular": (A, VECTOR),
+    "cho_solve": ((A, False), VECTOR),
+    "solve": (A, VECTOR),
+    "block_diag": (A, A),
+    "toeplitz": (VECTOR,),
+    **dict.fromkeys(
+        ["cho_factor", "cholesky", "det", "eigh", "eigvalsh", "expm", "inv", "norm", "pinv", "qr", "svd", "svdvals"],
+        (A,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIRRORS["scipy.linalg"])
+def test_unmodified_scipy_names_the_mirror(name):
+    def call(m, *tensors):
+        given = ((tensors[0], False), *tensors[1:]) if name == "cho_solve" else tensors
+        return getattr(m, name)(*given)
+
+    arrays = [a[0] if isinstance(a, tuple) else a for a in UNMODIFIED[name]]
+    check_unmodified("scipy.linalg", name, call, arrays)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_the_other_triangle_is_not_read(lower, unit):
+    inside = np.tri(4, k=-1 if unit else 0, dtype=bool)
+    inside = inside if lower else inside.T
+    bad = np.where(inside, A, np.nan)
+    da, db = gradient(lambda a, b: mirrored.solve_triangular(a, b, 0, lower, unit, check_finite=False), bad, MATRIX)
+    expected = gradient(lambda a, b: mirrored.solve_triangular(a, b, 0, lower, unit), np.where(inside, A, 0.0), MATRIX)
+    np.testing.assert_array_equal(da, expected[0])
+    np.testing.assert_array_equal(db, expected[1])
+    assert np.all(da[~inside] == 0) and np.all(da[inside] != 0)
+
+
+def test_single_precision():
+    check(lambda a, b: mirrored.solve_triangular(a, b), A.astype("f"), MATRIX.astype("f"))
+    check(mirrored.expm, (0.3 * A).astype("f"), reference=scipy.linalg.expm)
+
+
+def test_expm_has_the_frechet_derivative_of_scipy():
+    for scale in (0.01, 1.0, 4.0):
+        a, seed = scale * A, rng.standard_normal((4, 4))
+        found = gradient(mirrored.expm, a, seed=seed)
+        expected = scipy.linalg.expm_frechet(a.T, seed, compute_expm=False)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
+
+
+def test_expm_of_special_matrices():
+    zero = np.zeros((3, 3))
+    np.testing.assert_array_equal(plain(mirrored.expm(leaf(zero))), np.eye(3))
+    np.testing.assert_array_equal(gradient(mirrored.expm, zero), np.ones((3, 3)))
+    nilpotent = np.diag(np.ones(3), 1)
+    np.testing.assert_allclose(plain(mirrored.expm(leaf(nilpotent))), scipy.linalg.expm(nilpotent), rtol=1e-15)
+    # A rotation by a large angle keeps its norm.
+    turn = np.array([[0.0, 200.0], [-200.0, 0.0]])
+    np.testing.assert_allclose(plain(mirrored.expm(leaf(turn))), scipy.linalg.expm(turn), atol=1e-11)
+
+
+BAD = [
+    ("solve_triangular", (np.ones((2, 3)), np.ones(2)), ValueError, "square"),
+    ("solve_triangular", (np.eye(2), np.ones(3)), ValueError, "incompatible"),
+    ("solve_triangular", (np.diag([1.0, 0.0]), np.ones(2)), np.linalg.LinAlgError, "ingular"),
+    ("solve_triangular", (np.diag([1.0, np.nan]), np.ones(2)), ValueError, "infs or NaNs"),
+    ("cho_factor", (np.ones((2, 3)),), ValueError, "square"),
+    ("cho_factor", (-np.eye(2),), np.linalg.LinAlgError, "positive definite"),
+    ("cholesky", (-np.eye(2),), np.linalg.LinAlgError, "positive definite"),
+    ("cholesky", (np.ones((2, 3)),), ValueError, "square"),
+    ("expm", (np.ones((2, 3)),), np.linalg.LinAlgError, "square"),
+    ("expm", (np.ones(3),), np.linalg.LinAlgError, "square|two"),
+    ("solve", (np.ones((2, 3)), np.ones(2)), ValueError, "square"),
+    ("solve", (np.eye(2), np.ones(3)), ValueError, "shape|matrix"),
+    ("solve", (np.zeros((2, 2)), np.ones(2)), np.linalg.LinAlgError, "ingular"),
+    ("inv", (np.ones((2, 3)),), ValueError, "square"),
+    ("inv", (np.zeros((2, 2)),), np.linalg.LinAlgError, "ingular"),
+    ("det", (np.ones((2, 3)),), ValueError, "square"),
+    ("eigh", (np.ones((2, 3)),), ValueError, "square"),
+    ("eigvalsh", (np.full((2, 2), np.inf),), ValueError, "infs or NaNs"),
+    ("eigh", (np.eye(2), -np.eye(2)), np.linalg.LinAlgError, "ositive definite"),
+    ("qr", (np.full((2, 2), np.nan),), ValueError, "infs or NaNs"),
+    ("pinv", (np.full((2, 2), np.nan),), ValueError, "infs or NaNs"),
+    ("norm", (np.full(2, np.nan),), ValueError, "infs or NaNs"),
+    ("svd", (np.ones(3),), ValueError, "shape|matrix"),
+    ("svdvals", (np.full((2, 2), np.inf),), ValueError, "infs or NaNs"),
+    ("cho_solve", ((np.ones((2, 3)), False), np.ones(2)), ValueError, "square"),
+    ("cho_solve", ((np.eye(2), False), np.ones(3)), ValueError, "incompatible"),
+]
+
+
+@pytest.mark.parametrize("name, arguments, error, message", BAD, ids=[f"{b[0]}-{k}" for k, b in enumerate(BAD)])
+def test_bad_input_raises_the_class_of_scipy(name, arguments, error, message):
+    def tracked(thing):
+        if isinstance(thing, tuple):
+            return tuple(tracked(t) for t in thing)
+        return leaf(thing) if isinstance(thing, np.ndarray) else thing
+
+    with pytest.raises(error):
+        getattr(scipy.linalg, name)(*arguments)
+    with pytest.raises(error, match=message):
+        getattr(mirrored, name)(*[tracked(a) for a in arguments])
+
+
+def test_what_is_refused_for_tensors():
+    refusal = tg.errors.UnsupportedFunctionError
+    with pytest.raises(refusal, match="type=2"):
+        mirrored.eigh(leaf(A), np.eye(4), type=2)
+    for options, message in (({"pivoting": True}, "pivoting"), ({"mode": "raw"}, "raw"), ({}, "tall")):
+        with pytest.raises(refusal, match=message):
+            mirrored.qr(leaf(TALL), **options)
+    with pytest.raises(ValueError, match="Mode"):
+        mirrored.qr(leaf(TALL), mode="thin")
+    for options in ({"atol": 1e-3}, {"return_rank": True}):
+        with pytest.raises(refusal, match=next(iter(options))):
+            mirrored.pinv(leaf(TALL), **options)
+    with pytest.raises(ValueError, match="positive"):
+        mirrored.pinv(leaf(TALL), rtol=-1.0)
+    small = np.diag([1.0, 1e-3])
+    np.testing.assert_allclose(plain(mirrored.pinv(leaf(small), rtol=0.01)), scipy.linalg.pinv(small, rtol=0.01))
+    with pytest.raises(refusal, match="subset_by_value"):
+        mirrored.eigvalsh(leaf(A), subset_by_value=(0, 1))
+    with pytest.raises(refusal, match="full_matrices=False"):
+        mirrored.svd(leaf(TALL))
+    with pytest.raises(refusal, match="assume_a"):
+        mirrored.inv(leaf(A), assume_a="pos")
+    with pytest.raises(ValueError, match="structure"):
+        mirrored.solve(leaf(A), VECTOR, assume_a="round")
+    with pytest.raises(tg.errors.DtypeError, match="complex"):
+        mirrored.solve(leaf(A), VECTOR + 1j)
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"tapegrad\.scipy \(special"):
+        mirrored.lu(leaf(A))
+
+
+def test_other_names_are_those_of_scipy():
+    assert mirrored.lu is scipy.linalg.lu
+    with pytest.raises(AttributeError):
+        getattr(mirrored, "nonsense")  # noqa: B009

@@ -1,0 +1,97 @@
+"""The table of mirrors, and the error of a tensor that SciPy turns into an array."""
+
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.linalg
+import scipy.signal
+
+import tapegrad as tg
+from tapegrad.scipy import mirrors
+from tests.rules.checker import leaf
+
+NAMES = [(module, name) for module, names in mirrors.MIRRORS.items() for name in names]
+
+
+@pytest.mark.parametrize("module, name", NAMES, ids=[f"{m}.{n}" for m, n in NAMES])
+def test_the_signature_is_that_of_scipy(module, name):
+    theirs, ours = (getattr(importlib.import_module(m), name) for m in (module, f"tapegrad.{module}"))
+    assert ours is not theirs and (ours.__doc__ or "").strip()
+    if module == "scipy.stats":
+        for method in ("logpdf", "logpmf", "pdf", "pmf"):
+            assert hasattr(theirs, method) == hasattr(ours, method)
+        if not hasattr(ours, "signature"):
+            for method in ("logpdf", "pdf"):
+                assert _parameters(getattr(ours, method)) == _parameters(getattr(theirs, method))
+            return
+        shapes = theirs.shapes.split(", ") if theirs.shapes else []
+        rest = ["loc"] if hasattr(theirs, "logpmf") else ["loc", "scale"]
+        assert list(ours.signature.parameters)[1:] == shapes + rest
+        return
+    if inspect.isclass(theirs):
+        theirs, ours = theirs.__init__, ours.__init__
+    assert _parameters(ours) == _parameters(theirs)
+
+
+def _parameters(function):
+    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+def test_the_table_is_sorted_and_has_no_duplicates():
+    for names in mirrors.MIRRORS.values():
+        assert list(names) == sorted(set(names))
+
+
+def test_a_function_without_a_mirror_gets_the_list():
+    with pytest.raises(tg.errors.LeaveTapeError) as caught:
+        scipy.linalg.lu(leaf(np.eye(2)))
+    for module, name in NAMES:
+        assert f"{module.removeprefix('scipy.')}.{name}" in str(caught.value)
+    with pytest.raises(tg.errors.LeaveTapeError, match="not supported"):
+        scipy.signal.lfilter([1.0], [1.0], leaf([1.0, 2.0]))
+
+
+def test_the_nearest_function_of_scipy_is_named():
+    def inner(x):
+        return scipy.linalg.det(x)
+
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"tapegrad\.scipy\.linalg\.det instead"):
+        scipy.integrate.quad(lambda s: inner(leaf(np.eye(2))), 0, 1)
+    # A user's own conversion inside a function that SciPy calls is not SciPy's.
+    with pytest.raises(tg.errors.LeaveTapeError) as caught:
+        scipy.integrate.solve_ivp(lambda t, y: np.asarray(leaf([1.0])), (0, 1), [1.0])
+    assert "instead" not in str(caught.value) and "in tapegrad.scipy" in str(caught.value)
+
+
+def test_constants_are_arrays_for_scipy():
+    np.testing.assert_array_equal(scipy.linalg.inv(tg.tensor(np.eye(2))), np.eye(2))
+
+
+def test_what_counts_as_differentiable():
+    t = leaf(1.0)
+    assert mirrors.differentiable(t) and mirrors.differentiable([0.0, (t,)]) and mirrors.differentiable({"loc": t})
+    assert not mirrors.differentiable(1.0, np.ones(2), np.float64(1), [1, [2]], None, "natural")
+
+
+def test_arrays_and_constants():
+    t = leaf([1.0, 2.0])
+    assert mirrors.array(t) is t
+    assert mirrors.array([1, 2]).dtype == float and mirrors.array(np.ones(2, "f")).dtype == np.float32
+    assert mirrors.array([[t, t]]).shape == (1, 2, 2)
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match="argument k"):
+        mirrors.constant([1.0, leaf(2.0)], "f", "k", "it is an integer")
+    np.testing.assert_array_equal(mirrors.constant([1.0, tg.tensor(2.0)], "f", "k", ""), [1, 2])
+    mirrors.finite(False, np.nan)
+    with pytest.raises(ValueError, match="infs or NaNs"):
+        mirrors.finite(True, leaf(np.nan))
+
+
+def test_a_mirror_must_be_in_the_table():
+    with pytest.raises(AssertionError, match="null_space"):
+
+        @mirrors.mirror("scipy.linalg")
+        def null_space(a):
+            return a

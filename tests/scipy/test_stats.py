@@ -1,0 +1,363 @@
+"""`tapegrad.scipy.stats` against SciPy."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import tapegrad as tg
+import tapegrad.scipy.stats as mirrored
+from tapegrad.scipy.mirrors import MIRRORS
+from tests.rules.checker import check, generator, gradient, leaf, plain
+from tests.scipy.mirrored import check_mirror, check_unmodified
+
+rng = generator(29)
+LOC, SCALE = rng.uniform(-0.3, 0.3, 3), rng.uniform(0.8, 1.6, (2, 1))
+
+
+def draws(low, high):
+    return rng.uniform(low, high, (2, 3))
+
+
+#: Distribution -> (points in standard form, parameters of the shape).
+CONTINUOUS = {
+    "norm": (draws(-2, 2), ()),
+    "lognorm": (draws(0.4, 3), (0.7,)),
+    "expon": (draws(0.1, 3), ()),
+    "gamma": (draws(0.2, 4), (np.array([0.8, 2.0, 3.3]),)),
+    "beta": (draws(0.1, 0.9), (np.array([0.8, 2.0, 3.3]), np.array([[1.5], [0.6]]))),
+    "t": (draws(-3, 3), (np.array([1.5, 4.0, 40.0]),)),
+    "uniform": (draws(0.1, 0.9), ()),
+    "laplace": (draws(0.1, 2) * np.array([1, -1, 1]), ()),
+    "cauchy": (draws(-3, 3), ()),
+    "chi2": (draws(0.2, 6), (np.array([1.0, 2.5, 7.0]),)),
+    "invgamma": (draws(0.3, 4), (np.array([0.8, 2.0, 3.3]),)),
+    "weibull_min": (draws(0.2, 3), (np.array([0.7, 1.0, 2.4]),)),
+    "truncnorm": (draws(0.3, 0.9), (np.array([-1.0, 0.1, -2.0]), np.array([[1.2], [3.0]]))),
+    "halfnorm": (draws(0.1, 3), ()),
+    "logistic": (draws(-3, 3), ()),
+}
+TAILS = ("cdf", "logcdf", "sf", "logsf")
+WITHOUT_TAILS = {"beta", "t", "binom", "nbinom"}
+
+
+def methods(name):
+    density = ("logpdf", "pdf") if name in CONTINUOUS else ("logpmf", "pmf")
+    return density if name in WITHOUT_TAILS else density + TAILS
+
+
+METHODS = [(name, how) for name in CONTINUOUS for how in methods(name)]
+
+
+@pytest.mark.parametrize("name, how", METHODS)
+def test_continuous(name, how):
+    y, shapes = CONTINUOUS[name]
+    x = y * SCALE + LOC
+    check_mirror(
+        "scipy.stats",
+        name,
+        lambda m, x, *args: getattr(getattr(m, name), how)(x, *args),
+        (x, *shapes, LOC, SCALE),
+        atol=1e-11,
+    )
+    check_mirror(
+        "scipy.stats", name, lambda m, x, *args: getattr(getattr(m, name), how)(x, *args), (y, *shapes), atol=1e-11
+    )
+    scalars = [float(np.ravel(s)[1 % np.size(s)]) for s in shapes]
+    check_mirror(
+        "scipy.stats", name, lambda m, x, loc, scale: getattr(getattr(m, name), how)(x, *scalars, scale=scale, loc=loc),
+        (float(y[0, 1] * 1.1 - 0.02), -0.02, 1.1), atol=1e-11,
+    )  # fmt: skip
+
+
+#: Distribution -> (integers, parameters of the shape that are real, those that are integers).
+COUNTS = np.array([[0, 1, 3], [2, 5, 1]])
+PROBABILITIES = np.array([0.2, 0.5, 0.9])
+DISCRETE = {
+    "poisson": (COUNTS, lambda m: (m,), (np.array([0.7, 2.0, 5.5]),)),
+    "binom": (COUNTS, lambda p: (6, p), (PROBABILITIES,)),
+    "bernoulli": (COUNTS % 2, lambda p: (p,), (PROBABILITIES,)),
+    "nbinom": (COUNTS, lambda n, p: (n, p), (np.array([[1.5], [4.0]]), PROBABILITIES)),
+    "geom": (COUNTS + 1, lambda p: (p,), (PROBABILITIES,)),
+}
+MASSES = [(name, how) for name in DISCRETE for how in methods(name)]
+
+
+@pytest.mark.parametrize("name, how", MASSES)
+def test_discrete(name, how):
+    k, shapes, arrays = DISCRETE[name]
+    if name == "bernoulli" and how == "logsf":
+        k = k * 0
+
+    def call(m, *args):
+        return getattr(getattr(m, name), how)(k + 2, *shapes(*args), loc=2)
+
+    with np.errstate(divide="ignore"):
+        check_mirror("scipy.stats", name, call, arrays, atol=1e-11)
+
+
+MEAN, ROOT = rng.standard_normal(3), rng.standard_normal((3, 3))
+
+
+def covariance(root):
+    return root @ root.T + np.eye(3)
+
+
+SIMPLEX = rng.dirichlet([2.0, 3.0, 4.0], 5).T
+DIAGONAL = np.array([0.5, 1.0, 2.0])
+
+
+def normal(how):
+    def call(m, x, mean, root):
+        return getattr(m.multivariate_normal, how)(x, mean, covariance(root))
+
+    return call
+
+
+VECTORS = [
+    ("multivariate_normal", normal("logpdf"), (rng.standard_normal((4, 3)), MEAN, ROOT)),
+    ("multivariate_normal", normal("logpdf"), (rng.standard_normal((2, 4, 3)), MEAN, ROOT)),
+    ("multivariate_normal", normal("pdf"), (rng.standard_normal(3), MEAN, ROOT)),
+    (
+        "multivariate_normal",
+        lambda m, x, mean, c: m.multivariate_normal.logpdf(x, mean, c),
+        (rng.standard_normal((2, 4, 3)), MEAN, DIAGONAL),
+    ),
+    (
+        "multivariate_normal",
+        lambda m, x, mean, c: m.multivariate_normal.logpdf(x, mean, c),
+        (rng.standard_normal((4, 3)), MEAN, 0.7),
+    ),
+    ("multivariate_normal", lambda m, x, c: m.multivariate_normal.logpdf(x, cov=c), (rng.standard_normal(5), 0.7)),
+    ("multivariate_normal", lambda m, x: m.multivariate_normal(MEAN, covariance(ROOT)).logpdf(x), (MEAN + 0.3,)),
+    # Derivatives along the simplex: the last coordinate is left out.
+    ("dirichlet", lambda m, x, a: m.dirichlet.logpdf(x, a), (SIMPLEX[:2], np.array([0.7, 1.0, 3.5]))),
+    ("dirichlet", lambda m, x, a: m.dirichlet.pdf(x, a), (SIMPLEX[:2, 0], np.array([2.0, 1.0, 3.5]))),
+    ("dirichlet", lambda m, a: m.dirichlet.logpdf(SIMPLEX, a), (np.array([2.0, 1.0, 3.5]),)),
+]
+
+
+@pytest.mark.parametrize("name, call, arrays", VECTORS)
+def test_multivariate(name, call, arrays):
+    check_mirror("scipy.stats", name, call, arrays, atol=1e-11)
+
+
+def test_every_mirrored_name_is_tested():
+    tested = {*CONTINUOUS, *DISCRETE, *(name for name, _, _ in VECTORS)}
+    assert tested == set(MIRRORS["scipy.stats"]) == set(mirrored.__all__)
+
+
+#: Distribution -> points at, beyond, and inside the ends of the support, and shape.
+ENDS = {
+    "lognorm": ([-1.0, 0.0, 1.0], (0.7,)),
+    "expon": ([-1.0, 0.0, 1.0], ()),
+    "gamma": ([-1.0, 0.0, 1.0], (1.0,)),
+    "chi2": ([-1.0, 0.0, 1.0], (2.0,)),
+    "invgamma": ([-1.0, 0.0, 1.0], (2.0,)),
+    "beta": ([-0.5, 0.0, 0.5, 1.0, 1.5], (1.0, 1.0)),
+    "uniform": ([-0.5, 0.0, 0.5, 1.0, 1.5], ()),
+    "weibull_min": ([-1.0, 0.0, 1.0], (1.0,)),
+    "truncnorm": ([-2.0, -1.0, 0.5, 2.0, 2.5], (-1.0, 2.0)),
+    "halfnorm": ([-1.0, 0.0, 1.0], ()),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends_of_the_support(name):
+    points, shapes = ENDS[name]
+    points = np.array(points)
+    theirs, ours = getattr(scipy.stats, name), getattr(mirrored, name)
+    for how in methods(name):
+        x, loc, scale = leaf(points), leaf(0.0), leaf(np.ones(points.shape))
+        with np.errstate(divide="ignore"):
+            found, expected = getattr(ours, how)(x, *shapes, loc, scale), getattr(theirs, how)(points, *shapes)
+        np.testing.assert_allclose(plain(found), expected, rtol=1e-13, atol=1e-15)
+        low, high = theirs.support(*shapes)
+        outside = (points < low) | (points > high)
+        assert outside.any()
+        tg.sum(found[outside]).backward()
+        np.testing.assert_array_equal(plain(x.grad)[outside], 0)
+        np.testing.assert_array_equal(plain(scale.grad)[outside], 0)
+        assert plain(loc.grad) == 0
+
+
+def test_outside_the_support_only_the_terms_inside_count():
+    x = np.array([-1.0, 0.5, 2.0])
+    rate = leaf(0.8)
+    tg.where(x > 0, mirrored.expon.logpdf(x, scale=rate), 0.0).sum().backward()
+    np.testing.assert_allclose(plain(rate.grad), -2 / 0.8 + 2.5 / 0.8**2, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", [*CONTINUOUS, *DISCRETE])
+def test_parameters_that_are_not_valid_give_nan(name):
+    theirs, ours = getattr(scipy.stats, name), getattr(mirrored, name)
+    if name in CONTINUOUS:
+        x, shapes = 0.5, [float(np.ravel(s)[0]) for s in CONTINUOUS[name][1]]
+        cases = [(x, *shapes, 0.0, -1.0), (x, *shapes, 0.0, 0.0), (np.nan, *shapes, 0.0, 1.0)]
+        if shapes:
+            cases.append((x, *((4.0, 3.0) if name == "truncnorm" else (-5.0, *shapes[1:])), 0.0, 1.0))
+    else:
+        k, shapes, arrays = DISCRETE[name]
+        good = [float(np.ravel(a)[0]) for a in arrays]
+        # Inside the support: beyond its end SciPy gives log cdf 0 whatever the parameters are.
+        k = 0 if name == "bernoulli" else 1
+        cases = [(k, *shapes(*[-0.5 for _ in good])), (np.nan, *shapes(*good))]
+        if name != "poisson":
+            cases.append((k, *shapes(*good[:-1], 1.5)))
+    for arguments in cases:
+        for method in methods(name):
+            with np.errstate(all="ignore"):
+                expected = getattr(theirs, method)(*arguments)
+                given = [leaf(a) if k == len(arguments) - 1 else a for k, a in enumerate(arguments)]
+                found = plain(getattr(ours, method)(*given))
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(expected), err_msg=f"{method}{arguments}")
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_numbers_that_are_not_in_the_support_of_a_discrete_distribution(name):
+    _, shapes, arrays = DISCRETE[name]
+    p = [float(np.ravel(a)[0]) for a in arrays]
+    for k in (-1.0, 0.5, 1.5, 7.0):
+        for how in methods(name):
+            with np.errstate(all="ignore"):
+                expected = getattr(getattr(scipy.stats, name), how)(k, *shapes(*p))
+                found = getattr(getattr(mirrored, name), how)(k, *shapes(*[leaf(v) for v in p]))
+            np.testing.assert_allclose(plain(found), expected, rtol=1e-12, atol=1e-15, err_msg=f"{how} at {k}")
+
+
+def test_ends_of_the_parameters():
+    for p, k in ((0.0, 0), (1.0, 1)):
+        assert plain(mirrored.bernoulli.logpmf(k, leaf(p))) == scipy.stats.bernoulli.logpmf(k, p) == 0
+    assert plain(mirrored.poisson.logpmf(0, leaf(0.0))) == 0
+    assert gradient(lambda mu: mirrored.poisson.logpmf(0, mu), 0.0) == -1
+    check(
+        lambda x: mirrored.t.logpdf(x, np.inf),
+        np.array([0.3, -2.0]),
+        reference=lambda x: scipy.stats.t.logpdf(x, np.inf),
+    )
+
+
+def test_far_out():
+    x = np.array([-40.0, -10.0, 10.0, 40.0])
+    for how in ("logcdf", "logsf", "logpdf"):
+        for name in ("norm", "logistic", "laplace"):
+            found = gradient(getattr(getattr(mirrored, name), how), x)
+            assert np.isfinite(found).all()
+    np.testing.assert_allclose(plain(mirrored.norm.logsf(leaf(x))), scipy.stats.norm.logsf(x), rtol=1e-14)
+    # d log cdf / dx is the ratio of density and distribution function.
+    ratio = np.exp(scipy.stats.norm.logpdf(x) - scipy.stats.norm.logcdf(x))
+    np.testing.assert_allclose(gradient(mirrored.norm.logcdf, x), ratio, rtol=1e-10)
+    # A truncation far in either tail.
+    for a, b in ((20.0, 21.0), (-21.0, -20.0)):
+        y = a + 0.3
+        np.testing.assert_allclose(
+            plain(mirrored.truncnorm.logpdf(leaf(y), a, b)), scipy.stats.truncnorm.logpdf(y, a, b), rtol=1e-12
+        )
+        check(lambda y, a, b: mirrored.truncnorm.logpdf(y, a, b), y, a, b, reference=scipy.stats.truncnorm.logpdf)
+
+
+def test_single_precision_is_kept():
+    x = draws(-1, 1).astype("f")
+    check(lambda x, s: mirrored.norm.logpdf(x, 0.0, s), x, np.ones(3, "f"))
+
+
+def test_lists_and_integers():
+    mu = leaf(0.5)
+    np.testing.assert_allclose(plain(mirrored.norm.logpdf([0, 1], mu)), scipy.stats.norm.logpdf([0, 1], 0.5))
+    np.testing.assert_allclose(plain(mirrored.norm.logpdf([mu, 1.0], 0)), scipy.stats.norm.logpdf([0.5, 1.0]))
+
+
+def test_frozen():
+    loc, scale = leaf(0.5), leaf(2.0)
+    found = mirrored.norm(loc, scale=scale).logpdf(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(plain(found), scipy.stats.norm(0.5, 2.0).logpdf([1.0, 2.0]))
+    found.sum().backward()
+    assert plain(loc.grad) == 0.5
+
+
+UNMODIFIED = [
+    *((name, "logpdf", (0.5, *(float(np.ravel(s)[0]) for s in shapes))) for name, (_, shapes) in CONTINUOUS.items()),
+    *((name, "cdf", (0.5, *(float(np.ravel(s)[0]) for s in shapes))) for name, (_, shapes) in CONTINUOUS.items()),
+    *(
+        (name, "logpmf", (1.0, *shapes(*(float(np.ravel(a)[0]) for a in arrays))))
+        for name, (_, shapes, arrays) in DISCRETE.items()
+    ),
+    ("multivariate_normal", "logpdf", (MEAN, MEAN, np.eye(3))),
+    ("dirichlet", "logpdf", (SIMPLEX, np.ones(3))),
+]
+
+
+@pytest.mark.parametrize("name, how, arguments", UNMODIFIED, ids=[f"{n}.{h}" for n, h, _ in UNMODIFIED])
+def test_unmodified_scipy_names_the_mirror(name, how, arguments):
+    check_unmodified("scipy.stats", name, lambda m, x: getattr(getattr(m, name), how)(x, *arguments[1:]), arguments[:1])
+    check_unmodified(
+        "scipy.stats",
+        name,
+        lambda m, a: getattr(getattr(m, name), how)(arguments[0], *arguments[1:-1], a),
+        arguments[-1:],
+    )
+
+
+def test_the_message_names_the_method():
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"tapegrad\.scipy\.stats\.norm\.logpdf instead"):
+        scipy.stats.norm.logpdf(leaf([1.0]))
+    with pytest.raises(tg.errors.LeaveTapeError, match=r"tapegrad\.scipy\.stats\.norm"):
+        scipy.stats.norm(leaf(1.0)).logpdf(0.5)
+
+
+def test_bad_parameters():
+    x = leaf(1.0)
+    for call in (
+        lambda m, x: m.gamma.logpdf(x), lambda m, x: m.norm.logpdf(x, 0, 1, 2), lambda m, x: m.norm.logpdf(x, sigma=2),
+        lambda m, x: m.norm.logpdf(x, 0, loc=2),
+    ):  # fmt: skip
+        with pytest.raises(TypeError):
+            call(scipy.stats, 1.0)
+        with pytest.raises(TypeError, match="norm|gamma"):
+            call(mirrored, x)
+    with pytest.raises(ValueError):
+        mirrored.norm.logpdf(leaf(np.ones(2)), np.ones(3))
+
+
+def test_what_has_no_derivative():
+    refusal = tg.errors.UnsupportedFunctionError
+    for call in (
+        lambda: mirrored.poisson.logpmf(leaf(1.0), 2.0), lambda: mirrored.binom.logpmf(1, leaf(3.0), 0.5),
+        lambda: mirrored.poisson.logpmf(1, 2.0, leaf(0.0)),
+    ):  # fmt: skip
+        with pytest.raises(refusal, match="integer"):
+            call()
+    p = leaf(0.5)
+    for name, arguments in (("beta", (0.5, p, 1.0)), ("t", (0.5, p)), ("binom", (1, 3, p)), ("nbinom", (1, 3.0, p))):
+        for how in TAILS:
+            with pytest.raises(refusal, match=rf"{name}.*closed form"):
+                getattr(getattr(mirrored, name), how)(*arguments)
+    assert plain(mirrored.poisson.logpmf(tg.tensor(1.0), leaf(2.0))) == scipy.stats.poisson.logpmf(1, 2.0)
+    with pytest.raises(refusal, match="allow_singular"):
+        mirrored.multivariate_normal.logpdf(leaf(MEAN), allow_singular=True)
+
+
+def test_bad_vectors():
+    x = leaf(MEAN)
+    with pytest.raises(np.linalg.LinAlgError):
+        scipy.stats.multivariate_normal.logpdf(MEAN, MEAN, np.zeros((3, 3)))
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        mirrored.multivariate_normal.logpdf(x, MEAN, np.zeros((3, 3)))
+    for mean, cov in ((np.ones(2), np.eye(3)), (np.ones(3), np.ones((2, 3)))):
+        with pytest.raises(ValueError):
+            scipy.stats.multivariate_normal.logpdf(MEAN, mean, cov)
+        with pytest.raises(ValueError, match="cov"):
+            mirrored.multivariate_normal.logpdf(x, mean, cov)
+    for point, alpha in (
+        (SIMPLEX * 2, np.ones(3)), (SIMPLEX, -np.ones(3)), (SIMPLEX, np.ones(5)), (SIMPLEX - 0.5, np.ones(3)),
+        (np.array([0.0, 0.5, 0.5]), np.full(3, 0.5)), (SIMPLEX, np.ones((3, 1))),
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            scipy.stats.dirichlet.logpdf(point, alpha)
+        with pytest.raises(ValueError):
+            mirrored.dirichlet.logpdf(leaf(point), alpha)
+
+
+def test_other_names_are_those_of_scipy():
+    assert mirrored.pareto is scipy.stats.pareto
+    assert mirrored.norm.mean() == 0 and mirrored.norm.ppf(0.5) == 0
+    assert mirrored.multivariate_normal.rvs(random_state=1) is not None
