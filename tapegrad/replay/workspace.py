@@ -262,7 +262,7 @@ class Workspace:
         flags = tuple(bool(operands[k] > 0 and tape.active[operands[k]]) for k in slots)
         metas = tuple(self._meta(o) for o in operands)
         value = 0.0 if entry.meta is SCALAR else self.arrays[item.slot]
-        signature = Signature.find((row, entry.attrs, metas, flags), value)
+        signature = Signature.laid_out((row, entry.attrs, metas, flags), value)
         places = [operands[k] if on else 0 for k, on in zip(slots, flags)]
         record["op"] = signature.opcode
         record["a"], record["b"] = places[0], places[1] if len(places) > 1 else 0
