@@ -51,6 +51,7 @@ from .explain_zero import explain_zero
 from .function import Function
 from .dual import Dual
 from .forward import derivative, jacfwd, jvp
+from .functional import grad, value_and_grad
 from .functions import *  # noqa: F401,F403
 from .jacobians import jacobian, jacrev, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled

@@ -10,7 +10,6 @@ import functools
 
 import numpy as np
 
-from .replay.function import Replayed
 from .tree import flatten, unflatten
 
 
@@ -31,6 +30,8 @@ class Transformed:
         self._argnums = (int(argnums),) if self._one else tuple(int(a) for a in argnums)
         if any(a < 0 for a in self._argnums):
             raise ValueError(f"argnums must not be negative, got {self._argnums}")
+        from .replay.function import Replayed
+
         self._replayed = Replayed(function, self._argnums, has_aux)
         self._has_aux = has_aux
 
