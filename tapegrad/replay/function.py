@@ -48,6 +48,10 @@ GIVE_UP = 24
 WINDOW = 32
 
 
+#: Mark of an array argument that is not C-contiguous.
+REORDERED = "*"
+
+
 class ImpureFunctionWarning(UserWarning):
     """A function gave something else when it was recorded again; it is run define-by-run."""
 
@@ -153,7 +157,8 @@ class Replayed:
                 static.append(("f", want))
             elif kind is np.ndarray and leaf.dtype.char in "df":
                 inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
-                static.append((leaf.shape, leaf.dtype.char, want))
+                # In another order than C it is another kind: a function may look at the order.
+                static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
             elif isinstance(leaf, Tensor):
                 if leaf.requires_grad:
                     raise GradientError(
@@ -162,7 +167,7 @@ class Replayed:
                     )
                 value = np.asarray(leaf._v)
                 inputs.append(np.ascontiguousarray(value).reshape(value.shape))
-                static.append((value.shape, value.dtype.char, want))
+                static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
             elif want:
                 inputs.append(self._wanted(leaf, k, structure))
                 static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
@@ -268,7 +273,8 @@ class Replayed:
         start = time.perf_counter()
         states = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
         with Tape() as tape, enable_grad():
-            trace = Trace(tape.store, kind.surroundings.arrays)
+            reordered = any(mark[1] in ("d" + REORDERED, "f" + REORDERED) for mark in static if len(mark) == 3)
+            trace = Trace(tape.store, kind.surroundings.arrays, reordered)
             live, remaining = [], iter(inputs)
             wanted = []
             for leaf, mark in zip(leaves, static):

@@ -76,10 +76,12 @@ class Trace:
         Where the scalar instructions go.
     captured : dict of int to ndarray
         Arrays the function captured, by id: a replay reads them where they are.
+    reordered : bool
+        Whether some argument was not C-contiguous: the recording sees a copy that is.
     """
 
-    def __init__(self, store, captured=None):
-        self.store = store
+    def __init__(self, store, captured=None, reordered=False):
+        self.store, self.reordered = store, reordered
         store.trace = self
         self.entries = {}
         self.constants = []

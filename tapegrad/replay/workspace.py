@@ -176,6 +176,13 @@ class Workspace:
             self.stream += [W.HOST, len(self.hosts) - 1]
             address = native.data_address(target)
             self.arrays[item.slot] = target
+        elif not self.value_array(slot).flags.c_contiguous:
+            # What was seen is in C order.
+            value = self.value_array(slot)
+            target = self.arrays[item.slot] = np.empty(value.shape, value.dtype)
+            self.hosts.append(Host(_itself, [value], target, "copy", item.slot))
+            self.stream += [W.HOST, len(self.hosts) - 1]
+            address = native.data_address(target)
         else:
             address = self.address_of(slot)
         seen = self.seen[item.number]
@@ -418,6 +425,10 @@ class Workspace:
         if description is SCALAR:
             return float(self.words[slot, VALUE // 8])
         return normalise(self.arrays[slot].copy())
+
+
+def _itself(value):
+    return value
 
 
 def _last_readers(tape):
