@@ -63,7 +63,8 @@ class Pair:
 
 
 def same_bits(a, b):
-    return np.asarray(a).tobytes() == np.asarray(b).tobytes() or (a != a and b != b)
+    a, b = float(a), float(b)
+    return a == b and np.signbit(a) == np.signbit(b) or (a != a and b != b)
 
 
 def replays_only(pair):
