@@ -192,6 +192,10 @@ def _row(plan, row, attrs):
     operands = plan.operands
     if row.elementwise:
         if isinstance(row.value, np.ufunc):
+            if plan.out.char not in "df":
+                if any(s.char != plan.out.char for s in operands):
+                    raise Unplanned(row.name)
+                return plan.ufunc(row.value, *operands, out=plan.result)
             floats = [s if s.char in "df" else plan._cast(s, plan.out.char) for s in operands]
             wide = [s if s.char == plan.out.char else plan._cast(s, plan.out.char) for s in floats]
             return plan.ufunc(row.value, *wide, out=plan.result)
