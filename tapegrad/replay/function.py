@@ -35,7 +35,7 @@ from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
 from .cache import Tapes
 from .finish import finish
-from .purity import Surroundings
+from .purity import RandomStates, Surroundings
 from .trace import Trace
 
 LOG = logging.getLogger("tapegrad")
@@ -271,7 +271,8 @@ class Replayed:
         """Run the function on live tensors; returns the finished tape."""
         structure, static = key
         start = time.perf_counter()
-        states = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
+        given = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
+        states = RandomStates([*kind.surroundings.generators, *given])
         with Tape() as tape, enable_grad():
             reordered = any(mark[1] in ("d" + REORDERED, "f" + REORDERED) for mark in static if len(mark) == 3)
             trace = Trace(tape.store, kind.surroundings.arrays, reordered)
@@ -292,12 +293,11 @@ class Replayed:
         middle = time.perf_counter()
         finished = finish(trace, results, wanted)
         finished.structure = shape
-        after = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
         self.stats.seconds["record"] += middle - start
         self.stats.seconds["finish"] += time.perf_counter() - middle
-        for name, one, other in zip(["np.random", *(n for n, _ in kind.surroundings.generators)], states, after):
-            if one != other:
-                self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
+        name = states.moved()
+        if name is not None:
+            self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
         for how, place in trace.cuts:
             self.stats.cuts[f"{how} at {place}"] += 1
         return finished
@@ -442,10 +442,6 @@ def _static(leaf):
             "of the tape nor part of its key; pass arrays, numbers, or containers of them"
         ) from None
     return (type(leaf), leaf)
-
-
-def _state(generator):
-    return str(generator.bit_generator.state) if hasattr(generator, "bit_generator") else str(generator.get_state())
 
 
 def _name(function):
