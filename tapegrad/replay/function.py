@@ -19,6 +19,7 @@ nearly every call; both are said once, and in `stats`.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 import warnings
@@ -30,6 +31,7 @@ import numpy as np
 from ..errors import DtypeError, GradientError, NonScalarOutputError
 from ..modes import enable_grad
 from ..record import normalise
+from ..tape.places import PACKAGE
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
@@ -42,6 +44,8 @@ LOG = logging.getLogger("tapegrad")
 
 #: Tapes kept for one kind of arguments.
 LIMIT = 64
+#: Kinds of arguments kept.
+KINDS = 256
 #: A kind of arguments is given up when at least so many of its last calls had to be recorded ...
 GIVE_UP = 24
 #: ... of so many.
@@ -116,6 +120,7 @@ class _Kind:
         self.check_at = 2
         self.recent = []
         self.given_up = ""
+        self.used = 0
 
 
 @dataclass
@@ -140,6 +145,7 @@ class Replayed:
     def __init__(self, function, argnums, has_aux=False):
         self.function, self.argnums, self.has_aux = function, argnums, has_aux
         self.kinds = {}
+        self.clock = 0
         self.lock = threading.RLock()
         self.stats = Stats()
 
@@ -212,8 +218,7 @@ class Replayed:
         inputs, key, leaves = self._sorted(args, kwargs)
         kind = self.kinds.get(key)
         if kind is None:
-            with self.lock:
-                kind = self.kinds.setdefault(key, _Kind(Surroundings(self.function)))
+            kind = self._new_kind(key)
         if kind.given_up:
             return self._define_by_run(inputs, key, leaves, backward)
         changed = kind.surroundings.changed()
@@ -222,12 +227,26 @@ class Replayed:
                 LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
                 kind.surroundings = Surroundings(self.function)
+        self.clock += 1
+        kind.used = self.clock
         kind.calls += 1
         if kind.calls == kind.check_at and kind.tapes.first() is not None:
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
         found = self._replay(kind, inputs, backward)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
+
+    def _new_kind(self, key):
+        with self.lock:
+            kind = self.kinds.get(key)
+            if kind is None:
+                if len(self.kinds) >= KINDS:
+                    # The longest unused quarter goes.
+                    for old, _ in sorted(self.kinds.items(), key=lambda pair: pair[1].used)[: KINDS // 4]:
+                        del self.kinds[old]
+                kind = self.kinds[key] = _Kind(Surroundings(self.function))
+                kind.used = self.clock
+            return kind
 
     def _replay(self, kind, inputs, backward, count=True):
         kept = kind.tapes.first()
@@ -291,6 +310,9 @@ class Replayed:
             results, shape = flatten(result)
             self._check_results(results, shape, backward)
         middle = time.perf_counter()
+        if trace.cannot:
+            self._give_up(kind, trace.cannot, None)
+            return None
         finished = finish(trace, results, wanted)
         finished.structure = shape
         self.stats.seconds["record"] += middle - start
@@ -418,13 +440,22 @@ class Replayed:
         if not kind.given_up:
             kind.given_up = self.stats.fallback = why
             LOG.warning("%s is run define-by-run from now on: %s", _name(self.function), why)
-            warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=6)
+            if category is not None:
+                warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
     def _count(self, kind):
         tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)
+
+
+def _outside():
+    """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _leaf(value, requires):

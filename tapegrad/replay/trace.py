@@ -87,6 +87,8 @@ class Trace:
         Arrays the function captured, by id: a replay reads them where they are.
     leaves : list of Tensor
         Leaves it met, kept until it is finished.
+    cannot : str
+        Why the recording cannot be replayed; empty if it can.
     reordered : bool
         Whether some argument was not C-contiguous: the recording sees a copy that is.
     """
@@ -98,6 +100,7 @@ class Trace:
         self.constants = []
         self.captured = captured or {}
         self.cuts = []
+        self.cannot = ""
         self.input_slots, self.input_metas, self.input_values = [], [], []
         self._copies = {}
         self._numbers = {}
@@ -147,7 +150,9 @@ class Trace:
         if row.name in _WRITES and not (isinstance(operands[0], _Types.Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
-        references = tuple(self._reference(o, v) for o, v in zip(operands, values))
+        if row.primitive is not None:
+            self.cannot = f"it calls the custom primitive {row.name!r}, whose rules run in Python"
+        references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
         self.entries[len(self.store.tokens)] = Entry(ROW, row, attrs, references, differentiable, integer, value)
 
     def record(self, row, attrs, operands, values, integer, value):
