@@ -302,7 +302,7 @@ class Replayed:
                     live.append(trace.enter(np.array(next(remaining))))
                     wanted.append(mark[-1])
                 else:
-                    live.append(leaf)
+                    live.append(_read_only(leaf))
             args, kwargs = unflatten(structure, live)
             self.stats.records += 1
             result = self.function(*args, **kwargs)
@@ -405,7 +405,7 @@ class Replayed:
                     given.append(t)
                     wanted.append(t if mark[-1] else None)
                 else:
-                    given.append(leaf)
+                    given.append(_read_only(leaf))
             args, kwargs = unflatten(structure, given)
             results, shape = flatten(self.function(*args, **kwargs))
             self._check_results(results, shape, backward)
@@ -448,6 +448,14 @@ class Replayed:
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)
+
+
+def _read_only(leaf):
+    """A static argument: an array in it cannot be changed by the function, because replays would not change it."""
+    if isinstance(leaf, np.ndarray):
+        leaf = leaf.view()
+        leaf.flags.writeable = False
+    return leaf
 
 
 def _outside():

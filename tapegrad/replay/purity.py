@@ -22,7 +22,7 @@ import sys
 import sysconfig
 import types
 from collections import deque
-from operator import is_
+from operator import is_, is_not
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Surroundings:
         self.generators = []
         self._known = {}
         self._callable("", function, DEPTH)
-        self._known = None
+        self._known = self._groups = None
 
     def _first(self, thing):
         """Whether `thing` has not been seen yet (it is kept, so that its id stays its own)."""
@@ -91,11 +91,10 @@ class Surroundings:
             value = _contents(cell)
             self._check(f"{where}{variable}", _same_cell, cell, value)
             self._thing(f"{where}{variable}", value, DEPTH)
-        for part in ("__defaults__", "__kwdefaults__", "__code__"):
-            value = getattr(function, part)
-            self._check(f"{where}{part}", _same_attribute, (function, part), value)
-            if part != "__code__":
-                self._thing(f"{where}{part}", value, DEPTH)
+        parts = (function.__defaults__, function.__kwdefaults__, code)
+        self._check(name or "its defaults", _same_function, function, parts)
+        self._thing(f"{where}__defaults__", parts[0], DEPTH)
+        self._thing(f"{where}__kwdefaults__", parts[1], DEPTH)
         names = _names(code)
         for variable in names:
             value = function.__globals__.get(variable)
@@ -201,12 +200,33 @@ class Surroundings:
             self._class(type(thing).__name__, type(thing), depth)
 
     # -- comparing ----------------------------------------------------------------
+    def _grouped(self):
+        """The checks by how they are compared at once: cells and names by identity, everything else one by one."""
+        cells = [(thing, before) for _, same, thing, before in self.checks if same is _same_cell]
+        names = [(thing, before) for _, same, thing, before in self.checks if same is _same_item]
+        others = [check[1:] for check in self.checks if check[1] not in (_same_cell, _same_item)]
+        self._groups = ([c for c, _ in cells], [b for _, b in cells], [n for n, _ in names], [b for _, b in names], others)
+        return self._groups
+
     def forgive(self):
         """Leave out what has changed by now: the function itself changes it (a counter, a log)."""
         self.checks = [check for check in self.checks if check[1](check[2], check[3])]
+        self._groups = None
 
     def changed(self):
         """The name of the first thing that has changed, or None."""
+        cells, contents, names, bound, others = self._groups or self._grouped()
+        try:
+            # Nearly always every name is bound to the same object.
+            if (
+                True not in map(is_not, [cell.cell_contents for cell in cells], contents)
+                and True not in map(is_not, [scope.get(name) for scope, name in names], bound)
+                and all([same(thing, before) for same, thing, before in others])
+            ):
+                return None
+        except ValueError:
+            # A cell is empty now.
+            pass
         for name, same, thing, before in self.checks:
             if not same(thing, before):
                 return name
@@ -282,6 +302,10 @@ def _same_cell(cell, before):
 
 def _same_attribute(where, before):
     return _equal(getattr(*where, None), before)
+
+
+def _same_function(function, before):
+    return function.__defaults__ is before[0] and function.__kwdefaults__ is before[1] and function.__code__ is before[2]
 
 
 def _same_item(where, before):
