@@ -24,6 +24,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,7 +36,7 @@ from ..tape.places import PACKAGE
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
-from .cache import Tapes
+from .cache import Kept, Tapes
 from .finish import finish
 from .purity import RandomStates, Surroundings
 from .trace import Trace
@@ -44,6 +45,8 @@ LOG = logging.getLogger("tapegrad")
 
 #: Tapes kept for one kind of arguments.
 LIMIT = 64
+#: Seconds that a thread waits for another's recording of the same function.
+PATIENCE = 5.0
 #: Kinds of arguments kept.
 KINDS = 256
 #: A kind of arguments is given up when at least so many of its last calls had to be recorded ...
@@ -54,6 +57,9 @@ WINDOW = 32
 
 #: Mark of an array argument that is not C-contiguous.
 REORDERED = "*"
+
+
+_RECORDING = threading.local()
 
 
 class ImpureFunctionWarning(UserWarning):
@@ -120,6 +126,7 @@ class _Kind:
         self.check_at = 2
         self.recent = []
         self.given_up = ""
+        self.missed = None
         self.used = 0
 
 
@@ -130,6 +137,7 @@ class Outcome:
     values: list
     structure: object
     gradients: list
+    tape: object = None
 
 
 class Replayed:
@@ -147,6 +155,7 @@ class Replayed:
         self.kinds = {}
         self.clock = 0
         self.lock = threading.RLock()
+        self.turn = threading.RLock()
         self.stats = Stats()
 
     # -- arguments ----------------------------------------------------------------
@@ -262,6 +271,7 @@ class Replayed:
                 if count:
                     self.stats.replays += 1
                     self._note(kind, False)
+                outcome.tape = kept.tape
                 if tried:
                     kind.tapes.prefer(kept)
                 else:
@@ -271,7 +281,7 @@ class Replayed:
             if missed >= len(kept.tape.guards):
                 kept.give(workspace)
                 return None
-            guard = kept.tape.guards[missed]
+            guard = kind.missed = kept.tape.guards[missed]
             self.stats.misses[str(guard.place)] += 1
             seen = workspace.seen_at(missed)
             kept.give(workspace)
@@ -304,7 +314,8 @@ class Replayed:
                 else:
                     live.append(_read_only(leaf))
             args, kwargs = unflatten(structure, live)
-            self.stats.records += 1
+            with self.lock:
+                self.stats.records += 1
             result = self.function(*args, **kwargs)
             kind.surroundings.forgive()
             results, shape = flatten(result)
@@ -344,47 +355,79 @@ class Replayed:
                     f"{np.shape(value)}; sum it, or use tg.jacobian"
                 )
 
+    @contextmanager
+    def _turn(self):
+        """Threads that need the same recording wait for the one that makes it, so that it is made once.
+
+        Nobody waits while making a recording of another function (two functions
+        that call each other would wait for ever), nor longer than `PATIENCE`
+        (the function may be waiting for us): the recording is made twice then.
+        """
+        own = not getattr(_RECORDING, "depth", 0)
+        got = self.turn.acquire(timeout=PATIENCE) if own else self.turn.acquire(blocking=False)
+        _RECORDING.depth = getattr(_RECORDING, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            _RECORDING.depth -= 1
+            if got:
+                self.turn.release()
+
     def _record(self, kind, inputs, key, leaves, backward):
-        with self.lock:
+        with self._turn():
             found = self._replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
             if found is not None:
                 return found
-            LOG.info("%s: recording for a new %s", _name(self.function), "path" if kind.tapes.all else "kind of arguments")
+            # If the surroundings change meanwhile, these are not the kind's tapes any more.
+            tapes = kind.tapes
             tape = self._recorded(kind, inputs, key, leaves, backward)
             self._note(kind, True)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
-            kept = kind.tapes.add(tape)
-            workspace = kept.take()
-            missed = workspace.run(inputs, backward)
-            if missed >= 0:
-                kind.tapes = Tapes(LIMIT)
-                self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            kept, outcome = self._tried(kind, tape, inputs, backward)
+            if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
-            outcome = self._outcome(tape, workspace, backward)
-            kept.give(workspace)
-            self._count(kind)
+            LOG.info(
+                "%s: recorded for %s: %d instructions, %d guards", _name(self.function),
+                f"a new path ({kind.missed})" if tapes.all else "a new kind of arguments", len(tape), len(tape.guards),
+            )  # fmt: skip
+            with self.lock:
+                tapes.add(kept)
+                self._count()
             return outcome
+
+    def _tried(self, kind, tape, inputs, backward):
+        """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
+        kept = Kept(tape)
+        workspace = kept.take()
+        if workspace.run(inputs, backward) >= 0:
+            self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            return None, None
+        outcome = self._outcome(tape, workspace, backward)
+        kept.give(workspace)
+        return kept, outcome
 
     def _checked(self, kind, inputs, key, leaves, backward):
         """Record although there may be a tape, and compare."""
-        with self.lock:
+        with self._turn():
+            tapes = kind.tapes
             tape = self._recorded(kind, inputs, key, leaves, backward)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
             answer = self._replay(kind, inputs, backward, count=False)
-            fresh = Tapes(1).add(tape)
-            workspace = fresh.take()
-            if workspace.run(inputs, backward) >= 0:
-                self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            kept, outcome = self._tried(kind, tape, inputs, backward)
+            if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
-            outcome = self._outcome(tape, workspace, backward)
+            LOG.info(
+                "%s: recorded at call %d to be compared%s", _name(self.function), kind.calls,
+                "" if answer is not None else f": a new path ({kind.missed})",
+            )  # fmt: skip
             if answer is None:
-                kind.tapes.add(tape)
-                self._count(kind)
-            else:
-                other = kind.tapes.first().tape
-                difference = _difference(other, tape)
+                with self.lock:
+                    tapes.add(kept)
+                    self._count()
+            elif tapes is kind.tapes:
+                difference = _difference(answer.tape, tape)
                 if difference:
                     self._give_up(
                         kind, f"{difference}: it depends on something that is not an argument (a random number, a file, a "
@@ -443,7 +486,7 @@ class Replayed:
             if category is not None:
                 warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
-    def _count(self, kind):
+    def _count(self):
         tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)

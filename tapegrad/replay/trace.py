@@ -31,6 +31,8 @@ _FIXED_SHAPE = frozenset(
     "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isclose isin isreal iscomplex "
     "isposinf isneginf count_nonzero allclose array_equal array_equiv matrix_rank".split()
 )
+#: Ways of reading a value that cut its derivative on purpose.
+_CUTS = ("item()", "numpy()", "tolist()")
 #: Rows that write into a copy of their first operand.
 _WRITES = ("setitem", "put")
 
@@ -203,6 +205,8 @@ class Trace:
         """A guard on the whole value of `t`; returns the value."""
         if t._t is self.store:
             self._guard(t, how, np.asarray(t._v).tobytes())
+            if how in _CUTS and self.carries(t._i):
+                self.cuts.append((how, self.store.place(len(self.store.tokens) - 1)))
         return t._v
 
     def _guard(self, t, how, seen):

@@ -94,3 +94,45 @@ def test_nested_transformations():
         return np.sum(x * x) * inner(float(len(x)))[0]
 
     check(outer, [np.ones(n) * n for n in (1, 2, 3, 4)])
+
+
+def test_functions_that_call_each_other():
+    """Two recorded functions, each of which records the other: no thread waits for ever."""
+    pair = {}
+
+    def even(x):
+        return x * (pair["odd"](len_of(x) - 1.0)[0] if len_of(x) > 0 else 1.0)
+
+    def odd(x):
+        return x * (pair["even"](len_of(x) - 1.0)[0] if len_of(x) > 0 else 1.0)
+
+    def len_of(x):
+        return float(x.item()) if hasattr(x, "item") else float(x)
+
+    pair["even"], pair["odd"] = value_and_grad(even), value_and_grad(odd)
+    found, start = [], threading.Barrier(8)
+
+    def work(name):
+        start.wait()
+        found.append((name, pair[name](4.0)[0]))
+
+    with quiet():
+        workers = [threading.Thread(target=work, args=(n,)) for n in ("even", "odd") * 4]
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join(timeout=60)
+    assert len(found) == 8 and len({v for _, v in found}) == 1
+
+
+def test_a_function_that_waits_for_threads_which_call_it():
+    def function(x):
+        if x.item() > 1:
+            worker = threading.Thread(target=lambda: answers.append(g(1.0)))
+            worker.start()
+            worker.join()
+        return x * x
+
+    answers = []
+    g = value_and_grad(function)
+    assert g(3.0) == (9.0, 6.0) and answers == [(1.0, 2.0)]
