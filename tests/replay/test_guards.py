@@ -90,7 +90,7 @@ def divmod_(x):
 
 
 def fstr(x):
-    s = f"{x} {x[0]:.3f} {x!r} {str(x)}"
+    f"{x} {x[0]:.3f} {x!r} {str(x)}"
     return np.sum(x) * x[1]
 
 
