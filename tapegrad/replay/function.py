@@ -227,7 +227,7 @@ class Replayed:
         inputs, key, leaves = self._sorted(args, kwargs)
         kind = self.kinds.get(key)
         if kind is None:
-            kind = self._new_kind(key)
+            kind = self._new_kind(key, leaves)
         if kind.given_up:
             return self._define_by_run(inputs, key, leaves, backward)
         changed = kind.surroundings.changed()
@@ -235,7 +235,7 @@ class Replayed:
             with self.lock:
                 LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
-                kind.surroundings = Surroundings(self.function)
+                kind.surroundings = Surroundings(self.function, _objects(leaves))
         self.clock += 1
         kind.used = self.clock
         kind.calls += 1
@@ -245,7 +245,7 @@ class Replayed:
         found = self._replay(kind, inputs, backward)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
 
-    def _new_kind(self, key):
+    def _new_kind(self, key, leaves):
         with self.lock:
             kind = self.kinds.get(key)
             if kind is None:
@@ -253,7 +253,7 @@ class Replayed:
                     # The longest unused quarter goes.
                     for old, _ in sorted(self.kinds.items(), key=lambda pair: pair[1].used)[: KINDS // 4]:
                         del self.kinds[old]
-                kind = self.kinds[key] = _Kind(Surroundings(self.function))
+                kind = self.kinds[key] = _Kind(Surroundings(self.function, _objects(leaves)))
                 kind.used = self.clock
             return kind
 
@@ -316,14 +316,18 @@ class Replayed:
             args, kwargs = unflatten(structure, live)
             with self.lock:
                 self.stats.records += 1
-            result = self.function(*args, **kwargs)
+            try:
+                result = self.function(*args, **kwargs)
+            except GradientError:
+                if not trace.cannot:
+                    raise
+            if trace.cannot:
+                self._give_up(kind, trace.cannot, None)
+                return None
             kind.surroundings.forgive()
             results, shape = flatten(result)
             self._check_results(results, shape, backward)
         middle = time.perf_counter()
-        if trace.cannot:
-            self._give_up(kind, trace.cannot, None)
-            return None
         finished = finish(trace, results, wanted)
         finished.structure = shape
         self.stats.seconds["record"] += middle - start
@@ -491,6 +495,12 @@ class Replayed:
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)
+
+
+def _objects(leaves):
+    """Static arguments that may change inside: (number, object)."""
+    fixed = (int, float, str, bytes, complex, type(None), np.ndarray, np.generic, Tensor)
+    return [(k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, fixed)]
 
 
 def _read_only(leaf):

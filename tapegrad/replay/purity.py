@@ -40,6 +40,12 @@ _INSTALLED = tuple({sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "
 class Surroundings:
     """What `function` depended on at one moment.
 
+    Parameters
+    ----------
+    function : callable
+    static : sequence of (int, object)
+        Arguments that are no inputs of the tape: objects may change inside.
+
     Attributes
     ----------
     arrays : dict of int to ndarray
@@ -48,12 +54,14 @@ class Surroundings:
         Random generators found: (name, generator).
     """
 
-    def __init__(self, function):
+    def __init__(self, function, static=()):
         self.checks = []
         self.arrays = {}
         self.generators = []
         self._known = {}
         self._callable("", function, DEPTH)
+        for k, argument in static:
+            self._thing(f"argument {k}", argument, DEPTH)
         self._known = self._groups = None
 
     def _first(self, thing):

@@ -261,3 +261,47 @@ def test_custom_primitives_are_right_and_say_why_they_are_not_replayed():
     for _ in range(5):
         pair.check(rng.standard_normal(3))
     assert "primitive 'both'" in pair.stats.fallback and pair.stats.replays == 0
+
+
+def test_a_backward_pass_inside_is_right_and_not_replayed():
+    def function(x):
+        y = tg.tensor(3.0, requires_grad=True)
+        (y * y * 2).backward()
+        return x * x * y.grad.item()
+
+    pair = Pair(function)
+    for k in range(3):
+        assert pair.check(1.0 + k)[0] == 12 * (1.0 + k) ** 2
+    assert "backward pass" in pair.stats.fallback
+
+
+def test_leaves_made_inside_are_constants_of_the_gradient():
+    pair = Pair(lambda x: x * tg.tensor(2.0, requires_grad=True) * tg.tensor(3.0, requires_grad=True))
+    for k in range(3):
+        pair.check(1.0 + k)
+    assert pair.stats.replays >= 1
+
+
+def test_a_tensor_copied_inside_is_a_constant_of_the_gradient():
+    pair = Pair(lambda x: np.sum(x * tg.full_like(x, tg.tensor(x)[1])))
+    for k in range(4):
+        pair.check(np.array([1.0, 2.0 + k % 2]))
+    assert pair.stats.fallback == ""
+
+
+def test_the_memory_order_of_an_argument():
+    def in_memory(x):
+        return np.sum(np.ravel(x, "K") * np.arange(6.0))
+
+    def in_order(x):
+        return np.sum(np.ravel(x, "C") * np.arange(6.0))
+
+    x = np.arange(6.0).reshape(2, 3)
+    pair = Pair(in_memory)
+    pair.check(x)
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match="C-contiguous"):
+        pair.replayed(np.asfortranarray(x))
+    pair.check(x + 1)
+    pair = Pair(in_order)
+    for point in (x, np.asfortranarray(x), x[::-1], x.T.copy().T, x[:, ::-1]):
+        pair.check(point)

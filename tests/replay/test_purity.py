@@ -244,3 +244,18 @@ def test_random_numbers_as_an_argument():
         noise = rng.standard_normal(3)
         np.testing.assert_array_equal(g(np.ones(3), noise), noise)
     assert g.stats().fallback == ""
+
+
+def test_an_object_as_argument_that_changes_inside():
+    g = grad(lambda x, model, k: model(x) * k[0]())
+    model, c = Model(), [2.0]
+    before = g(np.ones(3), model, [lambda: c[0]])
+    function = [lambda: c[0]]
+    np.testing.assert_array_equal(g(np.ones(3), model, function), before)
+    model.k *= 3
+    np.testing.assert_array_equal(g(np.ones(3), model, function), 3 * before)
+    model.weights[0] *= 2
+    np.testing.assert_array_equal(g(np.ones(3), model, function), 6 * before)
+    c[0] = 6.0
+    np.testing.assert_array_equal(g(np.ones(3), model, function), 18 * before)
+    assert g.stats().fallback == ""
