@@ -489,7 +489,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
 
     trace = store.trace
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (
-        trace is None or not row.constants or trace_of([operands[k] for k in row.constants]) is None
+        trace is None or all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
     ):
         if row.calls_scipy:
             store.special = True

@@ -19,10 +19,12 @@ nearly every call; both are said once, and in `stats`.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 import warnings
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,22 +32,34 @@ import numpy as np
 from ..errors import DtypeError, GradientError, NonScalarOutputError
 from ..modes import enable_grad
 from ..record import normalise
+from ..tape.places import PACKAGE
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
-from .cache import Tapes
+from .cache import Kept, Tapes
 from .finish import finish
-from .purity import Surroundings
+from .purity import RandomStates, Surroundings
 from .trace import Trace
 
 LOG = logging.getLogger("tapegrad")
 
 #: Tapes kept for one kind of arguments.
 LIMIT = 64
+#: Seconds that a thread waits for another's recording of the same function.
+PATIENCE = 5.0
+#: Kinds of arguments kept.
+KINDS = 256
 #: A kind of arguments is given up when at least so many of its last calls had to be recorded ...
 GIVE_UP = 24
 #: ... of so many.
 WINDOW = 32
+
+
+#: Mark of an array argument that is not C-contiguous.
+REORDERED = "*"
+
+
+_RECORDING = threading.local()
 
 
 class ImpureFunctionWarning(UserWarning):
@@ -112,6 +126,8 @@ class _Kind:
         self.check_at = 2
         self.recent = []
         self.given_up = ""
+        self.missed = None
+        self.used = 0
 
 
 @dataclass
@@ -121,6 +137,7 @@ class Outcome:
     values: list
     structure: object
     gradients: list
+    tape: object = None
 
 
 class Replayed:
@@ -136,7 +153,9 @@ class Replayed:
     def __init__(self, function, argnums, has_aux=False):
         self.function, self.argnums, self.has_aux = function, argnums, has_aux
         self.kinds = {}
+        self.clock = 0
         self.lock = threading.RLock()
+        self.turn = threading.RLock()
         self.stats = Stats()
 
     # -- arguments ----------------------------------------------------------------
@@ -153,7 +172,8 @@ class Replayed:
                 static.append(("f", want))
             elif kind is np.ndarray and leaf.dtype.char in "df":
                 inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
-                static.append((leaf.shape, leaf.dtype.char, want))
+                # In another order than C it is another kind: a function may look at the order.
+                static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
             elif isinstance(leaf, Tensor):
                 if leaf.requires_grad:
                     raise GradientError(
@@ -162,7 +182,7 @@ class Replayed:
                     )
                 value = np.asarray(leaf._v)
                 inputs.append(np.ascontiguousarray(value).reshape(value.shape))
-                static.append((value.shape, value.dtype.char, want))
+                static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
             elif want:
                 inputs.append(self._wanted(leaf, k, structure))
                 static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
@@ -207,8 +227,7 @@ class Replayed:
         inputs, key, leaves = self._sorted(args, kwargs)
         kind = self.kinds.get(key)
         if kind is None:
-            with self.lock:
-                kind = self.kinds.setdefault(key, _Kind(Surroundings(self.function)))
+            kind = self._new_kind(key, leaves)
         if kind.given_up:
             return self._define_by_run(inputs, key, leaves, backward)
         changed = kind.surroundings.changed()
@@ -216,13 +235,27 @@ class Replayed:
             with self.lock:
                 LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
-                kind.surroundings = Surroundings(self.function)
+                kind.surroundings = Surroundings(self.function, _objects(leaves))
+        self.clock += 1
+        kind.used = self.clock
         kind.calls += 1
         if kind.calls == kind.check_at and kind.tapes.first() is not None:
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
         found = self._replay(kind, inputs, backward)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
+
+    def _new_kind(self, key, leaves):
+        with self.lock:
+            kind = self.kinds.get(key)
+            if kind is None:
+                if len(self.kinds) >= KINDS:
+                    # The longest unused quarter goes.
+                    for old, _ in sorted(self.kinds.items(), key=lambda pair: pair[1].used)[: KINDS // 4]:
+                        del self.kinds[old]
+                kind = self.kinds[key] = _Kind(Surroundings(self.function, _objects(leaves)))
+                kind.used = self.clock
+            return kind
 
     def _replay(self, kind, inputs, backward, count=True):
         kept = kind.tapes.first()
@@ -238,6 +271,7 @@ class Replayed:
                 if count:
                     self.stats.replays += 1
                     self._note(kind, False)
+                outcome.tape = kept.tape
                 if tried:
                     kind.tapes.prefer(kept)
                 else:
@@ -247,7 +281,7 @@ class Replayed:
             if missed >= len(kept.tape.guards):
                 kept.give(workspace)
                 return None
-            guard = kept.tape.guards[missed]
+            guard = kind.missed = kept.tape.guards[missed]
             self.stats.misses[str(guard.place)] += 1
             seen = workspace.seen_at(missed)
             kept.give(workspace)
@@ -266,9 +300,11 @@ class Replayed:
         """Run the function on live tensors; returns the finished tape."""
         structure, static = key
         start = time.perf_counter()
-        states = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
+        given = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
+        states = RandomStates([*kind.surroundings.generators, *given])
         with Tape() as tape, enable_grad():
-            trace = Trace(tape.store, kind.surroundings.arrays)
+            reordered = any(mark[1] in ("d" + REORDERED, "f" + REORDERED) for mark in static if len(mark) == 3)
+            trace = Trace(tape.store, kind.surroundings.arrays, reordered)
             live, remaining = [], iter(inputs)
             wanted = []
             for leaf, mark in zip(leaves, static):
@@ -276,22 +312,29 @@ class Replayed:
                     live.append(trace.enter(np.array(next(remaining))))
                     wanted.append(mark[-1])
                 else:
-                    live.append(leaf)
+                    live.append(_read_only(leaf))
             args, kwargs = unflatten(structure, live)
-            self.stats.records += 1
-            result = self.function(*args, **kwargs)
+            with self.lock:
+                self.stats.records += 1
+            try:
+                result = self.function(*args, **kwargs)
+            except GradientError:
+                if not trace.cannot:
+                    raise
+            if trace.cannot:
+                self._give_up(kind, trace.cannot, None)
+                return None
             kind.surroundings.forgive()
             results, shape = flatten(result)
             self._check_results(results, shape, backward)
         middle = time.perf_counter()
         finished = finish(trace, results, wanted)
         finished.structure = shape
-        after = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
         self.stats.seconds["record"] += middle - start
         self.stats.seconds["finish"] += time.perf_counter() - middle
-        for name, one, other in zip(["np.random", *(n for n, _ in kind.surroundings.generators)], states, after):
-            if one != other:
-                self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
+        name = states.moved()
+        if name is not None:
+            self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
         for how, place in trace.cuts:
             self.stats.cuts[f"{how} at {place}"] += 1
         return finished
@@ -316,47 +359,79 @@ class Replayed:
                     f"{np.shape(value)}; sum it, or use tg.jacobian"
                 )
 
+    @contextmanager
+    def _turn(self):
+        """Threads that need the same recording wait for the one that makes it, so that it is made once.
+
+        Nobody waits while making a recording of another function (two functions
+        that call each other would wait for ever), nor longer than `PATIENCE`
+        (the function may be waiting for us): the recording is made twice then.
+        """
+        own = not getattr(_RECORDING, "depth", 0)
+        got = self.turn.acquire(timeout=PATIENCE) if own else self.turn.acquire(blocking=False)
+        _RECORDING.depth = getattr(_RECORDING, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            _RECORDING.depth -= 1
+            if got:
+                self.turn.release()
+
     def _record(self, kind, inputs, key, leaves, backward):
-        with self.lock:
+        with self._turn():
             found = self._replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
             if found is not None:
                 return found
-            LOG.info("%s: recording for a new %s", _name(self.function), "path" if kind.tapes.all else "kind of arguments")
+            # If the surroundings change meanwhile, these are not the kind's tapes any more.
+            tapes = kind.tapes
             tape = self._recorded(kind, inputs, key, leaves, backward)
             self._note(kind, True)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
-            kept = kind.tapes.add(tape)
-            workspace = kept.take()
-            missed = workspace.run(inputs, backward)
-            if missed >= 0:
-                kind.tapes = Tapes(LIMIT)
-                self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            kept, outcome = self._tried(kind, tape, inputs, backward)
+            if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
-            outcome = self._outcome(tape, workspace, backward)
-            kept.give(workspace)
-            self._count(kind)
+            LOG.info(
+                "%s: recorded for %s: %d instructions, %d guards", _name(self.function),
+                f"a new path ({kind.missed})" if tapes.all else "a new kind of arguments", len(tape), len(tape.guards),
+            )  # fmt: skip
+            with self.lock:
+                tapes.add(kept)
+                self._count()
             return outcome
+
+    def _tried(self, kind, tape, inputs, backward):
+        """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
+        kept = Kept(tape)
+        workspace = kept.take()
+        if workspace.run(inputs, backward) >= 0:
+            self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            return None, None
+        outcome = self._outcome(tape, workspace, backward)
+        kept.give(workspace)
+        return kept, outcome
 
     def _checked(self, kind, inputs, key, leaves, backward):
         """Record although there may be a tape, and compare."""
-        with self.lock:
+        with self._turn():
+            tapes = kind.tapes
             tape = self._recorded(kind, inputs, key, leaves, backward)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
             answer = self._replay(kind, inputs, backward, count=False)
-            fresh = Tapes(1).add(tape)
-            workspace = fresh.take()
-            if workspace.run(inputs, backward) >= 0:
-                self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            kept, outcome = self._tried(kind, tape, inputs, backward)
+            if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
-            outcome = self._outcome(tape, workspace, backward)
+            LOG.info(
+                "%s: recorded at call %d to be compared%s", _name(self.function), kind.calls,
+                "" if answer is not None else f": a new path ({kind.missed})",
+            )  # fmt: skip
             if answer is None:
-                kind.tapes.add(tape)
-                self._count(kind)
-            else:
-                other = kind.tapes.first().tape
-                difference = _difference(other, tape)
+                with self.lock:
+                    tapes.add(kept)
+                    self._count()
+            elif tapes is kind.tapes:
+                difference = _difference(answer.tape, tape)
                 if difference:
                     self._give_up(
                         kind, f"{difference}: it depends on something that is not an argument (a random number, a file, a "
@@ -377,7 +452,7 @@ class Replayed:
                     given.append(t)
                     wanted.append(t if mark[-1] else None)
                 else:
-                    given.append(leaf)
+                    given.append(_read_only(leaf))
             args, kwargs = unflatten(structure, given)
             results, shape = flatten(self.function(*args, **kwargs))
             self._check_results(results, shape, backward)
@@ -412,13 +487,36 @@ class Replayed:
         if not kind.given_up:
             kind.given_up = self.stats.fallback = why
             LOG.warning("%s is run define-by-run from now on: %s", _name(self.function), why)
-            warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=6)
+            if category is not None:
+                warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
-    def _count(self, kind):
+    def _count(self):
         tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)
+
+
+def _objects(leaves):
+    """Static arguments that may change inside: (number, object)."""
+    fixed = (int, float, str, bytes, complex, type(None), np.ndarray, np.generic, Tensor)
+    return [(k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, fixed)]
+
+
+def _read_only(leaf):
+    """A static argument: an array in it cannot be changed by the function, because replays would not change it."""
+    if isinstance(leaf, np.ndarray):
+        leaf = leaf.view()
+        leaf.flags.writeable = False
+    return leaf
+
+
+def _outside():
+    """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _leaf(value, requires):
@@ -436,10 +534,6 @@ def _static(leaf):
             "of the tape nor part of its key; pass arrays, numbers, or containers of them"
         ) from None
     return (type(leaf), leaf)
-
-
-def _state(generator):
-    return str(generator.bit_generator.state) if hasattr(generator, "bit_generator") else str(generator.get_state())
 
 
 def _name(function):
