@@ -13,6 +13,7 @@ import types
 
 import numpy as np
 
+from ..record import _Types
 from ..tape.watch import stamp
 
 _SIMPLE = (int, float, bool, str, bytes, complex, type(None), range, slice)
@@ -85,6 +86,10 @@ class Surroundings:
             if value.flags.writeable and value.dtype.kind != "O":
                 self.checks.append((name, _content, value, _content(value)))
             return
+        if isinstance(value, _Types.Tensor):
+            self._known.add(id(value))
+            self.checks.append((name, _held, value, _held(value)))
+            return
         if isinstance(value, (np.random.Generator, np.random.RandomState)):
             self.generators.append((name, value))
             return
@@ -136,6 +141,10 @@ def _defaults(function):
 
 def _content(array):
     return array.tobytes() if array.nbytes <= 256 else stamp(array)
+
+
+def _held(tensor):
+    return _content(np.asarray(tensor._v))
 
 
 def _items(things):
