@@ -29,7 +29,7 @@ import numpy as np
 
 from ..errors import DtypeError, HigherOrderError, NonScalarOutputError, StructureError
 from ..modes import enable_grad
-from ..record import _Types, normalise
+from ..record import _Types, nesting_error, normalise
 from ..recording import Recording, check_result
 from ..tape.tape import Tape
 from ..tensor import Tensor
@@ -137,10 +137,13 @@ class Replayed:
         Whether the function returns a pair of which only the first part is differentiated.
     scalar : bool
         Whether the gradient is that of one number; else that of the sum of all results.
+    captures : bool
+        Whether the function may use tensors that require a gradient and are no arguments, as constants.
     """
 
-    def __init__(self, function, argnums, has_aux=False, scalar=True):
+    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
+        self.captures = captures
         self.kinds = {}
         self.lock = threading.RLock()
         self.stats = Stats()
@@ -298,7 +301,12 @@ class Replayed:
             if self.has_aux:
                 # No derivative passes through what goes with the result.
                 results[1:] = [trace.apart(r) for r in results[1:]]
+        if not self.captures and trace.captured_leaves():
+            raise nesting_error(f"a tensor that {_name(self.function)} uses without having it as an argument")
         middle = time.perf_counter()
+        if trace.cannot:
+            self._give_up(kind, trace.cannot, None)
+            return None
         finished = finish(trace, results, wanted)
         finished.structure = shape
         after = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
@@ -436,7 +444,8 @@ class Replayed:
         if not kind.given_up:
             kind.given_up = self.stats.fallback = why
             LOG.warning("%s is run define-by-run from now on: %s", _name(self.function), why)
-            warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=6)
+            if category is not None:
+                warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=6)
 
     def _count(self, kind):
         tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]

@@ -85,6 +85,7 @@ class Trace:
         self.constants = []
         self.captured = captured or {}
         self.cuts = []
+        self.cannot = ""
         self.input_slots, self.input_metas, self.input_values = [], [], []
         self._copies = {}
         self._numbers = {}
@@ -105,10 +106,17 @@ class Trace:
             t._m = meta_of(t._v)
         return t
 
+    def captured_leaves(self):
+        """Tensors that require a gradient and are no arguments, if any were used."""
+        known = set(self.input_slots)
+        return [reference() for slot, reference, _ in self.store.leaf_list if slot not in known]
+
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
-        references = tuple(self._reference(o, v) for o, v in zip(operands, values))
+        if row.primitive is not None:
+            self.cannot = f"it calls the custom primitive {row.name!r}, whose rules run in Python"
+        references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
         self.entries[len(self.store.tokens)] = Entry(ROW, row, attrs, references, differentiable, integer, value)
 
     def record(self, row, attrs, operands, values, integer, value):
