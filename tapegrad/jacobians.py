@@ -260,6 +260,11 @@ class _Jacobian(Transformed):
     def _blocks(self, recording):
         """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
         mode = self._mode
+        if recording.primitive:
+            # Its rules run in Python, row by row.
+            if self._explain:
+                print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
+            return _reverse(recording)
         if mode == "auto" or self._explain:
             from .costs import predict
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from .backward import Pass, load_native, second_backward_error
-from .errors import DtypeError, HigherOrderError, StructureError
+from .errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from .modes import enable_grad
 from .record import _Types, check_dtype, nesting_error, normalise, settle, tracked
+from .sweep.plan import Signature
+from .tape.layout import ARRAY_LEAF, FIRST_ARRAY
 from .tape.meta import SCALAR, meta_of
 from .tape.tape import Tape
 from .tensor import Tensor, tensor
@@ -95,6 +97,7 @@ class Recording:
             args[k] = unflatten(structure, parts)
             self.structures.append(structure)
             leaves += parts
+        given = [leaf._k for leaf in leaves]
         with enable_grad(), Tape() as tape:
             result = f(*args, **(kwargs or {}))
         self.store = store = tape.store
@@ -112,8 +115,23 @@ class Recording:
         else:
             self.marks, self.low = load_native().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
+        #: The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
+        self.primitive = self._primitive()
+        if self.primitive:
+            if [leaf._k for leaf in leaves] != given:
+                raise ModifiedInPlaceError(
+                    f"the function changes an argument in place and calls the custom primitive {self.primitive!r}; "
+                    "let it change a copy"
+                )
+            self._tensors = leaves, found
         #: What `costs.predict` found, once it was asked.
         self.prediction = None
+
+    def _primitive(self):
+        records = self.store.records()
+        ops = records["op"][self.marks[: len(records)] == 1]
+        numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
+        return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
 
     def _output(self, thing):
         if not isinstance(thing, Tensor):
@@ -134,6 +152,9 @@ class Recording:
         """Forward mode: for each output an array (inputs, elements of the output)."""
         total = sum(p.size for p in self.inputs)
         found = [np.zeros((total, p.size), p.char) for p in self.outputs]
+        if self.primitive:
+            self._transposed(self.rows(), found)
+            return found
         self._chunks(self._upward(self.lanes(total)), self.inputs, self.outputs, found, self._ports())
         return found
 
@@ -141,8 +162,45 @@ class Recording:
         """Reverse mode: for each input an array (outputs, elements of the input)."""
         total = sum(p.size for p in self.outputs)
         found = [np.zeros((total, p.size), p.char) for p in self.inputs]
+        if self.primitive:
+            for k in range(total):
+                unit = np.zeros(total)
+                unit[k] = 1.0
+                for rows, g in zip(found, self.pull(self._split(unit))):
+                    rows[k] = np.ravel(g)
+            return found
         self._chunks(self._downward(self.lanes(total)), self.outputs, self.inputs, found, self._leaves())
         return found
+
+    def _split(self, vector):
+        """A vector as one normalised value for each output."""
+        ends = np.cumsum([p.size for p in self.outputs])
+        parts = np.split(vector, ends[:-1])
+        return [normalise(part.reshape(p.shape).astype(p.char)) for part, p in zip(parts, self.outputs)]
+
+    @staticmethod
+    def _transposed(rows, found):
+        """Write to `found` (per output) what `rows` (per input) has."""
+        down = 0
+        for columns in found:
+            at, size = 0, columns.shape[1]
+            for r in rows:
+                columns[at : at + r.shape[1]] = r[down : down + size].T
+                at += r.shape[1]
+            down += size
+
+    def _pulled_in_python(self, cotangents):
+        """`pull` where a rule runs in Python: an ordinary backward pass."""
+        from .autograd import grad
+
+        leaves, results = self._tensors
+        pairs = [(t, tensor(c)) for t, p, c in zip(results, self.outputs, cotangents) if p.slot]
+        roots, seeds = zip(*pairs)
+        found = grad(list(roots), leaves, list(seeds), retain_graph=True, allow_unused=True)
+        return [
+            as_plain(normalise(np.zeros(p.shape, p.char) if g is None else np.array(g._v, p.char)))
+            for p, g in zip(self.inputs, found)
+        ]
 
     def _upward(self, lanes):
         """A forward sweep."""
@@ -188,10 +246,16 @@ class Recording:
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""
+        if self.primitive:
+            vector = np.concatenate([np.ravel(t) for t in tangents])
+            made = [vector @ columns for columns in self.columns()]
+            return [as_plain(normalise(m.reshape(p.shape).astype(p.char))) for m, p in zip(made, self.outputs)]
         return self._once(self._upward(1), self.inputs, self.outputs, tangents)
 
     def pull(self, cotangents):
         """The adjoints of the inputs for one adjoint of each output (normalised values)."""
+        if self.primitive:
+            return self._pulled_in_python(cotangents)
         return self._once(self._downward(1), self.outputs, self.inputs, cotangents)
 
     def _once(self, sweep, sources, targets, seeds):

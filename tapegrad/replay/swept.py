@@ -69,6 +69,7 @@ class ReplayedRecording(Recording):
         self.high = max([1, int(p[W.P_HIGH]), *self._ports().tolist()])
         stops = np.flatnonzero((ops == SCALAR_LEAF) | (ops == ARRAY_LEAF))
         self._stops = stops[stops <= self.high].astype(np.int64)
+        self.primitive = ""
         self.prediction = None
 
     @classmethod
