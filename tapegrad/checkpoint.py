@@ -29,7 +29,7 @@ class _Layout:
 
 
 class _Segment(Primitive):
-    """The primitive behind a checkpointed function: its arguments are leaves, its results a tuple of leaves."""
+    """The primitive behind a checkpointed function: its arguments and results are leaves."""
 
     def __init__(self, function):
         self.replays = {}
@@ -62,10 +62,11 @@ class _Segment(Primitive):
     def _run(self, *leaves, layout):
         outcome = self._replayed(leaves, layout)[0].call(leaves, {}, backward=False)
         layout.made = outcome.structure
-        return tuple(outcome.values)
+        return _packed(outcome.values)
 
     def _pull(self, adjoints, _, *leaves, layout):
         replayed, wanted = self._replayed(leaves, layout)
+        adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
         outcome = replayed.call(leaves, {}, backward=lambda recording: recording.pull(_seeds(adjoints, recording.outputs)))
         found = dict(zip(wanted, outcome.gradients))
         return tuple(found.get(k) for k in range(len(leaves)))
@@ -74,7 +75,12 @@ class _Segment(Primitive):
         replayed, wanted = self._replayed(leaves, layout)
         given = [tangents[k] for k in wanted]
         outcome = replayed.call(leaves, {}, backward=lambda recording: recording.push(_seeds(given, recording.inputs)))
-        return tuple(outcome.gradients)
+        return _packed(outcome.gradients)
+
+
+def _packed(values):
+    """One result by itself (several are copied into one vector)."""
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def _is_float(leaf):
@@ -144,7 +150,7 @@ def checkpoint(fun):
             return fun(*args, **kwargs)
         layout = _Layout(structure)
         found = segment(*leaves, layout=layout)
-        return unflatten(layout.made, found)
+        return unflatten(layout.made, found if isinstance(found, tuple) else (found,))
 
     call.stats = lambda: [replayed.stats for replayed in segment.replays.values()]
     return call

@@ -7,6 +7,9 @@ unit seeds through it, up or down (`sweep.tangent`).
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 import numpy as np
 
 from .backward import Pass, load_native, second_backward_error
@@ -64,6 +67,33 @@ def input_of(value, what):
     return tensor(value, requires_grad=True)
 
 
+class _Outer(threading.local):
+    """The leaves with respect to which functions are being differentiated in this thread, define-by-run."""
+
+    leaves = ()
+
+
+_OUTER = _Outer()
+
+
+@contextlib.contextmanager
+def differentiating(leaves):
+    """While a function runs on `leaves`: functional derivatives inside may not take them for constants."""
+    before, _OUTER.leaves = _OUTER.leaves, (*_OUTER.leaves, *leaves)
+    try:
+        yield
+    finally:
+        _OUTER.leaves = before
+
+
+def refuse_outer(store):
+    """Raise if a leaf of a function that is being differentiated outside was used on `store`."""
+    if _OUTER.leaves:
+        outer = {id(leaf) for leaf in _OUTER.leaves}
+        if any(id(reference()) in outer for _, reference, _ in store.leaf_list):
+            raise nesting_error("a number that the function uses without having it as an argument")
+
+
 class Recording:
     """One call of a function.
 
@@ -98,9 +128,10 @@ class Recording:
             self.structures.append(structure)
             leaves += parts
         given = [leaf._k for leaf in leaves]
-        with enable_grad(), Tape() as tape:
+        with enable_grad(), Tape() as tape, differentiating(leaves):
             result = f(*args, **(kwargs or {}))
         self.store = store = tape.store
+        refuse_outer(store)
         found, self.structure = flatten(result)
         for thing, name in zip(found, leaf_names(self.structure)):
             check_result(thing, tape.store, f"the result{name}")

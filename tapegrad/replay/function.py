@@ -30,7 +30,7 @@ import numpy as np
 from ..errors import DtypeError, HigherOrderError, NonScalarOutputError, StructureError
 from ..modes import enable_grad
 from ..record import _Types, nesting_error, normalise
-from ..recording import Recording, check_result
+from ..recording import Recording, check_result, differentiating, refuse_outer
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
@@ -301,6 +301,7 @@ class Replayed:
             if self.has_aux:
                 # No derivative passes through what goes with the result.
                 results[1:] = [trace.apart(r) for r in results[1:]]
+        refuse_outer(tape.store)
         if not self.captures and trace.captured_leaves():
             raise nesting_error(f"a tensor that {_name(self.function)} uses without having it as an argument")
         middle = time.perf_counter()
@@ -408,7 +409,9 @@ class Replayed:
                 else:
                     given.append(leaf)
             args, kwargs = unflatten(structure, given)
-            results, shape = flatten(self.function(*args, **kwargs))
+            with differentiating([t for t in wanted if t is not None]):
+                results, shape = flatten(self.function(*args, **kwargs))
+            refuse_outer(tape.store)
             self._check_results(results, shape, backward, tape.store)
             gradients = None
             if backward:

@@ -94,10 +94,10 @@ class Surroundings:
             self.generators.append((name, value))
             return
         if isinstance(value, (types.FunctionType, types.MethodType)):
-            if not getattr(value, "__module__", "").startswith("tapegrad."):
+            if not (getattr(value, "__module__", None) or "").startswith("tapegrad."):
                 self._function(name, value)
             return
-        if depth == 0 or getattr(type(value), "__module__", "").startswith("tapegrad."):
+        if depth == 0 or (getattr(type(value), "__module__", None) or "").startswith("tapegrad."):
             return
         self._known.add(id(value))
         if isinstance(value, (list, tuple, set, frozenset)):
