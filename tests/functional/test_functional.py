@@ -104,6 +104,12 @@ def test_containers_in_and_out():
     np.testing.assert_array_equal(found.second["b"].weights, np.zeros(3))
     assert found.second["b"].bias == 1.0
 
+    value, tangent = tg.jvp(made, (Model(x, 0.5),), (Model(np.ones(3), 2.0),))
+    np.testing.assert_allclose(tangent.first, 0.5 + 2.0 * x)
+    assert type(value) is Pair and tangent.second["b"] == 2.0
+    with pytest.raises(tg.errors.StructureError, match="Model"):
+        tg.jvp(made, (Model(x, 0.5),), ((np.ones(3), 2.0),))
+
     value, pullback = tg.vjp(made, Model(x, 0.5))
     assert type(value) is Pair
     (back,) = pullback(Pair(np.ones(3), {"b": 1.0}))
