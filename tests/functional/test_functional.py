@@ -213,3 +213,40 @@ def _changed(x, function):
     with tg.no_grad():
         x[0] = 1.0
     return function(x)
+
+
+INACTIVE = {
+    "sum of another": lambda np: lambda x, c: x * np.sum(c) + np.sum(c) * np.max(c),
+    "scalars of another": lambda np: lambda x, c: np.stack([x[0] * np.sum(c), c[0] * c[1], x[1] * c[2] + np.max(c)]),
+    "function of another": lambda np: lambda x, c: np.floor(np.sum(c)) * x[0] * np.sin(c[1]) + np.cumsum(c) @ c * x,
+    "parts of both": lambda np: lambda x, c: (x[1] * c[1] * np.sum(x) * np.sum(c), np.sum(c), x[0], c),
+}
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("name", INACTIVE)
+def test_what_is_not_differentiated_stays_apart_at_every_replay(name, mode):
+    one = tg.jacobian(INACTIVE[name](np), 0, mode=mode)
+    both = tg.jacobian(INACTIVE[name](np), (1, 0), mode=mode)
+    expected = jax.jacrev(INACTIVE[name](jax.numpy), (0, 1))
+    for seed in range(5):
+        x, c = generator(seed).uniform(0.1, 0.9, 3), generator(seed + 50).uniform(0.1, 0.9, 3)
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(expected(x, c))]
+        for mine, other in zip(jax.tree.leaves(one(x, c)), leaves[::2], strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-13)
+        found = jax.tree.leaves(both(x, c))
+        for mine, other in zip(found[1::2] + found[::2], leaves[::2] + leaves[1::2], strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-13)
+    assert one.stats().replays and both.stats().replays
+
+
+def test_threads_share_one_jacobian():
+    from concurrent.futures import ThreadPoolExecutor
+
+    jacobian = tg.jacobian(lambda x: np.tanh(np.outer(x, x) @ x) + x[0])
+    points = [generator(k).uniform(0.1, 0.9, 6) for k in range(64)]
+    alone = [jacobian(x) for x in points]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(jacobian, points))
+    for a, b in zip(alone, together):
+        np.testing.assert_array_equal(a, b)
