@@ -29,9 +29,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import DtypeError, GradientError, NonScalarOutputError
+from ..errors import DtypeError, HigherOrderError, NonScalarOutputError, StructureError
 from ..modes import enable_grad
-from ..record import normalise
+from ..record import _Types, nesting_error, normalise
+from ..recording import Recording, check_result, differentiating, refuse_outer
 from ..tape.places import PACKAGE
 from ..tape.tape import Tape
 from ..tensor import Tensor
@@ -39,6 +40,7 @@ from ..tree import flatten, leaf_names, unflatten
 from .cache import Kept, Tapes
 from .finish import finish
 from .purity import RandomStates, Surroundings
+from .swept import ReplayedRecording
 from .trace import Trace
 
 LOG = logging.getLogger("tapegrad")
@@ -148,10 +150,17 @@ class Replayed:
     function : callable
     argnums : tuple of int
         Positions of the arguments that are differentiated.
+    has_aux : bool
+        Whether the function returns a pair of which only the first part is differentiated.
+    scalar : bool
+        Whether the gradient is that of one number; else that of the sum of all results.
+    captures : bool
+        Whether the function may use tensors that require a gradient and are no arguments, as constants.
     """
 
-    def __init__(self, function, argnums, has_aux=False):
-        self.function, self.argnums, self.has_aux = function, argnums, has_aux
+    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True):
+        self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
+        self.captures = captures
         self.kinds = {}
         self.clock = 0
         self.lock = threading.RLock()
@@ -176,13 +185,12 @@ class Replayed:
                 static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
             elif isinstance(leaf, Tensor):
                 if leaf.requires_grad:
-                    raise GradientError(
-                        "a tensor that requires a gradient is an argument of a functional gradient: derivatives of "
-                        "derivatives by nesting are not supported here. Pass its value (t.detach()), or compute define-by-run"
-                    )
+                    raise _nested(k, structure, "a tensor that requires a gradient")
                 value = np.asarray(leaf._v)
                 inputs.append(np.ascontiguousarray(value).reshape(value.shape))
                 static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
+            elif isinstance(leaf, _Types.Dual):
+                raise _nested(k, structure, "a dual number, which carries a derivative")
             elif want:
                 inputs.append(self._wanted(leaf, k, structure))
                 static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
@@ -206,23 +214,28 @@ class Replayed:
 
     def _wanted(self, leaf, k, structure):
         """An argument to be differentiated that is neither a float nor a float array."""
-        where = leaf_names(structure)[k][3:]
+        where = _argument(k, structure)
         if isinstance(leaf, (int, np.floating)) and not isinstance(leaf, bool):
             return np.array(float(leaf)) if not isinstance(leaf, np.float32) else np.array(leaf)
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
             raise DtypeError(
-                f"argument {where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
+                f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
             )
         if isinstance(leaf, (np.ndarray, np.generic)):
-            raise DtypeError(f"argument {where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
-        raise TypeError(f"argument {where} is a {type(leaf).__name__}, which cannot be differentiated")
+            raise DtypeError(f"{where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
+        raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
 
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True):
-        """Answer a call: an `Outcome`."""
+        """Answer a call: an `Outcome`.
+
+        `backward` may also be a function that is given a `Recording` of the call
+        (`replay.swept`); what it returns stands for the gradients.
+        """
         if self.argnums and max(self.argnums) >= len(args):
-            raise TypeError(
-                f"argnums {self.argnums} asks for argument {max(self.argnums)}, the call has {len(args)} positional arguments"
+            raise StructureError(
+                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
+                f"{len(args)} positional arguments"
             )
         inputs, key, leaves = self._sorted(args, kwargs)
         kind = self.kinds.get(key)
@@ -263,7 +276,7 @@ class Replayed:
         while kept is not None:
             start = time.perf_counter()
             workspace = kept.take()
-            missed = workspace.run(inputs, backward)
+            missed = workspace.run(inputs, backward is True)
             if missed < 0:
                 outcome = self._outcome(kept.tape, workspace, backward)
                 kept.give(workspace)
@@ -291,7 +304,9 @@ class Replayed:
     def _outcome(self, tape, workspace, backward):
         values = [workspace.output(k) for k in range(len(tape.outputs))]
         gradients = None
-        if backward:
+        if callable(backward):
+            gradients = backward(ReplayedRecording.of(workspace))
+        elif backward:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
         return Outcome(values, tape.structure, gradients)
 
@@ -326,8 +341,17 @@ class Replayed:
                 return None
             kind.surroundings.forgive()
             results, shape = flatten(result)
-            self._check_results(results, shape, backward)
+            self._check_results(results, shape, backward, tape.store)
+            if self.has_aux:
+                # No derivative passes through what goes with the result.
+                results[1:] = [trace.apart(r) for r in results[1:]]
+        refuse_outer(tape.store)
+        if not self.captures and trace.captured_leaves():
+            raise nesting_error(f"a tensor that {_name(self.function)} uses without having it as an argument")
         middle = time.perf_counter()
+        if trace.cannot:
+            self._give_up(kind, trace.cannot, None)
+            return None
         finished = finish(trace, results, wanted)
         finished.structure = shape
         self.stats.seconds["record"] += middle - start
@@ -339,14 +363,16 @@ class Replayed:
             self.stats.cuts[f"{how} at {place}"] += 1
         return finished
 
-    def _check_results(self, results, structure, backward):
+    def _check_results(self, results, structure, backward, store):
         if self.has_aux:
             if structure.kind is not tuple or len(structure.parts) != 2:
-                raise TypeError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
+                raise StructureError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
             first = structure.parts[0].count
         else:
             first = len(results)
-        if backward:
+        for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
+            check_result(result, store, f"the result{name} of {_name(self.function)}", differentiated=k < first)
+        if backward is True and self.scalar:
             if first != 1:
                 raise NonScalarOutputError(
                     f"the function must return one number to be differentiated, it returned {structure}; "
@@ -404,7 +430,7 @@ class Replayed:
         """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
         kept = Kept(tape)
         workspace = kept.take()
-        if workspace.run(inputs, backward) >= 0:
+        if workspace.run(inputs, backward is True) >= 0:
             self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
             return None, None
         outcome = self._outcome(tape, workspace, backward)
@@ -443,7 +469,11 @@ class Replayed:
         """The answer by running the function on tensors."""
         structure, static = key
         self.stats.define_by_run += 1
-        with Tape(), enable_grad():
+        if callable(backward):
+            args, kwargs = unflatten(structure, leaves)
+            recording = Recording(self.function, args, tuple(sorted(set(self.argnums))), kwargs)
+            return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
+        with Tape() as tape, enable_grad():
             given, remaining, wanted = [], iter(inputs), []
             for leaf, mark in zip(leaves, static):
                 if mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool):
@@ -454,16 +484,21 @@ class Replayed:
                 else:
                     given.append(_read_only(leaf))
             args, kwargs = unflatten(structure, given)
-            results, shape = flatten(self.function(*args, **kwargs))
-            self._check_results(results, shape, backward)
+            with differentiating([t for t in wanted if t is not None]):
+                results, shape = flatten(self.function(*args, **kwargs))
+            refuse_outer(tape.store)
+            self._check_results(results, shape, backward, tape.store)
             gradients = None
             if backward:
                 from ..autograd import grad
 
                 asked = [t for t in wanted if t is not None]
                 found = iter([None] * len(asked))
-                if isinstance(results[0], Tensor) and results[0].requires_grad:
-                    found = iter(grad(results[0], asked, allow_unused=True))
+                roots = results[:1] if self.has_aux else results
+                roots = [r for r in roots if isinstance(r, Tensor) and r.requires_grad]
+                if roots and asked:
+                    ones = [_leaf(np.ones(r.shape, r.dtype), False) for r in roots]
+                    found = iter(grad(roots, asked, ones, allow_unused=True))
                 gradients = []
                 for t in wanted:
                     g = next(found) if t is not None else None
@@ -517,6 +552,21 @@ def _outside():
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def _argument(k, structure):
+    """The name of leaf `k` of ``(args, kwargs)``: ``argument 0['a']``."""
+    name = leaf_names(structure)[k]
+    first, _, rest = name[4:].partition("]")
+    return f"argument {first}{rest}" if name.startswith("[0]") else f"keyword argument {first}{rest}"
+
+
+def _nested(k, structure, what):
+    return HigherOrderError(
+        f"{_argument(k, structure)} is {what}: the derivative of this function is computed by a sweep and would not be "
+        "recorded, so derivatives of derivatives cannot be nested here. Pass its value (x.detach()), or use forward mode "
+        "inside (tg.grad(tg.derivative(f)))"
+    )
 
 
 def _leaf(value, requires):

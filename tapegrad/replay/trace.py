@@ -16,7 +16,7 @@ import sys
 
 import numpy as np
 
-from ..record import _Types, normalise, plain
+from ..record import _Types, nesting_error, normalise, plain, tracked
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
 from ..rules import BY_NAME
@@ -146,6 +146,11 @@ class Trace:
                     known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or known[a] or known[b])
         return known[slot]
 
+    def captured_leaves(self):
+        """Tensors that require a gradient and are no arguments, if any were used."""
+        known = set(self.input_slots)
+        return [reference() for slot, reference, _ in self.store.leaf_list if slot not in known]
+
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
@@ -193,6 +198,12 @@ class Trace:
     def detached(self, t):
         """``t.detach()``: the same value, through which no derivative passes."""
         self.cuts.append(("detach", caller_place(3)))
+        return self.apart(t)
+
+    def apart(self, t):
+        """`t` as a value through which no derivative passes."""
+        if not isinstance(t, _Types.Tensor) or t._t is not self.store:
+            return t
         return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
 
     def truth(self, t):
@@ -245,6 +256,8 @@ class Trace:
     def _reference(self, operand, value):
         if isinstance(operand, _Types.Tensor) and operand._t is self.store:
             return operand._i
+        if tracked(operand) and (operand._t is not None or operand.__class__ is _Types.Dual):
+            raise nesting_error("an operand of an operation")
         return -1 - self._constant(value)
 
     def _constant(self, value):

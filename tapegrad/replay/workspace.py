@@ -333,6 +333,8 @@ class Workspace:
         self.pointer = address(p)
         Signature.compile_pending()
         self._table = None
+        #: This replay as a `Recording` (`replay.swept`), made when it is first wanted.
+        self.recording = None
         self.refresh()
 
     def refresh(self):
@@ -379,7 +381,11 @@ class Workspace:
         words = []
         for k, meta in enumerate(self._output_metas()):
             slot = self.tape.outputs[k][0]
-            if meta is not None and slot not in words[::3] and meta.size:
+            if slot in words[::3]:
+                # Returned twice: its seed counts twice.
+                first = next(j for j in range(k) if self.tape.outputs[j][0] == slot)
+                self.seeds[first] += 1.0
+            elif meta is not None and meta.size:
                 words += [slot, native.data_address(self.seeds[k]), 0 if meta is SCALAR else meta.nbytes]
         return np.array([len(words) // 3, *words], np.int64)
 
