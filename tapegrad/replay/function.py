@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import DtypeError, HigherOrderError, NonScalarOutputError, StructureError
+from ..errors import DtypeError, GradientError, HigherOrderError, NonScalarOutputError, StructureError
 from ..modes import enable_grad
 from ..record import _Types, nesting_error, normalise
 from ..recording import Recording, check_result, differentiating, refuse_outer
