@@ -63,14 +63,25 @@ def _number(gradient):
     return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
 
 
+def _together(gradients):
+    """The gradients of a sequence of arguments, as a tuple also if it has one."""
+    return gradients if type(gradients) is tuple else (gradients,)
+
+
 class _ValueAndGrad(Transformed):
     def __call__(self, *args, **kwargs):
+        found = None if kwargs else self._replayed.quick(args)
+        if found is not None:
+            return found if self._one else (found[0], _together(found[1]))
         outcome = self._replayed.call(args, kwargs)
         return self._value(outcome), self._gradients(outcome, args)
 
 
 class _Grad(Transformed):
     def __call__(self, *args, **kwargs):
+        found = None if kwargs else self._replayed.quick(args)
+        if found is not None:
+            return found[1] if self._one else _together(found[1])
         outcome = self._replayed.call(args, kwargs)
         gradient = self._gradients(outcome, args)
         return (gradient, self._value(outcome)[1]) if self._has_aux else gradient

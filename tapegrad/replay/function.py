@@ -36,6 +36,7 @@ from ..tree import flatten, leaf_names, unflatten
 from .cache import Tapes
 from .finish import finish
 from .purity import Surroundings
+from .quick import Quick
 from .trace import Trace
 
 LOG = logging.getLogger("tapegrad")
@@ -113,6 +114,12 @@ class _Kind:
         self.recent = []
         self.given_up = ""
 
+    def note(self, recorded):
+        """Remember of the last calls whether they were recorded."""
+        self.recent.append(recorded)
+        if len(self.recent) > WINDOW:
+            del self.recent[0]
+
 
 @dataclass
 class Outcome:
@@ -138,6 +145,12 @@ class Replayed:
         self.kinds = {}
         self.lock = threading.RLock()
         self.stats = Stats()
+        self._quick = None
+
+    def quick(self, args):
+        """``(value, gradients)`` of a call like the last one (`replay.quick`), or None: then `call` has to answer."""
+        quick = self._quick
+        return quick.call(args, self.stats) if quick is not None else None
 
     # -- arguments ----------------------------------------------------------------
     def _sorted(self, args, kwargs):
@@ -211,7 +224,8 @@ class Replayed:
                 kind = self.kinds.setdefault(key, _Kind(Surroundings(self.function)))
         if kind.given_up:
             return self._define_by_run(inputs, key, leaves, backward)
-        changed = kind.surroundings.changed()
+        surroundings = kind.surroundings
+        changed = surroundings.changed()
         if changed is not None:
             with self.lock:
                 LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
@@ -222,7 +236,21 @@ class Replayed:
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
         found = self._replay(kind, inputs, backward)
+        if found is not None and not kwargs:
+            self._prepare(kind, surroundings, args)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
+
+    def _prepare(self, kind, surroundings, args):
+        """Let the next call go the short way, if it is like this one."""
+        kept = kind.tapes.first()
+        if kept is None:
+            return
+        known = self._quick
+        if known is not None and known.kept is kept and known.surroundings is surroundings:
+            return
+        if (known := kept.quick) is None or known.surroundings is not surroundings:
+            known = kept.quick = Quick.of(kind, surroundings, kept, args, self.argnums)
+        self._quick = known
 
     def _replay(self, kind, inputs, backward, count=True):
         kept = kind.tapes.first()
@@ -402,9 +430,7 @@ class Replayed:
     def _note(self, kind, recorded):
         recent = kind.recent
         if recorded or recent:
-            recent.append(recorded)
-            if len(recent) > WINDOW:
-                del recent[0]
+            kind.note(recorded)
             if recorded and sum(recent) >= GIVE_UP and len(recent) == WINDOW:
                 self._give_up(kind, "its path changes at nearly every call", PathWarning)
 

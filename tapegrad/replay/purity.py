@@ -10,6 +10,7 @@ has changed, the function is recorded again.
 from __future__ import annotations
 
 import types
+from operator import is_not
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Surroundings:
         self.arrays = {}
         self.generators = []
         self._known = set()
+        self._groups = None
         self._function("", function)
         self._known = None
 
@@ -112,10 +114,34 @@ class Surroundings:
     def forgive(self):
         """Leave out what has changed by now: the function itself changes it (a counter, a log)."""
         self.checks = [(n, read, what, old) for n, read, what, old in self.checks if not _differs(read(what), old)]
+        self._groups = None
 
     # -- comparing ----------------------------------------------------------------
+    def _grouped(self):
+        """The checks by how they are compared at once: cells and names by identity, what is inside (bytes, lists) by value."""
+        cells = [(what, old) for _, read, what, old in self.checks if read is _cell]
+        inner = [(read, what, old) for _, read, what, old in self.checks if read in _INSIDE]
+        names = [(read, what, old) for _, read, what, old in self.checks if read is not _cell and read not in _INSIDE]
+        self._groups = found = (
+            [c for c, _ in cells], [old for _, old in cells], [n[:2] for n in names], [n[2] for n in names],
+            [i[:2] for i in inner], [i[2] for i in inner],
+        )
+        return found
+
     def changed(self):
         """The name of the first thing that has changed, or None."""
+        cells, contents, names, bound, inner, inside = self._groups or self._grouped()
+        try:
+            # Nearly always every name is bound to the same object, with the same inside.
+            if (
+                True not in map(is_not, [c.cell_contents for c in cells], contents)
+                and True not in map(is_not, [read(what) for read, what in names], bound)
+                and [read(what) for read, what in inner] == inside
+            ):
+                return None
+        except ValueError:
+            # A cell is empty now.
+            pass
         for name, read, what, before in self.checks:
             now = read(what)
             if _differs(now, before):
@@ -148,6 +174,10 @@ def _entries(things):
 
 def _attributes(thing):
     return _entries(vars(thing))
+
+
+#: What reads the inside of a thing, as bytes or as a list of simple values and identities.
+_INSIDE = (_content, _items, _entries, _attributes)
 
 
 def _differs(now, before):
