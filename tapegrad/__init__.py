@@ -25,6 +25,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     operators,
 )
 from .check import check
+from .compiled import compile
 from .config import info
 from .creation import (
     arange,
