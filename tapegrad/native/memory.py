@@ -107,12 +107,6 @@ def call2(typingctx, address, a, b):
 
 
 @intrinsic
-def call3(typingctx, address, a, b, c):
-    """``void f(a, b, c)``: the switch of scalar values."""
-    return _caller(3, False)
-
-
-@intrinsic
 def call4(typingctx, address, a, b, c, d):
     """``void f(a, b, c, d)``: the inner loop of a ufunc."""
     return _caller(4, False)

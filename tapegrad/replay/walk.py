@@ -17,7 +17,7 @@ from __future__ import annotations
 from ..native.compile import compiled
 from ..native.memory import (
     allocate,
-    call3,
+    call4_int,
     call_compiled7,
     copy_bytes,
     differ,
@@ -70,7 +70,7 @@ def forward(p):
     while True:
         code = load_int(at)
         if code == SCALARS:
-            call3(values, records, load_int(at + 8), load_int(at + 16))
+            call4_int(values, records, 0, load_int(at + 8), load_int(at + 16))
             at += 24
         elif code == PROGRAM:
             count = load_int(at + 24)
