@@ -111,6 +111,11 @@ class FinishedTape:
         run = bisect_right(self.code_runs, origin, key=lambda pair: pair[0]) - 1
         return Place(self.code_runs[run][1] if run >= 0 else None, int(self.records["offset"][slot]))
 
+    def __str__(self):
+        from .listing import listing
+
+        return listing(self)
+
     def __len__(self):
         """Number of instructions: everything that is computed (leaves and guards are not)."""
         leaves = len(self.elements) + sum(1 for s in self.leaves if s)

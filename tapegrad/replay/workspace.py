@@ -243,7 +243,7 @@ class Workspace:
         if x < 0 or x not in self.arrays or not self.arrays[x].flags.c_contiguous or not self.arrays[x].flags.writeable:
             return False
         root = self._roots.get(x)
-        if root is None or root in self._kept or self.tape.records["op"][root] == ARRAY_LEAF or self._roots.get(x) != x and root != x:
+        if root is None or root in self._kept or self.tape.records["op"][root] == ARRAY_LEAF or self.arrays[x] is not self.arrays[root]:
             return False
         if value > 0 and self._roots.get(value) == root:
             return False
