@@ -54,6 +54,6 @@ def test_a_constant_result():
 
 
 def test_without_a_tape_it_says_why():
-    g = tg.grad(lambda x: x * np.random.normal())
+    g = tg.grad(lambda x: x * np.random.random())
     with pytest.warns(UserWarning, match="random"), pytest.raises(GradientError, match="random"):
         g.tape(1.0)
