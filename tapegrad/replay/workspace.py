@@ -307,7 +307,7 @@ class Workspace:
         address = native.data_address
         p[W.P_STREAM], p[W.P_RECORDS] = address(self.stream), self.address
         p[W.P_VALUES], p[W.P_SWITCH] = value_switch(tape.special), reverse_switch(tape.special)
-        p[W.P_RUN], p[W.P_SCRATCH] = native.run_address(), address(self.scratch)
+        p[W.P_RUN], p[W.P_SCRATCH] = native.run_address() if tape.items else 0, address(self.scratch)
         p[W.P_ADJOINT], p[W.P_SLOTS] = address(self.adjoint), count
         p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), high, low
         p[W.P_OBJECTS], p[W.P_FLOAT] = native.items_address(self.objects), native.FLOAT_TYPE
