@@ -22,6 +22,9 @@ MODULES = (
     "tape_capacity",
     "first_call",
     "nopython_duals",
+    "replay_sweep",
+    "replay_calls",
+    "replay_first",
 )
 
 PEERS = {

@@ -26,6 +26,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
 )
 from .check import check
 from .checkpoint import checkpoint
+from .compiled import compile
 from .config import info
 from .creation import (
     arange,

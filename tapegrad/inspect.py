@@ -114,7 +114,7 @@ def _operands(instruction):
     return ", ".join(named + attrs)
 
 
-def _table(head, rows):
+def table(head, rows):
     widths = [max(len(r[k]) for r in [head, *rows]) for k in range(len(head))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [head, *rows]]
     return "\n".join(lines)
@@ -134,7 +134,7 @@ def listing(store):
         place = "" if instruction.is_leaf else store.place(slot).short
         rows.append((f"%{slot}", name, _operands(instruction), shape, _summary(known[slot]), place))
     head = ("slot", "primitive", "operands", "shape", "value", "recorded at")
-    return _table(head, rows) if rows else "an empty tape"
+    return table(head, rows) if rows else "an empty tape"
 
 
 def _slot_on(store, tensor, what):
@@ -178,7 +178,7 @@ def trace(store, y=None, seed=1.0, tangents=None):
         row.append(_summary(adjoints.get(slot, 0.0)))
         rows.append(tuple(row))
     head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _refuse_cleared(instruction):

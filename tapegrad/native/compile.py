@@ -14,6 +14,7 @@ import pickle
 import numba
 from numba.core import serialize
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.runtime import rtsys
 
 from ..config import cache_dir, package_hash, warn_no_cache
 
@@ -58,7 +59,11 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig, target_context):
         try:
-            return super().load_overload(sig, target_context)
+            # Numba would first fill the context with all that it can compile, for 0.2 s; to load code takes
+            # only its runtime.
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
         except OSError:
             raise
         except Exception:

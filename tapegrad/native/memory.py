@@ -6,6 +6,8 @@ global constant of a Numba function comes back stale from its disk cache.
 
 from __future__ import annotations
 
+import os
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -105,12 +107,6 @@ def call2(typingctx, address, a, b):
 
 
 @intrinsic
-def call3(typingctx, address, a, b, c):
-    """``void f(a, b, c)``: the switch of scalar values."""
-    return _caller(3, False)
-
-
-@intrinsic
 def call4(typingctx, address, a, b, c, d):
     """``void f(a, b, c, d)``: the inner loop of a ufunc."""
     return _caller(4, False)
@@ -153,6 +149,36 @@ def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 8), codegen
+
+
+@intrinsic
+def acquire(typingctx, address):
+    """Atomically turn the word at an address from 0 to 1; whether that was done."""
+
+    def codegen(context, builder, signature, args):
+        place = builder.inttoptr(args[0], _I64.as_pointer())
+        zero, one = ir.Constant(_I64, 0), ir.Constant(_I64, 1)
+        return builder.extract_value(builder.cmpxchg(place, zero, one, "acquire", "monotonic"), 1)
+
+    return types.boolean(types.int64), codegen
+
+
+@intrinsic
+def set_free(typingctx, address):
+    """Atomically make the word at an address 0, after everything written before."""
+
+    def codegen(context, builder, signature, args):
+        place = builder.inttoptr(args[0], _I64.as_pointer())
+        builder.store_atomic(ir.Constant(_I64, 0), place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def yield_processor(typingctx):
+    """Let another thread run."""
+    return _external("SwitchToThread" if os.name == "nt" else "sched_yield", False, 0)
 
 
 def _external(name, result, nargs):

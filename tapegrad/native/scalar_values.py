@@ -1,26 +1,24 @@
 """The scalar value switch: the values of scalar instructions, computed again at a new point.
 
-The counterpart of `native.scalars`, generated from the same rows::
+One more direction of `native.scalars`, generated from the same rows::
 
-    void values(char *records, int64 low, int64 high)
+    int64 values(char *records, double *words, int64 low, int64 high)
 
 computes the value of every record from `low` to `high`, all of them scalar
-instructions, from the values of its operands.  The arithmetic is that of the
-eager operations (IEEE, and the same libm), so a replay at the recorded point
-gives the same bits.
+instructions, from the values of its operands; `words` is not read.  The
+arithmetic is that of the eager operations (IEEE, and the same libm), so a replay
+at the recorded point gives the same bits.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from llvmlite import ir
-
 from ..rules import lang as L
-from ..tape.layout import CONSTANT, OPERANDS, RECORD, VALUE
-from .emit import F64, I32, I64, PTR, Emitter, needs_symbols
+from ..tape.layout import VALUE
+from .emit import F64, needs_symbols
 from .llvm import machine_code
-from .scalars import scalar_rows
+from .scalars import Switch, scalar_rows
 
 
 def _value(row):
@@ -31,58 +29,20 @@ def _value(row):
     return L.Expr.lift(row.expr(*(x, y)[: row.arity]))
 
 
-def _module(special):
-    module = ir.Module("scalar_values")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR, I64, I64]), "values")
-    records, low, high = function.args
-    entry, loop, look, follow, out = (function.append_basic_block(name) for name in "entry loop look follow out".split())
-    b = ir.IRBuilder(entry)
-    b.branch(loop)
+class _Values(Switch):
+    """No word a slot: values are read from records and written there."""
 
-    b.position_at_end(loop)
-    i = b.phi(I64, "i")
-    i.add_incoming(low, entry)
-    b.cbranch(b.icmp_signed(">", i, high), out, look)
+    name, down = "values", False
 
-    def field(base, offset, type_):
-        return b.bitcast(b.gep(base, [ir.Constant(I64, offset)]), type_.as_pointer())
+    def leaf(self, op):
+        """There are none."""
 
-    b.position_at_end(look)
-    record = b.gep(records, [b.mul(i, ir.Constant(I64, RECORD.size))])
-    op = b.load(field(record, 0, I32))
-    slots = [b.zext(b.load(field(record, offset, I32)), I64) for offset in OPERANDS]
-    switch = b.switch(op, out)
+    def enter(self):
+        """Every instruction is visited."""
 
-    for row in scalar_rows(special):
-        block = function.append_basic_block(row.name)
-        switch.add_case(ir.Constant(I32, row.opcode), block)
-        b.position_at_end(block)
-        loaded = {}
-
-        def operand(name, loaded=loaded, row=row):
-            if name not in loaded:
-                if name == "c":
-                    place = field(record, CONSTANT, F64)
-                else:
-                    slot = slots["xy".index(name)]
-                    source = b.gep(records, [b.mul(slot, ir.Constant(I64, RECORD.size))])
-                    place = field(source, VALUE, F64)
-                    if row.arity == 2:
-                        inline = field(record, CONSTANT, F64)
-                        place = b.select(b.icmp_unsigned("==", slot, ir.Constant(I64, 0)), inline, place)
-                loaded[name] = b.load(place)
-            return loaded[name]
-
-        b.store(Emitter(b, operand).number(_value(row)), field(record, VALUE, F64))
-        b.branch(follow)
-
-    b.position_at_end(follow)
-    i.add_incoming(b.add(i, ir.Constant(I64, 1)), follow)
-    b.branch(loop)
-
-    b.position_at_end(out)
-    b.ret_void()
-    return module
+    def row(self, row, emitter):
+        self.b.store(emitter.number(_value(row)), self.field(self.record(self.i), VALUE, F64))
+        self.b.branch(self.follow)
 
 
 @lru_cache(maxsize=None)
@@ -96,4 +56,4 @@ def value_switch(special):
     """
     for row in scalar_rows(special):
         needs_symbols(_value(row))
-    return machine_code(f"value switch, special={special}", lambda: str(_module(special)), ["values"])[0]
+    return machine_code(f"value switch, special={special}", lambda: str(_Values(special, 1).module()), ["values"])[0]

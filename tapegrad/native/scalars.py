@@ -55,7 +55,7 @@ def _const(value, type_=I64):
     return ir.Constant(type_, value)
 
 
-class _Switch:
+class Switch:
     """Builds one switch; the subclasses say in which direction, and what a row does.
 
     Parameters
@@ -210,7 +210,7 @@ class _Switch:
         return operand
 
 
-class _Reverse(_Switch):
+class _Reverse(Switch):
     """One adjoint a slot, for ``backward()``."""
 
     name, down = "reverse", True
@@ -252,7 +252,7 @@ class _Adjoints(_Reverse):
         self.b.store(_const(1, I8), self.byte(self.hot, slot))
 
 
-class _Tangents(_Switch):
+class _Tangents(Switch):
     """Several tangents a slot."""
 
     name, extra, down = "tangents", ("hot", "marks"), False

@@ -6,4 +6,7 @@
 `walk`       the compiled replay: values and guards forward, adjoints backward.
 `workspace`  the memory of one replay: records, arrays, adjoints.
 `cache`      the tapes of one function, found by what guards saw.
+`quick`      the short way of a call that is like the last one.
+`entry`      the entry from users' nopython code (`tg.compile`).
+`listing`    a finished tape in print.
 """

@@ -22,12 +22,13 @@ class _Node:
 
 
 class Kept:
-    """A finished tape in use: its pool of workspaces, and when it was used last."""
+    """A finished tape in use: its pool of workspaces, when it was used last, and the short way to it (`replay.quick`)."""
 
     def __init__(self, tape):
         self.tape = tape
         self.pool = []
         self.used = 0
+        self.quick = None
 
     def take(self):
         """A workspace nobody else uses."""
@@ -53,6 +54,9 @@ class Tapes:
     def add(self, kept):
         """Keep a tape."""
         if len(self.all) >= self.limit:
+            # The tape tried first was used last; the short way (`replay.quick`) does not say so.
+            if self.root.recent in self.all:
+                self.touch(self.root.recent)
             self.all.remove(min(self.all, key=lambda k: k.used))
             self.root = _Node()
             for other in self.all:

@@ -12,9 +12,9 @@ are; array entries get the signature (`sweep.plan`) of their adjoints.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
@@ -110,6 +110,11 @@ class FinishedTape:
         origin = self.origins[slot]
         run = bisect_right(self.code_runs, origin, key=lambda pair: pair[0]) - 1
         return Place(self.code_runs[run][1] if run >= 0 else None, int(self.records["offset"][slot]))
+
+    def __str__(self):
+        from .listing import listing
+
+        return listing(self)
 
     def __len__(self):
         """Number of instructions: everything that is computed (leaves and guards are not)."""
@@ -217,75 +222,81 @@ class _Finisher:
         """Old slot -> new slot; collects records, items, guards."""
         trace, entries = self.trace, self.entries
         metas_of_inputs = trace.input_metas
-        self.records = [(0, 0, 0, 0, 0.0, 0.0)]
-        self.metas = [None]
-        self.origin = [0]
+        # The old slot of each new one, and its operands; whose record is not the old one is in `written`.
+        self.origin, self.lefts_new, self.rights_new = [0], [0], [0]
+        self.metas = {0: None}
+        self.written = {}
         self.items = []
         self.guards = []
         new = [0] * len(self.ops)
-        values = self.old["value"].tolist()
-        consts = self.old["constant"].tolist()
-        places = self.old["offset"].tolist()
+        origin, a_new, b_new = self.origin, self.lefts_new, self.rights_new
 
-        def add(op, a, b, value, constant, meta, old):
-            self.records.append((op, a, b, places[old], value, constant))
-            self.metas.append(meta)
-            self.origin.append(old)
-            return len(self.records) - 1
+        def add(op, value, meta, old):
+            slot = len(origin)
+            origin.append(old)
+            a_new.append(0)
+            b_new.append(0)
+            self.written[slot] = (op, value)
+            self.metas[slot] = meta
+            return slot
 
         self.element_slots = {}
         for slot, k in self.input_of.items():
             if needed[slot] and metas_of_inputs[k] is SCALAR:
-                new[slot] = add(SCALAR_LEAF, 0, 0, values[slot], 0.0, SCALAR, slot)
+                new[slot] = add(SCALAR_LEAF, float(self.old["value"][slot]), SCALAR, slot)
                 self.element_slots[(k, 0)] = new[slot]
+        flat = [np.asarray(v).reshape(-1) for v in trace.input_values] if elements else ()
         for slot, key in elements.items():
             if key not in self.element_slots:
-                value = float(np.asarray(trace.input_values[key[0]]).reshape(-1)[key[1]])
-                self.element_slots[key] = add(SCALAR_LEAF, 0, 0, value, 0.0, SCALAR, slot)
+                self.element_slots[key] = add(SCALAR_LEAF, float(flat[key[0]][key[1]]), SCALAR, slot)
             new[slot] = self.element_slots[key]
         for slot, k in self.input_of.items():
             if needed[slot] and metas_of_inputs[k] is not SCALAR:
-                new[slot] = add(ARRAY_LEAF, 0, 0, 0.0, 0.0, metas_of_inputs[k], slot)
+                new[slot] = add(ARRAY_LEAF, 0.0, metas_of_inputs[k], slot)
         for slot, value in captured.items():
             if needed[slot]:
                 if type(value) is float:
-                    new[slot] = add(SCALAR_LEAF, 0, 0, value, 0.0, SCALAR, slot)
+                    new[slot] = add(SCALAR_LEAF, value, SCALAR, slot)
                 else:
                     self.constants.append(value)
                     new[slot] = -len(self.constants)
 
-        known = {}
+        known, known_scalars = {}, {}
         ops, lefts, rights = self.ops, self.lefts, self.rights
-        for i in range(1, len(ops)):
-            if not needed[i] or new[i]:
+        bits = np.ascontiguousarray(self.old["constant"]).view(np.int64).tolist()
+        for i in compress(range(len(ops)), needed):
+            if new[i]:
                 continue
             op = ops[i]
-            if op == TRACED:
-                entry = entries[i]
-                operands = tuple(new[o] if o > 0 else o for o in entry.operands)
-                key = _key(entry, operands)
-                if key is not None and key in known:
-                    new[i] = known[key]
-                    continue
-                if entry.kind == GUARD and operands[0] <= 0:
-                    # What it looked at is a constant.
-                    continue
-                if entry.kind == ROW and len(entry.function.slots(len(operands))) > 2:
-                    for _ in range((len(entry.function.slots(len(operands))) + 1) // 4):
-                        add(CONTINUES, 0, 0, 0.0, 0.0, None, i)
-                slot = new[i] = add(TRACED, 0, 0, 0.0, 0.0, entry.meta, i)
-                item = Item(slot, entry, operands)
-                if entry.kind == GUARD:
-                    item.number = len(self.guards)
-                    self.guards.append(Guard(operands[0], entry.function, entry.seen, trace.store.place(i)))
-                self.items.append(item)
-            else:
+            if op != TRACED:
                 a, b = new[lefts[i]], new[rights[i]]
-                key = (op, a, b, struct.pack("d", consts[i]))
-                if key in known:
-                    new[i] = known[key]
-                    continue
-                slot = new[i] = add(op, a, b, values[i], consts[i], SCALAR, i)
+                key = (op, a, b, bits[i])
+                slot = known_scalars.get(key)
+                if slot is None:
+                    slot = known_scalars[key] = len(origin)
+                    origin.append(i)
+                    a_new.append(a)
+                    b_new.append(b)
+                new[i] = slot
+                continue
+            entry = entries[i]
+            operands = tuple([new[o] if o > 0 else o for o in entry.operands])
+            key = _key(entry, operands)
+            if key is not None and key in known:
+                new[i] = known[key]
+                continue
+            if entry.kind == GUARD and operands[0] <= 0:
+                # What it looked at is a constant.
+                continue
+            if entry.kind == ROW and len(operands) > 2 and len(entry.function.slots(len(operands))) > 2:
+                for _ in range((len(entry.function.slots(len(operands))) + 1) // 4):
+                    add(CONTINUES, 0.0, None, i)
+            slot = new[i] = add(TRACED, 0.0, entry.meta, i)
+            item = Item(slot, entry, operands)
+            if entry.kind == GUARD:
+                item.number = len(self.guards)
+                self.guards.append(Guard(operands[0], entry.function, entry.seen, trace.store.place(i)))
+            self.items.append(item)
             if key is not None:
                 known[key] = slot
         return new
@@ -293,11 +304,18 @@ class _Finisher:
     # -- the tape ---------------------------------------------------------------------
     def _build(self, new):
         trace = self.trace
-        count = len(self.records)
-        records = np.zeros(count, RECORD_DTYPE)
-        columns = list(zip(*self.records))
-        for name, column in zip(("op", "a", "b", "offset", "value", "constant"), columns):
-            records[name] = column
+        count = len(self.origin)
+        records = self.old[np.array(self.origin)]
+        records["a"], records["b"] = self.lefts_new, self.rights_new
+        written = list(self.written)
+        records["op"][0], records["value"][0] = 0, 0.0
+        records["op"][written] = [op for op, _ in self.written.values()]
+        records["value"][written] = [value for _, value in self.written.values()]
+        records["constant"][[0, *written]] = 0.0
+        metas = [SCALAR] * count
+        for slot, meta in self.metas.items():
+            metas[slot] = meta
+        self.metas = metas
         outputs = []
         for t in self.outputs:
             if self._live(t) and new[t._i] > 0:
@@ -342,15 +360,15 @@ def _active(tape):
     active = active.tolist()
     items = {item.slot: item for item in tape.items}
     ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
-    for i, op in enumerate(ops):
-        if op == TRACED:
+    for i, (op, a, b) in enumerate(zip(ops, lefts, rights)):
+        if op < FIRST_ARRAY:
+            if active[a] or active[b]:
+                active[i] = True
+        elif op == TRACED:
             item = items[i]
             entry = item.entry
             if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
                 row = entry.function
                 slots = row.slots(len(item.operands))
                 active[i] = any(item.operands[k] > 0 and active[item.operands[k]] for k in slots)
-        elif op < FIRST_ARRAY and op != SCALAR_LEAF and i:
-            active[i] = active[lefts[i]] or active[rights[i]]
     return np.array(active, bool)
-

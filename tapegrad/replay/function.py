@@ -40,6 +40,7 @@ from ..tree import flatten, leaf_names, unflatten
 from .cache import Kept, Tapes
 from .finish import finish
 from .purity import RandomStates, Surroundings
+from .quick import Quick
 from .swept import ReplayedRecording
 from .trace import Trace
 
@@ -131,6 +132,12 @@ class _Kind:
         self.missed = None
         self.used = 0
 
+    def note(self, recorded):
+        """Remember of the last calls whether they were recorded."""
+        self.recent.append(recorded)
+        if len(self.recent) > WINDOW:
+            del self.recent[0]
+
 
 @dataclass
 class Outcome:
@@ -166,6 +173,12 @@ class Replayed:
         self.lock = threading.RLock()
         self.turn = threading.RLock()
         self.stats = Stats()
+        self._quick = None
+
+    def quick(self, args):
+        """``(value, gradients)`` of a call like the last one (`replay.quick`), or None: then `call` has to answer."""
+        quick = self._quick
+        return quick.call(args, self.stats) if quick is not None else None
 
     # -- arguments ----------------------------------------------------------------
     def _sorted(self, args, kwargs):
@@ -243,7 +256,8 @@ class Replayed:
             kind = self._new_kind(key, leaves)
         if kind.given_up:
             return self._define_by_run(inputs, key, leaves, backward)
-        changed = kind.surroundings.changed()
+        surroundings = kind.surroundings
+        changed = surroundings.changed()
         if changed is not None:
             with self.lock:
                 LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
@@ -256,6 +270,8 @@ class Replayed:
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
         found = self._replay(kind, inputs, backward)
+        if found is not None and not kwargs and backward is True and self.scalar and not self.has_aux:
+            self._prepare(kind, surroundings, args)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
 
     def _new_kind(self, key, leaves):
@@ -269,6 +285,27 @@ class Replayed:
                 kind = self.kinds[key] = _Kind(Surroundings(self.function, _objects(leaves)))
                 kind.used = self.clock
             return kind
+
+    def tape(self, args, kwargs):
+        """The finished tape that answers a call with these arguments; recorded if there is none."""
+        self.call(args, kwargs)
+        _, key, _ = self._sorted(args, kwargs)
+        kind = self.kinds[key]
+        if kind.given_up:
+            raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
+        return kind.tapes.first().tape
+
+    def _prepare(self, kind, surroundings, args):
+        """Let the next call go the short way, if it is like this one."""
+        kept = kind.tapes.first()
+        if kept is None:
+            return
+        known = self._quick
+        if known is not None and known.kept is kept and known.surroundings is surroundings:
+            return
+        if (known := kept.quick) is None or known.surroundings is not surroundings:
+            known = kept.quick = Quick.of(kind, surroundings, kept, args, self.argnums)
+        self._quick = known
 
     def _replay(self, kind, inputs, backward, count=True):
         kept = kind.tapes.first()
@@ -512,9 +549,7 @@ class Replayed:
     def _note(self, kind, recorded):
         recent = kind.recent
         if recorded or recent:
-            recent.append(recorded)
-            if len(recent) > WINDOW:
-                del recent[0]
+            kind.note(recorded)
             if recorded and sum(recent) >= GIVE_UP and len(recent) == WINDOW:
                 self._give_up(kind, "its path changes at nearly every call", PathWarning)
 

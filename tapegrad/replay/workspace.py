@@ -14,8 +14,9 @@ import numpy as np
 from ..record import normalise
 from ..rules import BY_NAME
 from ..sweep import native
+from ..sweep import walk as sweep_walk
 from ..sweep.plan import Signature
-from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, TRACED, VALUE
+from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .trace import GUARD, HOST, SHAPE
@@ -75,9 +76,12 @@ class Workspace:
         self.stream = []
         self._scalars = None
         self._roots = {}
+        #: Of each buffer, the last slot that reads it through any of its names; outputs are read at the end.
+        self._last_read = {}
+        self._outputs = {slot for slot, _ in tape.outputs if slot}
         self._kept = set()
         self.seen = [np.frombuffer(g.seen, np.uint8) for g in tape.guards]
-        self._readers = _last_readers(tape)
+        self._readers = _all_readers(tape)
         for slot in tape.leaves:
             if slot:
                 meta = tape.metas[slot]
@@ -114,32 +118,35 @@ class Workspace:
 
     def _own(self, slot, array):
         self.arrays[slot] = array
-        self._roots[slot] = slot
+        self._name(slot, slot)
+
+    def _name(self, slot, root):
+        """Note that the array of `slot` is (part of) the buffer of `root`."""
+        self._roots[slot] = root
+        last = len(self.records) if slot in self._outputs else self._readers.get(slot, (0,))[-1]
+        self._last_read[root] = max(last, self._last_read.get(root, 0))
 
     # -- the stream ----------------------------------------------------------------
     def _lay_out(self):
         tape = self.tape
-        ops = tape.records["op"].tolist()
         items = {item.slot: item for item in tape.items}
-        first = None
         skipped = self._fused(items)
-        start = len(ops)
-        for i in range(1, len(ops) + 1):
-            scalar = i < len(ops) and 1 < ops[i] < ARRAY_LEAF
-            if scalar and first is None:
-                first = i
-            elif not scalar and first is not None:
-                self.stream += [W.SCALARS, first, i - 1]
-                first = None
-            if i < len(ops) and ops[i] == TRACED:
-                item = items[i]
-                if item.entry.kind == GUARD:
-                    self._guard(item, items)
-                elif i in skipped:
-                    self._allocate(item)
-                else:
-                    self._entry(item)
-        assert start == len(ops)
+        ops = tape.records["op"]
+        scalar = np.zeros(len(ops) + 1, np.int8)
+        scalar[1:-1] = (ops[1:] > SCALAR_LEAF) & (ops[1:] < ARRAY_LEAF)
+        # Where runs of scalar instructions begin, and where they have ended.
+        edges = np.flatnonzero(np.diff(scalar, prepend=0)).tolist()
+        steps = [(first, None, end) for first, end in zip(edges[::2], edges[1::2])]
+        steps += [(item.slot, item, 0) for item in tape.items]
+        for slot, item, end in sorted(steps, key=lambda step: step[0]):
+            if item is None:
+                self.stream += [W.SCALARS, slot, end - 1]
+            elif item.entry.kind == GUARD:
+                self._guard(item, items)
+            elif slot in skipped:
+                self._allocate(item)
+            else:
+                self._entry(item)
         self.stream.append(W.END)
 
     def _fused(self, items):
@@ -221,12 +228,12 @@ class Workspace:
             found = row.value(source, **attrs)
             if isinstance(found, np.ndarray) and np.may_share_memory(found, source):
                 self.arrays[item.slot] = found
-                self._roots[item.slot] = self._roots.get(operands[0], operands[0])
+                self._name(item.slot, self._roots.get(operands[0], operands[0]))
                 self._signature(item)
                 return
         if row in _WRITES and self._may_reuse(item):
             target = self.arrays[item.slot] = self.arrays[operands[0]]
-            self._roots[item.slot] = self._roots[operands[0]]
+            self._name(item.slot, self._roots[operands[0]])
         else:
             target = self._allocate(item)
         metas = tuple(self._meta(o) for o in operands)
@@ -252,18 +259,11 @@ class Workspace:
         if x < 0 or x not in self.arrays or not self.arrays[x].flags.c_contiguous or not self.arrays[x].flags.writeable:
             return False
         root = self._roots.get(x)
-        if root is None or root in self._kept or self.tape.records["op"][root] == ARRAY_LEAF or self._roots.get(x) != x and root != x:
+        if root is None or root in self._kept or self.tape.records["op"][root] == ARRAY_LEAF or self.arrays[x] is not self.arrays[root]:
             return False
         if value > 0 and self._roots.get(value) == root:
             return False
-        same = [s for s, r in self._roots.items() if r == root]
-        return all(self._readers.get(s, [0])[-1] <= item.slot for s in same if s in self._readers) and not any(
-            s in self.tape_outputs for s in same
-        )
-
-    @property
-    def tape_outputs(self):
-        return {slot for slot, _ in self.tape.outputs if slot}
+        return self._last_read[root] <= item.slot
 
     # -- adjoints ------------------------------------------------------------------
     def _signature(self, item):
@@ -323,7 +323,7 @@ class Workspace:
         address = native.data_address
         p[W.P_STREAM], p[W.P_RECORDS] = address(self.stream), self.address
         p[W.P_VALUES], p[W.P_SWITCH] = value_switch(tape.special), reverse_switch(tape.special)
-        p[W.P_RUN], p[W.P_SCRATCH] = native.run_address(), address(self.scratch)
+        p[W.P_RUN], p[W.P_SCRATCH] = native.run_address() if tape.items else 0, address(self.scratch)
         p[W.P_ADJOINT], p[W.P_SLOTS] = address(self.adjoint), count
         p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), high, low
         p[W.P_OBJECTS], p[W.P_FLOAT] = native.items_address(self.objects), native.FLOAT_TYPE
@@ -344,32 +344,19 @@ class Workspace:
             self.parameters[W.P_TABLE] = native.table_address()
 
     def _marks(self):
-        """What a backward sweep visits: active ancestors of the outputs."""
+        """What a backward sweep visits: active ancestors of the outputs, leaves excepted; its first and last slot."""
         tape = self.tape
         count = len(self.records)
         marks = np.zeros(count + 16, np.uint8)
-        items = {item.slot: item for item in tape.items}
-        ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
-        active = tape.active.tolist()
-        for slot, _ in tape.outputs:
-            if slot and active[slot]:
-                marks[slot] = 1
-        for i in range(count - 1, 0, -1):
-            if not marks[i]:
-                continue
-            if ops[i] == TRACED:
-                operands = items[i].operands
-            elif ops[i] < ARRAY_LEAF:
-                operands = (lefts[i], rights[i])
-            else:
-                continue
-            for o in operands:
-                if o > 0 and active[o]:
-                    marks[o] = 1
-        for slot in tape.leaves:
-            marks[slot] = 0
-        for _, _, slot in tape.elements:
-            marks[slot] = 0
+        # What is 2 is passed by.
+        marks[:count][~tape.active] = 2
+        leaves = [s for s in tape.leaves if s] + [slot for _, _, slot in tape.elements]
+        marks[leaves] = 2
+        roots = {slot for slot, _ in tape.outputs if slot and not marks[slot]}
+        if roots:
+            marks[list(roots)] = 1
+            sweep_walk.mark(self.address, native.data_address(marks), native.table_address(), max(roots), len(roots), 0)
+        marks[marks == 2] = 0
         found = np.flatnonzero(marks)
         return marks, (int(found[-1]) if len(found) else 0), (int(found[0]) if len(found) else 1)
 
@@ -449,20 +436,26 @@ def _itself(value):
     return value
 
 
-def _last_readers(tape):
-    """Slots -> the slots of the items that read them, ascending."""
+def _all_readers(tape):
+    """Slots -> the slots of the items and instructions that read them, ascending; of slots that an item reads."""
     found = {}
     for item in tape.items:
         for o in item.operands:
             if o > 0:
                 found.setdefault(o, []).append(item.slot)
-    ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
-    for i, op in enumerate(ops):
-        if 1 < op < ARRAY_LEAF:
-            for o in (lefts[i], rights[i]):
-                if o and o in found:
-                    found[o].append(i)
-                    found[o].sort()
+    if not found:
+        return found
+    records = tape.records
+    among = np.zeros(len(records), bool)
+    among[list(found)] = True
+    scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < ARRAY_LEAF)
+    touched = set()
+    for column in ("a", "b"):
+        operands = records[column]
+        slots = np.flatnonzero(scalar & among[np.where(scalar, operands, 0)])
+        for slot, o in zip(slots.tolist(), operands[slots].tolist()):
+            found[o].append(slot)
+            touched.add(o)
+    for o in touched:
+        found[o].sort()
     return found
-
-

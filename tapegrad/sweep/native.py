@@ -70,6 +70,13 @@ def _try_layouts():
     assert ctypes.c_double.from_address(id(number) + 16).value == number, "float layout"
     assert word.from_address(id(number) + 8).value == FLOAT_TYPE, "object layout"
     assert word.from_address(id(array) + 16).value == array.ctypes.data, "ndarray layout"
+    plane = np.zeros((2, 3))
+    for turned, laid_out in ((plane, 0x101), (plane.T, 0x100)):
+        assert ctypes.c_int32.from_address(id(turned) + 24).value == 2, "ndarray layout"
+        extents = word.from_address(id(turned) + 32).value
+        assert [word.from_address(extents + 8 * k).value for k in range(2)] == list(turned.shape), "ndarray layout"
+        assert word.from_address(id(turned) + 56).value == id(np.dtype("d")), "ndarray layout"
+        assert ctypes.c_int32.from_address(id(turned) + 64).value & 0x101 == laid_out, "ndarray layout"
     token = object()
     held = [token]
     before = ctypes.c_int32.from_address(id(token)).value

@@ -1,0 +1,113 @@
+"""How long the first gradient of a function takes: recording, finishing, first replay.
+
+Each measurement is a fresh process whose cache directory was filled by an
+earlier one.  Two numbers: from the end of ``import tapegrad`` to the first
+gradient, which includes loading Numba and the library's compiled code; and the
+same for another function once they are loaded.  JAX compiles the same unrolled
+loop, with the same number of operations, except that the long one is cut to
+`JAX_LENGTH`, for its compiler takes far more than linear time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from .registry import PEERS, Row, benchmark
+from .timing import seconds
+
+#: Instructions -> seconds promised.
+PROMISED = {100: 0.02, 50_000: 0.3}
+JAX_LENGTH = 2000
+
+LOOP = """
+def loop(count, sin):
+    def f(x):
+        y, total = x[0], 0.0
+        for _ in range(count // 4):
+            y = y * 1.0001 + sin(y)
+            total = total + y
+        return total
+    return f
+"""
+
+OURS = """
+import json, time
+import numpy as np
+import tapegrad as tg
+{loop}
+x = np.array([0.3, 0.2])
+taken = []
+for _ in range(3):
+    start = time.perf_counter()
+    g = tg.value_and_grad(loop({count}, np.sin))
+    g(x)
+    taken.append(time.perf_counter() - start)
+print(json.dumps({{"first": taken[0], "loaded": min(taken[1:]), "instructions": g.stats().instructions}}))
+"""
+
+JAX = """
+import json, time
+import numpy as np
+try:
+    import jax
+except ImportError:
+    print(json.dumps(None))
+    raise SystemExit
+jax.config.update("jax_enable_x64", True)
+{loop}
+x = np.array([0.3, 0.2])
+jax.jit(lambda x: x + 1.0)(x).block_until_ready()
+start = time.perf_counter()
+jax.jit(jax.value_and_grad(loop({count}, jax.numpy.sin)))(x)[1].block_until_ready()
+print(json.dumps(time.perf_counter() - start))
+"""
+
+
+def run(program: str, count: int, cache: str):
+    """Run a program in a new interpreter; what it printed."""
+    environment = os.environ | {"TAPEGRAD_CACHE_DIR": cache}
+    ended = subprocess.run(
+        [sys.executable, "-c", program.format(loop=LOOP, count=count)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr.strip().splitlines()[-1])
+    return json.loads(ended.stdout)
+
+
+@benchmark(part=4, name="replay_first")
+def replay_first(quick: bool) -> Iterator[Row]:
+    """Time to the first gradient of a function of 100 and of 50 000 instructions."""
+    with tempfile.TemporaryDirectory() as cache:
+        run(OURS, 100, cache)
+        for count, limit in PROMISED.items():
+            found = [run(OURS, count, cache) for _ in range(2 if quick else 5)]
+            assert found[0]["instructions"] >= count, found[0]
+            length = min(count, JAX_LENGTH if not quick else 500)
+            jax = run(JAX, length, cache)
+            beside = f"{seconds(jax)} for {length:,}" if jax is not None else f"{PEERS['jax']} is not installed"
+            promise = f"within {limit:g} s"
+            yield Row(
+                f"{count:,} instructions, fresh process: from import to first gradient",
+                promise,
+                min(f["first"] for f in found),
+                limit,
+                "s",
+                {"JAX compiles": beside},
+            )
+            yield Row(
+                f"{count:,} instructions, once Numba and the library's code are loaded",
+                f"{promise}, loading left out",
+                min(f["loaded"] for f in found),
+                limit,
+                "s",
+                {"JAX compiles": beside},
+            )

@@ -1,0 +1,207 @@
+"""Functions compiled for one shape, to be called from users' nopython code.
+
+`compile` records a function at one point and keeps its tape, with a pool of
+workspaces that code without the interpreter can take from (`replay.entry`).
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+
+import numpy as np
+
+from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+
+#: Compiled functions by the address of their handle.
+_ALIVE = weakref.WeakValueDictionary()
+
+
+class Compiled:
+    """A function of one array, with its gradient, for one shape: what `compile` returns.
+
+    ``c(x, g)`` returns the value at `x` and writes the gradient into `g`, both
+    C-contiguous float64 arrays of the shape of `x0`; the same from Python and from
+    functions compiled by Numba, to which it is best given as an argument.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    tape : FinishedTape
+        What is replayed.
+    """
+
+    def __init__(self, function, x0, workspaces):
+        from .native.compile import native_address
+        from .replay import entry as E
+        from .sweep.native import data_address
+
+        E.register(Compiled)
+        self.shape = x0.shape
+        self._entry, self._address_of, self._failed = E.entry, data_address, E.H_FAILED
+        self.tape, kept, self._surroundings = _recorded(function, x0)
+        self._workspaces = [kept.take() for _ in range(workspaces)]
+        _refuse_python(self.tape, self._workspaces[0])
+        self._constant = np.array(0.0)
+        # Lines of the cache of their own, so that threads do not disturb each other.
+        table = np.zeros((workspaces + 1) * E.TAKE, np.int64)
+        start = -data_address(table) // 8 % E.TAKE
+        self._table = table[start : start + workspaces * E.TAKE].reshape(workspaces, E.TAKE)
+        for line, workspace in zip(self._table, self._workspaces):
+            line[E.T_PARAMETERS], line[E.T_GRADIENT] = workspace.pointer, data_address(workspace.gradients[0])
+            line[E.T_VALUE] = self._value_address(workspace)
+        self._extents = np.array(self.shape, np.int64)
+        self._handle = handle = np.zeros(E.HANDLE, np.int64)
+        handle[E.H_ENTRY], handle[E.H_VERSION] = native_address(E.entry), E.VERSION
+        handle[E.H_DIMENSIONS], handle[E.H_SHAPE] = x0.ndim, data_address(self._extents)
+        handle[E.H_NBYTES], handle[E.H_COUNT] = x0.nbytes, workspaces
+        handle[E.H_WORKSPACES] = data_address(self._table)
+        self.handle_address = data_address(handle)
+        _ALIVE[self.handle_address] = self
+
+    def _value_address(self, workspace):
+        slot, constant = self.tape.outputs[0]
+        if slot:
+            return workspace.address_of(slot)
+        self._constant[...] = getattr(constant, "_v", constant)
+        return self._address_of(self._constant)
+
+    def __call__(self, x, g):
+        """The value at `x`; the gradient goes into `g`.
+
+        Raises
+        ------
+        GuardError
+            If a guard sees something else than at `x0` (it names the line), or if
+            something that the function captured has changed since.
+        ShapeError, DtypeError
+            If an array is not as `x0` was.
+        """
+        for name, a in (("x", x), ("g", g)):
+            if not isinstance(a, np.ndarray) or a.dtype != np.float64 or not a.flags.carray and (name == "g" or not a.flags.c_contiguous):
+                raise DtypeError(f"{name} must be a C-contiguous float64 array" + (" that can be written to" if name == "g" else ""))
+            if a.shape != self.shape:
+                raise ShapeError(f"{name} has the shape {a.shape}, the function was compiled for {self.shape}")
+        changed = self._surroundings.changed()
+        if changed is not None:
+            raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
+        value = np.empty(1)
+        status = self._entry(self.handle_address, self._address_of(x), self._address_of(g), self._address_of(value))
+        if status:
+            g[...] = np.nan
+            self._handle[self._failed] = 0
+            raise GuardError(status - 1, self.handle_address)
+        return float(value[0])
+
+    def check(self):
+        """Raise `GuardError` if a guard has failed since the last `check`: to be called after a ``prange``."""
+        failed = int(self._handle[self._failed])
+        if failed:
+            self._handle[self._failed] = 0
+            raise GuardError(failed - 1, self.handle_address)
+
+    def __reduce__(self):
+        raise TypeError("a compiled function holds addresses of this process: compile it again where it is needed")
+
+    def __repr__(self):
+        return f"Compiled(shape={self.shape}, instructions={len(self.tape)})"
+
+
+def _recorded(function, x0):
+    """The tape of `function` at `x0`, with its pool and the surroundings of the function."""
+    from .replay.function import Replayed
+
+    replayed = Replayed(function, (0,))
+    # The second call is recorded again and compared: so functions that draw random numbers are found out.
+    for _ in range(2):
+        replayed.call((x0,), {})
+    (kind,) = replayed.kinds.values()
+    if kind.given_up:
+        raise GradientError(f"the function cannot be compiled: {kind.given_up}")
+    kept = kind.tapes.first()
+    return kept.tape, kept, kind.surroundings
+
+
+def _refuse_python(tape, workspace):
+    """Raise if some instruction needs the interpreter."""
+    for step in workspace.hosts:
+        raise UnsupportedFunctionError(
+            f"{step.name} at {tape.place(step.slot)} is computed by NumPy, which compiled code cannot call; "
+            "write it with operations that have a program, or use tg.value_and_grad, which calls NumPy there"
+        )
+    for item in tape.items:
+        if getattr(item.entry.function, "primitive", None) is not None:
+            raise UnsupportedFunctionError(
+                f"{item.entry.name} at {tape.place(item.slot)} is a primitive with rules in Python, which compiled code "
+                "cannot call; use tg.value_and_grad, which calls them"
+            )
+
+
+def what_failed(number, handle):
+    """The message for guard `number` of the compiled function with this handle."""
+    known = _ALIVE.get(handle)
+    if known is None or not 0 <= number < len(known.tape.guards):
+        return f"guard {number} of a compiled function saw something else than at recording"
+    guard = known.tape.guards[number]
+    return (
+        f"{guard.place}: `{guard.place.text}` went another way than at the x0 of tg.compile ({guard}); the gradient was not "
+        "computed. Compile with an x0 on this path, or use tg.value_and_grad, which records each path"
+    )
+
+
+def compile(f, x0, workspaces=None):
+    """A function of one array, with its gradient, to be called from Numba's nopython code.
+
+    Parameters
+    ----------
+    f : callable
+        Takes a float64 array, returns a float.
+    x0 : array_like of float
+        Where `f` is recorded; the result is for arrays of this shape.
+    workspaces : int, optional
+        How many threads can be inside at the same time (others wait); by default one a processor.
+
+    Returns
+    -------
+    Compiled
+        ``c(x, g)`` returns the value at `x` and writes the gradient into `g`.
+
+    Raises
+    ------
+    UnsupportedFunctionError
+        If an instruction needs the interpreter; it is named with its line.
+    GradientError
+        If `f` gives something else each time.
+
+    Notes
+    -----
+    Only the path that `f` took at `x0` is compiled.  Where a guard sees something
+    else, a `GuardError` names the line, and `g` is filled with nan.  Numba loses
+    exceptions raised inside ``prange``, and leaves out the rest of that thread's
+    turns: call ``c.check()`` after the loop, which raises then.  What `f` captured is as it was at compilation (arrays are read where they are); calls
+    from Python compare it, calls from nopython code cannot.
+
+    Give the result to your function as an argument.  As a global it works too, but
+    then Numba does not keep the function on disk.
+
+    Examples
+    --------
+    >>> import numba, numpy as np, tapegrad as tg
+    >>> c = tg.compile(lambda x: (x[0] - 1.0) ** 2 + (x[1] - x[0]) ** 2, np.zeros(2))
+    >>> @numba.njit
+    ... def descend(c, x, steps):
+    ...     g = np.empty_like(x)
+    ...     for _ in range(steps):
+    ...         c(x, g)
+    ...         x -= 0.2 * g
+    ...     return c(x, g)
+    >>> descend(c, np.zeros(2), 200) < 1e-20
+    True
+    """
+    x0 = np.array(x0, np.float64, order="C")
+    if x0.ndim == 0:
+        raise ShapeError("tg.compile needs an array: give a number as an array of one element")
+    count = workspaces if workspaces is not None else os.cpu_count() or 1
+    if count < 1:
+        raise ValueError(f"workspaces must be at least 1, got {count}")
+    return Compiled(f, x0, int(count))

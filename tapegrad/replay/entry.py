@@ -1,0 +1,192 @@
+"""The entry of a compiled function from nopython code, and its Numba type.
+
+`tapegrad.compiled.Compiled` is one int64 to Numba: the address of its *handle*
+(`H_*` below).  The code that a user's function gets for ``c(x, g)`` is short, and
+knows no address: it reads that of `entry` from the handle.  So a function kept
+on disk by ``cache=True`` holds nothing that is stale in the next process.
+
+The workspaces of a handle are taken and given back by atomic flags, without the
+interpreter: any number of threads may call, and wait when all are taken.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models, register_default
+from numba.core.errors import TypingError
+from numba.core.imputils import lower_constant
+from numba.core.registry import cpu_target
+from numba.core.typing.typeof import typeof_impl
+from numba.extending import NativeValue, intrinsic, overload_method, unbox
+
+from ..errors import GuardError, ShapeError
+from ..native.compile import compiled
+from ..native.memory import acquire, copy_bytes, load_int, set_free, store_int, yield_processor
+from . import walk as W
+from .walk import replay
+
+#: Words of a handle: address and version of `entry`, shape of the argument, workspaces, and the last failure.
+H_ENTRY, H_VERSION, H_DIMENSIONS, H_SHAPE, H_NBYTES, H_COUNT, H_WORKSPACES, H_FAILED = range(8)
+HANDLE = 8
+#: Words of a workspace of a handle: taken, its parameters, where its gradient and its value are (a cache line).
+T_TAKEN, T_PARAMETERS, T_GRADIENT, T_VALUE = range(4)
+TAKE = 8
+#: What the code in users' functions expects of handles and `entry`.
+VERSION = 1
+
+#: What `entry` returns, beside ``1 + guard``.
+DONE, BROKEN = 0, -1
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def entry(handle, x, g, value):
+    """Value and gradient at the data of `x`, written to `g` and `value` (addresses).
+
+    Returns `DONE`, or 1 + the number of the guard that saw something else.
+    """
+    count, first = load_int(handle + 8 * H_COUNT), load_int(handle + 8 * H_WORKSPACES)
+    k, mine = 0, first
+    while not acquire(mine):
+        k += 1
+        mine += 8 * TAKE
+        if k == count:
+            k, mine = 0, first
+            yield_processor()
+    p = load_int(mine + 8 * T_PARAMETERS)
+    store_int(load_int(p + 8 * W.P_INPUTS), x)
+    store_int(p + 8 * W.P_BACKWARD, 1)
+    why = replay(p)
+    result = BROKEN
+    if why == W.DONE:
+        copy_bytes(g, load_int(mine + 8 * T_GRADIENT), load_int(handle + 8 * H_NBYTES))
+        store_int(value, load_int(load_int(mine + 8 * T_VALUE)))
+        result = DONE
+    elif why == W.AT_GUARD:
+        result = 1 + load_int(p + 8 * W.P_STOPPED)
+        store_int(handle + 8 * H_FAILED, result)
+    set_free(mine)
+    return result
+
+
+class CompiledType(types.Callable):
+    """Type of `tapegrad.compiled.Compiled`; a call of it is one of its method ``__call__``."""
+
+    def __init__(self):
+        super().__init__("tapegrad.compiled")
+
+    def _method(self, context):
+        return context.resolve_getattr(self, "__call__")
+
+    def get_call_type(self, context, args, kws):
+        return context.resolve_function_type(self._method(context), args, kws)
+
+    def get_call_signatures(self):
+        return (), True
+
+    def get_impl_key(self, signature):
+        return self._method(cpu_target.typing_context).get_impl_key(signature)
+
+
+COMPILED = CompiledType()
+
+
+@register_default(CompiledType)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager, ty):
+        super().__init__(manager, ty, ir.IntType(64))
+
+
+@unbox(CompiledType)
+def _unbox(ty, thing, c):
+    number = c.pyapi.object_getattr_string(thing, "handle_address")
+    value = c.pyapi.long_as_longlong(number)
+    c.pyapi.decref(number)
+    return NativeValue(value, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred()))
+
+
+#: Compiled functions that are globals of users' compiled code, which has their address.
+_GLOBALS = []
+
+
+@lower_constant(CompiledType)
+def _constant(context, builder, ty, thing):
+    # A dynamic address: Numba refuses to keep the function on disk.
+    _GLOBALS.append(thing)
+    place = context.add_dynamic_addr(builder, thing.handle_address, info="a function compiled by tapegrad")
+    return builder.ptrtoint(place, ir.IntType(64))
+
+
+@intrinsic
+def _handle(typingctx, thing):
+    """The address of the handle of a compiled function."""
+    return types.int64(COMPILED), lambda context, builder, signature, args: args[0]
+
+
+@intrinsic
+def _call_entry(typingctx, address, handle, x, g):
+    """Call `entry` by its native address (Numba's calling convention); its result and the value."""
+
+    def codegen(context, builder, signature, args):
+        word, byte = ir.IntType(64), ir.IntType(8).as_pointer()
+        ftype = ir.FunctionType(ir.IntType(32), [byte, byte] + [word] * 4)
+        with builder.goto_entry_block():
+            result, exception, value = (builder.alloca(word) for _ in range(3))
+        places = [builder.bitcast(p, byte) for p in (result, exception)]
+        out = builder.ptrtoint(value, word)
+        builder.call(builder.inttoptr(args[0], ftype.as_pointer()), [*places, *args[1:], out])
+        number = builder.load(builder.bitcast(value, ir.DoubleType().as_pointer()))
+        return context.make_tuple(builder, signature.return_type, [builder.load(result), number])
+
+    result = types.Tuple([types.int64, types.float64])
+    return result(*[types.int64] * 4), codegen
+
+
+@overload_method(COMPILED, "__call__")
+def _call(self, x, g):
+    for name, a in (("x", x), ("g", g)):
+        if not (isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
+            raise TypingError(f"{name} of a function compiled by tapegrad must be a C-contiguous float64 array, not {a}")
+    if not g.mutable:
+        raise TypingError("g of a function compiled by tapegrad must be writable: the gradient is written there")
+    dimensions = x.ndim
+    if g.ndim != dimensions:
+        raise TypingError(f"g of a function compiled by tapegrad must have the shape of x, not {g.ndim} dimensions")
+
+    def call(self, x, g):
+        handle = _handle(self)
+        if load_int(handle + 8 * H_VERSION) != VERSION:
+            raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
+        fits = load_int(handle + 8 * H_DIMENSIONS) == dimensions
+        if fits:
+            shape = load_int(handle + 8 * H_SHAPE)
+            for k in range(dimensions):
+                extent = load_int(shape + 8 * k)
+                fits = fits and x.shape[k] == extent and g.shape[k] == extent
+        if not fits:
+            raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
+        status, value = _call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
+        if status != DONE:
+            # Numba loses exceptions inside prange: `check` finds them.
+            g[...] = float("nan")
+            raise GuardError(status - 1, handle)
+        return value
+
+    return call
+
+
+@overload_method(COMPILED, "check")
+def _check(self):
+    def check(self):
+        handle = _handle(self)
+        failed = load_int(handle + 8 * H_FAILED)
+        if failed != 0:
+            store_int(handle + 8 * H_FAILED, 0)
+            raise GuardError(failed - 1, handle)
+
+    return check
+
+
+def register(kind):
+    """Let Numba know the class of compiled functions."""
+    typeof_impl.register(kind, lambda value, context: COMPILED)

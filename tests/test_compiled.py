@@ -1,0 +1,256 @@
+"""`tg.compile`: the value and gradient of a function, called from users' nopython code."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numba
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+
+
+def rosenbrock(x):
+    total = 0.0
+    for i in range(len(x) - 1):
+        total = total + 100.0 * (x[i + 1] - x[i] * x[i]) ** 2 + (1.0 - x[i]) ** 2
+    return total
+
+
+def mixed(x):
+    """Scalars and arrays, a view, an assignment."""
+    y = np.exp(-x) * x[::-1]
+    y[1] = x[0] * x[2]
+    return np.sum(y * y) / (1.0 + x[0] ** 2)
+
+
+def branching(x):
+    total = 0.0
+    for k in range(len(x)):
+        if x[k] > 0.0:
+            total = total + x[k] * x[k]
+        else:
+            total = total - x[k]
+    return total
+
+
+@numba.njit
+def once(c, x, g):
+    return c(x, g)
+
+
+def by_differences(f, x, h=1e-6):
+    return np.array([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))])
+
+
+@pytest.mark.parametrize("f", [rosenbrock, mixed])
+def test_value_and_gradient_from_both_sides(f):
+    c = tg.compile(f, np.array([0.5, 0.4, 0.3, 0.2]))
+    for x in np.random.default_rng(1).normal(size=(5, 4)):
+        g, h = np.full(4, np.nan), np.full(4, np.nan)
+        assert c(x, g) == once(c, x, h) == pytest.approx(f(x), rel=1e-14)
+        assert np.array_equal(g, h)
+        np.testing.assert_allclose(g, by_differences(f, x), rtol=2e-6, atol=1e-6)
+
+
+def test_arguments_with_several_dimensions():
+    c = tg.compile(lambda a: np.sum(a @ a), np.eye(2))
+    a, g = np.array([[1.0, 2.0], [3.0, 4.0]]), np.empty((2, 2))
+    assert once(c, a, g) == np.sum(a @ a)
+    ones = np.ones((2, 2))
+    np.testing.assert_allclose(g, ones @ a.T + a.T @ ones, rtol=1e-14)
+
+
+def test_a_value_that_does_not_depend_on_the_argument():
+    c = tg.compile(lambda x: 3.0, np.ones(2))
+    g = np.ones(2)
+    assert once(c, np.ones(2), g) == 3.0 and g.tolist() == [0.0, 0.0]
+
+
+def test_gradient_descent_in_one_function():
+    @numba.njit
+    def descend(c, x, steps):
+        g = np.empty_like(x)
+        for _ in range(steps):
+            c(x, g)
+            x -= 0.001 * g
+        return c(x, g)
+
+    c = tg.compile(rosenbrock, np.zeros(3))
+    x, y, g = np.zeros(3), np.zeros(3), np.empty(3)
+    for _ in range(300):
+        c(y, g)
+        y -= 0.001 * g
+    assert descend(c, x, 300) == c(y, g) < rosenbrock(np.zeros(3))
+    assert np.array_equal(x, y)
+
+
+@numba.njit(parallel=True)
+def many(c, points, gradients, values):
+    for i in numba.prange(len(points)):
+        values[i] = c(points[i], gradients[i])
+
+
+@pytest.mark.parametrize("workspaces", [1, 3])
+def test_under_prange_the_bits_are_those_of_one_thread(workspaces):
+    c = tg.compile(mixed, np.ones(5), workspaces)
+    points = np.random.default_rng(2).normal(size=(2000, 5))
+    gradients, values, g = np.empty((2000, 5)), np.empty(2000), np.empty(5)
+    many(c, points, gradients, values)
+    c.check()
+    for x, value, gradient in zip(points, values, gradients):
+        assert c(x, g) == value and np.array_equal(g, gradient)
+
+
+def test_after_a_prange_check_finds_a_failed_guard():
+    @numba.njit
+    def checked(c):
+        c.check()
+
+    c = tg.compile(branching, np.ones(3))
+    points = np.ones((100, 3))
+    points[50, 1] = -1.0
+    for check in (c.check, lambda: checked(c)):
+        try:
+            many(c, points, np.empty((100, 3)), np.empty(100))
+        except GuardError:
+            pass
+        with pytest.raises(GuardError, match=r"if x\[k\] > 0.0"):
+            check()
+        check()
+
+
+def test_more_threads_than_workspaces():
+    @numba.njit(nogil=True)
+    def several(c, points, gradients, values):
+        for i in range(len(points)):
+            values[i] = c(points[i], gradients[i])
+
+    c = tg.compile(rosenbrock, np.ones(8), workspaces=2)
+    points = np.random.default_rng(3).normal(size=(500, 8))
+    expected = np.empty((500, 8)), np.empty(500)
+    several(c, points, *expected)
+    found = [(np.empty((500, 8)), np.empty(500)) for _ in range(8)]
+    threads = [threading.Thread(target=several, args=(c, points, *f)) for f in found]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for gradients, values in found:
+        assert np.array_equal(gradients, expected[0]) and np.array_equal(values, expected[1])
+
+
+@pytest.mark.parametrize("call", [once, lambda c, x, g: c(x, g)], ids=["nopython", "python"])
+def test_a_failed_guard_names_its_line(call):
+    c = tg.compile(branching, np.array([1.0, 2.0, -3.0]))
+    g = np.empty(3)
+    assert call(c, np.array([2.0, 1.0, -1.0]), g) == 6.0 and g.tolist() == [4.0, 2.0, -1.0]
+    line = branching.__code__.co_firstlineno + 3
+    with pytest.raises(GuardError, match=rf"test_compiled.py:{line}: `if x\[k\] > 0.0:` went another way"):
+        call(c, np.array([1.0, -2.0, -3.0]), g)
+    assert np.isnan(g).all()
+    # The workspace has been given back.
+    assert call(c, np.array([2.0, 1.0, -1.0]), g) == 6.0
+
+
+def test_wrong_arguments_are_refused():
+    c = tg.compile(rosenbrock, np.ones(3))
+    g = np.empty(3)
+    for call in (once, c):
+        with pytest.raises(ShapeError):
+            call(*([c] if call is once else []), np.ones(4), np.empty(4))
+        with pytest.raises(ShapeError):
+            call(*([c] if call is once else []), np.ones(3), np.empty(2))
+    with pytest.raises(DtypeError):
+        c(np.ones(3, np.float32), g)
+    with pytest.raises(DtypeError):
+        c(np.ones((3, 2))[:, 0], g)
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    assert once(c, fixed, g) == c(fixed, g) == 0.0
+    with pytest.raises(DtypeError):
+        c(np.ones(3), fixed)
+    for x, target in ((np.ones(3, np.float32), g), (np.ones((3, 2))[:, 0], g), (np.ones(3), fixed), (np.ones((1, 3)), g)):
+        with pytest.raises(numba.TypingError, match="compiled by tapegrad"):
+            once(c, x, target)
+    with pytest.raises(ShapeError):
+        tg.compile(lambda x: x * x, 1.0)
+
+
+def test_what_needs_the_interpreter_is_refused_by_name_and_line():
+    def f(x):
+        order = np.argsort(x)
+        return np.sum(x[order] * np.arange(3.0))
+
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(UnsupportedFunctionError, match=rf"argsort at .*test_compiled.py:{line}"):
+        tg.compile(f, np.array([3.0, 1.0, 2.0]))
+
+
+def test_a_random_function_is_refused():
+    with pytest.warns(UserWarning, match="random"), pytest.raises(GradientError, match="random"):
+        tg.compile(lambda x: x[0] * np.random.normal(), np.ones(1))
+
+
+def test_what_was_captured_is_compared_by_calls_from_python():
+    scale = 2.0
+    c = tg.compile(lambda x: x[0] * scale, np.ones(1))
+    g = np.empty(1)
+    assert c(np.ones(1), g) == 2.0
+    scale = 3.0
+    with pytest.raises(GuardError, match="scale has changed"):
+        c(np.ones(1), g)
+
+
+def test_it_is_not_pickled():
+    import pickle
+
+    with pytest.raises(TypeError, match="addresses of this process"):
+        pickle.dumps(tg.compile(rosenbrock, np.ones(2)))
+
+
+CACHED = """
+import json, sys, warnings
+import numba, numpy as np
+import tapegrad as tg
+warnings.simplefilter("ignore", numba.NumbaWarning)
+
+{padding}
+
+c = tg.compile(lambda x: x[0] ** 2 * {factor} + x[1], np.ones(2))
+
+@numba.njit(cache=True)
+def by_argument(c, x, g):
+    return c(x, g)
+
+@numba.njit(cache=True)
+def by_global(x, g):
+    return c(x, g)
+
+g, h = np.empty(2), np.empty(2)
+x = np.array([3.0, 5.0])
+print(json.dumps([by_argument(c, x, g), g.tolist(), by_global(x, h), h.tolist(),
+                  sum(by_argument.stats.cache_hits.values()), sum(by_global.stats.cache_hits.values())]))
+"""
+
+
+def test_a_function_kept_on_disk_holds_no_address(tmp_path):
+    import json
+
+    program = tmp_path / "program.py"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    # Read from an environment variable, so that the file (and with it Numba's key) stays the same.
+    text = CACHED.format(padding="import os; held = [np.empty(int(os.environ['N']))]", factor="float(os.environ['N'])")
+    program.write_text(text)
+    said = []
+    for number in (2, 3000):
+        ended = subprocess.run(
+            [sys.executable, str(program)], env=environment | {"N": str(number)}, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        said.append(json.loads(ended.stdout))
+    assert said[0] == [23.0, [12.0, 1.0], 23.0, [12.0, 1.0], 0, 0]
+    assert said[1] == [27005.0, [18000.0, 1.0], 27005.0, [18000.0, 1.0], 1, 0]
