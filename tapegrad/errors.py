@@ -54,6 +54,25 @@ class MissingRuleError(RuleError, NotImplementedError):
     """A custom primitive has no rule for the mode in which it is differentiated."""
 
 
+class GuardError(TapegradError, RuntimeError):
+    """A compiled function was called where its recorded path does not hold.
+
+    Code compiled by Numba raises it with two numbers, the guard and the handle of the
+    `tapegrad.compiled.Compiled`; the message is looked up.
+    """
+
+    def __init__(self, message, handle=None):
+        if handle is not None:
+            from .compiled import what_failed
+
+            message = what_failed(message, handle)
+        super().__init__(message)
+
+
+class ShapeError(TapegradError, ValueError):
+    """An array does not have the shape that something was made for."""
+
+
 class CheckError(TapegradError, AssertionError):
     """A function or its derivative failed a check of `tapegrad.check`."""
 
@@ -76,3 +95,7 @@ class UnsupportedInNumbaError(TapegradError, TypeError):
     def __str__(self):
         # Numba puts the names of its passes in front of the arguments of errors that go through it.
         return self.message
+
+
+class TapeFileError(TapegradError, ValueError):
+    """A tape cannot be saved, or a file is no tape that can be loaded."""
