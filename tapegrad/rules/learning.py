@@ -101,6 +101,15 @@ def _cross_entropy_value(x, index, reduction="mean"):
     return total / losses.size if reduction == "mean" else total
 
 
+def _cross_entropy_forward(x, index, reduction="mean"):
+    columns = x.reshape((index.size, x.shape[-1])).transpose([1, 0]).own()
+    top = columns.reduce("max", 0)
+    losses = L.log(L.exp(columns - top).sum(0)) - (x.gather(index, index.shape) - top)
+    if reduction == "none":
+        return losses.reshape(x.shape[:-1])
+    return losses.sum() / float(index.size) if reduction == "mean" else losses.sum()
+
+
 def _cross_entropy_vjp(g, x, index, z, reduction="mean"):
     if reduction == "mean":
         g = g * (1.0 / index.size)
@@ -125,6 +134,7 @@ def _cross_entropy_jvp(t, x, index, z, reduction="mean"):
 
 structural(
     "cross_entropy", 1, _cross_entropy_value, _cross_entropy_vjp, jvp=of_one(_cross_entropy_jvp),
+    forward=_cross_entropy_forward,
     node="NllLoss", constants=(1,),
     doc="minus the log of the softmax of scores at the classes given, reduced by mean, sum or none",
 )

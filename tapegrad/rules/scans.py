@@ -31,7 +31,8 @@ def _cumprod_jvp(tangents, x, z, axis=0):
 
 
 structural(
-    "cumprod", 1, _cumprod_value, _cumprod_vjp, jvp=_cumprod_jvp, node="Cumprod",
+    "cumprod", 1, _cumprod_value, _cumprod_vjp, jvp=_cumprod_jvp,
+    forward=lambda x, axis=0: x.scan(axis, "mul"), node="Cumprod",
     doc="cumulative product along an axis, exact where factors are zero",
 )
 
@@ -70,6 +71,7 @@ def _recurrence_jvp(tangents, b, f, z, axis=0, reverse=False, lag=False):
 
 
 structural(
-    "recurrence", 2, recurrence_value, _recurrence_vjp, jvp=_recurrence_jvp, node="Recurrence",
+    "recurrence", 2, recurrence_value, _recurrence_vjp, jvp=_recurrence_jvp,
+    forward=lambda b, f, axis=0, reverse=False, lag=False: b.recur(f, axis, reverse=reverse, lag=lag), node="Recurrence",
     doc="y[k] = b[k] + f[k] * y[k - 1] along an axis; with `lag` the factor is f[k - 1]",
 )

@@ -43,6 +43,7 @@ def _jvp(tangents, y, h, *rest, factors):
 
 
 structural(
-    "runge_kutta_stage", -1, _value, _vjp, jvp=_jvp, node="RungeKuttaStage",
+    "runge_kutta_stage", -1, _value, _vjp, jvp=_jvp,
+    forward=lambda y, h, *stages, factors: y + h * _sum(factors, stages), node="RungeKuttaStage",
     doc="y + h * sum(factors * stages) for vectors y and stages and a scalar h",
 )

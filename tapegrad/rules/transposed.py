@@ -62,7 +62,7 @@ structural(
     "place", 1, place_value,
     lambda g, x, z, shape=(), strides=(), offset=0: (g.strided(x.shape, strides, offset),),
     jvp=lambda t, x, z, shape=(), strides=(), offset=0: t[0].placed(shape, strides, offset),
-    node="Place", doc="zeros with x added into a strided window", dynamic="offset",
+    linear=True, node="Place", doc="zeros with x added into a strided window", dynamic="offset",
 )
 
 
@@ -76,5 +76,5 @@ def scatter_value(x, index, shape=()):
 structural(
     "scatter", 1, scatter_value, lambda g, x, index, z, shape=(): (g.gather(index, x.shape),),
     jvp=lambda t, x, index, z, shape=(): t[0].scattered(index, shape),
-    node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
+    linear=True, node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
 )
