@@ -56,17 +56,8 @@ from .functions import *  # noqa: F401,F403
 from .jacobians import jacobian, jacrev, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
+from .replay.save import load_tape
 from .tape.tape import Tape
-
-
-def __getattr__(name):
-    if name == "load_tape":
-        from .replay.save import load_tape
-
-        return load_tape
-    raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
-
-
 from .tensor import Parameter, Tensor, tensor
 from .traced import Traced
 

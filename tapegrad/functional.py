@@ -39,6 +39,18 @@ class Transformed:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
         return self._replayed.stats
 
+    def tape(self, *args, **kwargs):
+        """The finished tape that answers a call with these arguments: ``print(g.tape(x))`` lists it.
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> g = tg.grad(lambda x, y: x * y + 1.0)
+        >>> len(g.tape(2.0, 3.0))
+        2
+        """
+        return self._replayed.tape(args, kwargs)
+
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""
         found = iter([g for g in outcome.gradients if g is not None])

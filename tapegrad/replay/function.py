@@ -224,6 +224,15 @@ class Replayed:
         found = self._replay(kind, inputs, backward)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
 
+    def tape(self, args, kwargs):
+        """The finished tape that answers a call with these arguments; recorded if there is none."""
+        self.call(args, kwargs)
+        _, key, _ = self._sorted(args, kwargs)
+        kind = self.kinds[key]
+        if kind.given_up:
+            raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
+        return kind.tapes.first().tape
+
     def _replay(self, kind, inputs, backward, count=True):
         kept = kind.tapes.first()
         tried = 0
