@@ -215,7 +215,7 @@ def _arrays(members, chance):
 
 
 def outcome(data, chance):
-    """What becomes of a file: ``"refused"``, ``"replayed"``, ``"guard"`` or ``"refused at replay"``."""
+    """What becomes of a file: ``"refused"``, ``"replayed"``, ``"guard"``, ``"refused at replay"`` or ``"no solution"``."""
     from tapegrad.errors import GradientError, GuardError, TapeFileError
     from tapegrad.replay.save import from_bytes
 
@@ -231,6 +231,9 @@ def outcome(data, chance):
         return "guard"
     except TapeFileError:
         return "refused at replay"
+    except np.linalg.LinAlgError:
+        # What NumPy raises for a matrix that is singular or not positive definite.
+        return "no solution"
     return "replayed"
 
 
