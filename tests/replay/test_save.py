@@ -14,12 +14,12 @@ import pytest
 import tapegrad as tg
 from tapegrad.errors import GradientError, GuardError, ShapeError, TapeFileError
 from tapegrad.replay.save import VERSION, from_bytes, to_bytes
-from tapegrad.rules import ROWS
 from tapegrad.replay.shapes import STRUCTURAL
+from tapegrad.rules import ROWS
 from tests.replay import fuzz
 
 X = fuzz.POINT
-OTHER = X[::-1] * 0.7 + 0.05
+OTHER = 0.97 * X + 0.01
 
 
 def tape_of(function, *arguments, argnums=0):
@@ -56,16 +56,17 @@ def test_a_loaded_tape_gives_the_same_bits(function, tmp_path):
 @pytest.mark.parametrize("function", [f for f in fuzz.FUNCTIONS if f is not fuzz.branches], ids=lambda f: f.__name__)
 def test_a_loaded_tape_is_right_at_another_point(function):
     loaded = from_bytes(to_bytes(tape_of(function, X)))
-    try:
-        found, slope = loaded.value_and_grad(OTHER)
-    except GuardError:
-        pytest.skip("another path there")
+    found, slope = loaded.value_and_grad(OTHER)
     value, gradient = tg.value_and_grad(function)(OTHER)
     assert found == pytest.approx(value, rel=1e-15)
     np.testing.assert_array_equal(slope, gradient)
+    # `scores` computes in float32.
+    size, close = (1e-2, 1e-3) if function is fuzz.scores else (1e-6, 1e-5)
+    g = tg.value_and_grad(function)
     for k in range(6):
-        step = np.eye(6)[k] * 1e-6
-        assert slope[k] == pytest.approx((function(OTHER + step) - function(OTHER - step)) / 2e-6, rel=1e-5, abs=1e-6)
+        step = np.eye(6)[k] * size
+        difference = (g(OTHER + step)[0] - g(OTHER - step)[0]) / (2 * size)
+        assert slope[k] == pytest.approx(difference, rel=close, abs=close)
 
 
 def test_a_failed_guard_names_the_line():
@@ -227,9 +228,9 @@ def test_positions_that_are_computed_are_looked_at():
         function["data"]["tuple"][0] = 40
 
     def f(x, t):
-        return tg.nn.functional.cross_entropy(np.reshape(x, (2, 3)), t.astype(int))
+        return tg.nn.functional.cross_entropy(np.reshape(x, (2, 3)), np.argmin(np.reshape(t, (2, 3)), axis=1))
 
-    target = np.array([0.0, 2.0])
+    target = np.array([3.0, 1.0, 2.0, 5.0, 6.0, 4.0])
     tape = tape_of(f, X, target)
     data = to_bytes(tape)
     assert from_bytes(data)(X, target) == tape(X, target)
@@ -244,6 +245,7 @@ def test_no_gradient_of_an_array():
         tape.value_and_grad(X)
 
 
+@pytest.mark.long
 def test_mutated_files():
     found = fuzz.fuzz(2000)
     assert sum(found.values()) == 2000
