@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import GradientError, GuardError, ShapeError
-from ..tape.meta import SCALAR
 from ..tree import unflatten
 
 

@@ -179,7 +179,7 @@ def _scan(x, attrs):
 
 
 def _along(x, attrs):
-    (axis,) = _axes(attrs["axis"], len(x.shape), False)
+    _axes(attrs["axis"], len(x.shape), False)
     return x.shape
 
 
@@ -254,7 +254,7 @@ def _eigh(a, attrs):
 
 
 def _matrix(a):
-    require(len(a.shape) >= 2 and a.size, f"a matrix of shape {a.shape}")
+    require(len(a.shape) >= 2 and 0 not in a.shape[-2:], f"a matrix of shape {a.shape}")
     return a.shape[-2:]
 
 
