@@ -2,8 +2,8 @@
 
 The map is written twice: on whole arrays, and as a Python loop over numbers.
 JAX's function is jitted and warm; what its first call takes is given apart.
-tapegrad has no warm state: each of its times includes running the function and
-recording it.  The loop is given to JAX in a shorter form only, for compiling
+tapegrad's is recorded at its first call, and warm too: its times are those of a
+replay and its sweeps.  The loop is given to JAX in a shorter form only, for compiling
 one of length 1 000 takes it most of a minute.
 """
 
@@ -48,7 +48,7 @@ def with_jax(make, x):
 
 @benchmark(part=3, name="jacobians")
 def jacobians(quick: bool) -> Iterator[Row]:
-    """Jacobian of a banded map in both modes, recording included, beside JAX's jacfwd and jacrev."""
+    """Jacobian of a banded map in both modes, replayed, beside JAX's jacfwd and jacrev."""
     for what, make, length in (("whole arrays", on_arrays, LENGTH), ("a loop over numbers", by_loop, SHORT)):
         x = np.random.default_rng(0).uniform(0.1, 0.9, length + 2)
         modes = {mode: tg.jacobian(make(np), mode=mode) for mode in ("forward", "reverse")}

@@ -25,6 +25,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     operators,
 )
 from .check import check
+from .checkpoint import checkpoint
 from .config import info
 from .creation import (
     arange,
@@ -51,9 +52,10 @@ from .explain_zero import explain_zero
 from .function import Function
 from .dual import Dual
 from .forward import derivative, jacfwd, jvp
-from .functional import grad, value_and_grad
+from .functional import elementwise_grad, grad, value_and_grad
+from .functional import elementwise_grad as egrad
 from .functions import *  # noqa: F401,F403
-from .jacobians import jacobian, jacrev, vjp
+from .jacobians import jacobian, jacrev, linearize, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
 from .replay.save import load_tape

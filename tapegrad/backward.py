@@ -138,6 +138,9 @@ class Pass:
     """One backward pass over one store."""
 
     def __init__(self, store, roots, wanted):
+        if store.trace is not None:
+            store.trace.cannot = "it runs a backward pass of its own"
+            raise GradientError("a backward pass inside a function that is being recorded")
         self.store = store
         self.roots = roots
         self.high = max([slot for slot, _ in roots])

@@ -106,7 +106,7 @@ def full_like(x, fill_value, *, requires_grad=False, dtype=None):
 
         return broadcast_to(fill_value, tuple(x.shape))
     kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
-    return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), getattr(fill_value, "_v", fill_value), kind), requires_grad)
+    return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), fill_value._let_out("a constant") if isinstance(fill_value, Traced) else fill_value, kind), requires_grad)
 
 
 def as_tensor(data, dtype=None):

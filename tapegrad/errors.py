@@ -81,6 +81,10 @@ class HigherOrderError(TapegradError, NotImplementedError):
     """A derivative of a derivative was asked for where there is no rule."""
 
 
+class NestingError(HigherOrderError, TapeMismatchError):
+    """A functional derivative met a number that is itself being differentiated outside of it."""
+
+
 class StructureError(TapegradError, TypeError, ValueError):
     """Arguments, tangents or results of a differentiated function do not have the structure they must have."""
 

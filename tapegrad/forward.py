@@ -8,6 +8,7 @@ inputs that are varied; see ``docs/forward.md`` for when that is the better way.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 
@@ -62,6 +63,18 @@ def _map(function, tree, *others, what, where=""):
             for k, value in enumerate(tree)
         ]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        for other in others:
+            if type(other) is not type(tree):
+                raise StructureError(f"{what}{where}: a {type(tree).__name__} has a partner that is {_described(other)}")
+        leaves = [
+            _map(function, getattr(tree, f.name), *(getattr(o, f.name) for o in others), what=what, where=f"{where}.{f.name}")
+            for f in dataclasses.fields(tree)
+        ]
+        made = object.__new__(type(tree))
+        for field, leaf in zip(dataclasses.fields(tree), leaves):
+            object.__setattr__(made, field.name, leaf)
+        return made
     return function(tree, *others, f"{what}{where}")
 
 
@@ -154,7 +167,7 @@ def jvp(f, primals, tangents):
     Parameters
     ----------
     f : callable
-        Of numbers, arrays, or nested tuples, lists and dicts of them; returns the same.
+        Of numbers, arrays, or nested tuples, lists, dicts and dataclasses of them; returns the same.
     primals : tuple or list
         The arguments of `f`: floats, arrays of float64 or float32, tensors, dual
         numbers.  Python ints count as floats.

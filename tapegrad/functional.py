@@ -1,4 +1,4 @@
-"""Transformations of functions: `grad`, `value_and_grad`.
+"""Transformations of functions: `grad`, `value_and_grad`, `elementwise_grad`.
 
 Each takes a function and returns a function, which records it at its first call
 and replays it after (`tapegrad.replay`).  NumPy in, NumPy out.
@@ -10,6 +10,7 @@ import functools
 
 import numpy as np
 
+from .errors import StructureError
 from .tree import flatten, unflatten
 
 
@@ -22,17 +23,19 @@ class Transformed:
         The user's function.
     """
 
-    def __init__(self, function, argnums, has_aux):
+    def __init__(self, function, argnums, has_aux=False, scalar=True):
         if not callable(function):
-            raise TypeError(f"expected a function to differentiate, got {type(function).__name__}")
+            raise StructureError(f"expected a function to differentiate, got {type(function).__name__}")
         functools.update_wrapper(self, function, updated=())
-        self._one = isinstance(argnums, (int, np.integer))
+        self._one = is_number(argnums)
+        if not self._one and not (isinstance(argnums, (tuple, list)) and argnums and all(map(is_number, argnums))):
+            raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
         self._argnums = (int(argnums),) if self._one else tuple(int(a) for a in argnums)
         if any(a < 0 for a in self._argnums):
-            raise ValueError(f"argnums must not be negative, got {self._argnums}")
+            raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
         from .replay.function import Replayed
 
-        self._replayed = Replayed(function, self._argnums, has_aux)
+        self._replayed = Replayed(function, self._argnums, has_aux, scalar)
         self._has_aux = has_aux
 
     def stats(self):
@@ -71,6 +74,20 @@ class Transformed:
         return unflatten(outcome.structure, values)
 
 
+def is_number(thing):
+    """Whether `thing` can be the position of an argument."""
+    return isinstance(thing, (int, np.integer)) and not isinstance(thing, bool)
+
+
+def chosen(argnums, argnum):
+    """`argnums`, or its name in HIPS autograd, `argnum`."""
+    if argnum is None:
+        return argnums
+    if argnums != 0:
+        raise StructureError(f"argnums={argnums!r} and argnum={argnum!r} are two names of the same; give one")
+    return argnum
+
+
 def _number(gradient):
     return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
 
@@ -88,7 +105,7 @@ class _Grad(Transformed):
         return (gradient, self._value(outcome)[1]) if self._has_aux else gradient
 
 
-def value_and_grad(fun, argnums=0, has_aux=False):
+def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None):
     """The value of a scalar function together with its gradient.
 
     Parameters
@@ -96,7 +113,9 @@ def value_and_grad(fun, argnums=0, has_aux=False):
     fun : callable
         Returns a float (or a pair of a float and anything else, with `has_aux`).
     argnums : int or sequence of int
-        Positions of the arguments to differentiate; they may be containers.
+        Positions of the arguments to differentiate; they may be containers (dicts, lists, tuples,
+        namedtuples, dataclasses) of floats and arrays, whose gradients come in the same containers.
+        Also called `argnum`, as in HIPS autograd.
     has_aux : bool
         Whether `fun` returns a pair of which only the first part is differentiated.
 
@@ -105,6 +124,17 @@ def value_and_grad(fun, argnums=0, has_aux=False):
     callable
         ``(value, gradient)`` of the same arguments; ``((value, aux), gradient)`` with `has_aux`.
 
+    Raises
+    ------
+    NonScalarOutputError
+        `fun` returns more than one number; see `jacobian`, `elementwise_grad`.
+    StructureError
+        `argnums` names no argument, an argument to differentiate is no number or array, or `fun` returns None or text.
+    DtypeError
+        An array of integers, or complex numbers.
+    HigherOrderError
+        An argument, or a number that `fun` uses, is itself being differentiated.
+
     Examples
     --------
     >>> import numpy as np, tapegrad as tg
@@ -112,15 +142,15 @@ def value_and_grad(fun, argnums=0, has_aux=False):
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _ValueAndGrad(fun, argnums, has_aux)
+    return _ValueAndGrad(fun, chosen(argnums, argnum), has_aux)
 
 
-def grad(fun, argnums=0, has_aux=False):
+def grad(fun, argnums=0, has_aux=False, *, argnum=None):
     """The gradient of a scalar function.
 
     Parameters
     ----------
-    fun, argnums, has_aux
+    fun, argnums, has_aux, argnum
         As of `value_and_grad`.
 
     Returns
@@ -134,4 +164,35 @@ def grad(fun, argnums=0, has_aux=False):
     >>> tg.grad(lambda x: x ** 3)(2.0)
     12.0
     """
-    return _Grad(fun, argnums, has_aux)
+    return _Grad(fun, chosen(argnums, argnum), has_aux)
+
+
+def elementwise_grad(fun, argnums=0, *, argnum=None):
+    """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
+
+    This is the gradient of the sum of all results: the sums of the columns of
+    the Jacobian.  For a function that works element by element it is the
+    derivative at every element.
+
+    Parameters
+    ----------
+    fun, argnums, argnum
+        As of `value_and_grad`; `fun` may return arrays, in containers too.
+
+    Returns
+    -------
+    callable
+        Gives an array of the shape of the argument.
+
+    Raises
+    ------
+    StructureError, DtypeError, HigherOrderError
+        As `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.elementwise_grad(lambda x: x ** 3)(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    """
+    return _Grad(fun, chosen(argnums, argnum), scalar=False)

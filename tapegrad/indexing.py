@@ -21,7 +21,7 @@ import numpy as np
 
 from .errors import DtypeError, GradientError
 from .functions import reshape
-from .inplace import assign_elements
+from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, apply_view, as_operand, plain, recorded, tracked
 from .tape.meta import c_strides
 from .rules import BY_NAME
@@ -153,6 +153,8 @@ def setitem(x, key, value):
             "a leaf tensor that requires a gradient (or a view of one) is assigned to in place; assign under "
             "tg.no_grad(), or to a copy: y = x.clone(); y[...] = value"
         )
+    if is_argument(root):
+        raise argument_changed()
     array = x._v
     if type(array) is float:
         raise TypeError("a 0-d tensor has no elements to assign to; bind the name to a new value instead")

@@ -44,6 +44,19 @@ def _refuse_interior(x):
         )
 
 
+def is_argument(x):
+    """Whether `x` is an argument of the function that is being recorded."""
+    return x._t is not None and x._t.trace is not None and x._t.trace.is_argument(x)
+
+
+def argument_changed():
+    """The error for an argument of a recorded function that is changed in place."""
+    return GradientError(
+        "an argument of a recorded function is changed in place: NumPy would change the caller's array, which a replay does "
+        "not. Work on a copy, y = x.copy()"
+    )
+
+
 def update(x, name, other):
     """``x <op>= other``."""
     if not isinstance(other, (Traced, float, int, np.ndarray, np.generic, list)):
@@ -56,6 +69,8 @@ def update(x, name, other):
                 "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
                 "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
             )
+        if type(x._v) is not float and is_argument(root):
+            raise argument_changed()
         result = apply(row, (x, other))
         if result.shape != x.shape:
             raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")

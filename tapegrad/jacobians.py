@@ -1,32 +1,65 @@
-"""Derivatives of a function as a whole, from one recording of it: `vjp`, `jacrev`, `jacobian`.
+"""Derivatives of a function as a whole: `vjp`, `linearize`, `jacrev`, `jacobian`.
 
-The function is run once, on a tape of its own; the user's tape and every
-``.grad`` stay as they are.  The sweeps then carry up to 16 seeds at once
-through that tape: unit adjoints down (reverse mode, a chunk of rows of the
-Jacobian at a time) or unit tangents up (forward mode, a chunk of columns).
+`jacobian` records the function once and replays it after (`tapegrad.replay`);
+sweeps then carry up to 16 seeds at once through the replay: unit adjoints down
+(reverse mode, a chunk of rows of the Jacobian at a time) or unit tangents up
+(forward mode, a chunk of columns).  `vjp` and `linearize` run the function once,
+on a tape of its own, which the function they return holds.  The user's tape and
+every ``.grad`` stay as they are.
 """
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
-from .errors import SeedShapeError
+from .errors import SeedShapeError, StructureError
+from .functional import Transformed, chosen
 from .record import normalise
-from .recording import Recording, as_plain, flatten
+from .recording import Recording, as_plain
 from .tensor import Tensor
+from .tree import flatten, leaf_names, unflatten
 
 MODES = ("auto", "forward", "reverse")
 
 
-def _numbers(argnums, args):
-    """`argnums` as a tuple of positions."""
-    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
-    for k in numbers:
-        if not isinstance(k, (int, np.integer)) or not -len(args) <= k < len(args):
-            raise ValueError(f"argnums={argnums!r}, but the function was called with {len(args)} positional arguments")
-    return tuple(int(k) % len(args) for k in numbers)
+def _fitted(thing, structure, ports, what, of):
+    """Seeds for `ports`, in a container of `structure`, as normalised values."""
+    given, found = flatten(thing)
+    if found != structure and len(given) == len(ports) == 1:
+        found = structure
+    if len(given) != len(ports):
+        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(given)}")
+    if found != structure and not _alike(found, structure):
+        raise StructureError(f"{what} is {found} but {of} is {structure}")
+    seeds = []
+    for p, seed, name in zip(ports, given, leaf_names(structure)):
+        seed = np.asarray(seed._v if isinstance(seed, Tensor) else seed)
+        if seed.shape != p.shape:
+            raise SeedShapeError(f"{what}{name} has the shape {seed.shape} but {of}{name} has {p.shape}")
+        if seed.dtype.kind not in "fiub":
+            raise SeedShapeError(f"{what}{name} is of dtype {seed.dtype}; give floats")
+        seeds.append(normalise(np.array(seed, p.char, order="C")))
+    return seeds
+
+
+def _alike(one, other):
+    """Whether two structures differ in nothing but lists for tuples."""
+    sequences = (list, tuple)
+    same = one.kind is other.kind or one.kind in sequences and other.kind in sequences
+    return same and one.keys == other.keys and len(one.parts) == len(other.parts) and all(map(_alike, one.parts, other.parts))
+
+
+def _value(recording):
+    return unflatten(recording.structure, [as_plain(normalise(np.array(p.value))) for p in recording.outputs])
+
+
+def _arguments(recording, values):
+    """Values of the inputs as a tuple with one entry per argument."""
+    found, at = [], 0
+    for structure in recording.structures:
+        found.append(unflatten(structure, values[at : at + structure.count]))
+        at += structure.count
+    return tuple(found)
 
 
 def vjp(f, *primals):
@@ -35,9 +68,8 @@ def vjp(f, *primals):
     Parameters
     ----------
     f : callable
-        Takes the primals and returns a number, an array, or a list, tuple or
-        dict of them.
-    *primals : float or ndarray
+        Takes the primals and returns a number, an array, or containers of them.
+    *primals : float, ndarray, or containers of them
 
     Returns
     -------
@@ -51,6 +83,8 @@ def vjp(f, *primals):
     ------
     SeedShapeError
         From the pullback, for a cotangent that does not have the value's shape.
+    StructureError
+        ... that does not have its containers; or `f` returns None or text.
     HigherOrderError
         If a primal is a tensor that requires a gradient.
 
@@ -64,26 +98,64 @@ def vjp(f, *primals):
     (array([0., 0.]), np.float64(21.0))
     """
     recording = Recording(f, primals, tuple(range(len(primals))))
-    outputs = recording.outputs
-    value = recording.rebuild([as_plain(normalise(np.array(p.value))) for p in outputs])
 
     def pullback(cotangent):
-        given, _ = flatten(cotangent)
-        if len(given) != len(outputs):
-            raise SeedShapeError(f"the function has {len(outputs)} outputs but the cotangent has {len(given)} parts")
-        seeds = []
-        for k, (p, seed) in enumerate(zip(outputs, given)):
-            seed = np.asarray(seed._v if isinstance(seed, Tensor) else seed)
-            if seed.shape != p.shape:
-                raise SeedShapeError(f"cotangent {k} has the shape {seed.shape} but output {k} has {p.shape}")
-            seed = np.array(seed, p.char, order="C")
-            seeds.append(float(seed) if type(p.value) is float else seed)
-        return tuple(recording.pull(seeds))
+        seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
+        return _arguments(recording, recording.pull(seeds))
 
-    return value, pullback
+    return _value(recording), pullback
 
 
-def jacrev(f, argnums=0):
+def linearize(f, *primals):
+    """The value of a function, and its derivative as a linear function of tangents.
+
+    Parameters
+    ----------
+    f : callable
+        Takes the primals and returns a number, an array, or containers of them.
+    *primals : float, ndarray, or containers of them
+
+    Returns
+    -------
+    value
+        ``f(*primals)`` as plain NumPy data.
+    push : callable
+        ``push(*tangents)`` takes one tangent per primal, of its shapes, and
+        returns the tangent of the value; it may be called any number of times
+        and does not run `f`.
+
+    Raises
+    ------
+    SeedShapeError, StructureError
+        From `push`, for tangents that do not fit their primals.
+    HigherOrderError
+        If a primal is a tensor that requires a gradient.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> value, push = tg.linearize(lambda x: x * np.sum(x), np.array([1.0, 2.0]))
+    >>> value
+    array([3., 6.])
+    >>> push(np.array([1.0, 0.0]))
+    array([4., 2.])
+    """
+    recording = Recording(f, primals, tuple(range(len(primals))))
+
+    def push(*tangents):
+        if len(tangents) != len(primals):
+            raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
+        seeds, at = [], 0
+        for k, (tangent, structure) in enumerate(zip(tangents, recording.structures)):
+            ports = recording.inputs[at : at + structure.count]
+            seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
+            at += structure.count
+        return unflatten(recording.structure, recording.push(seeds))
+
+    return _value(recording), push
+
+
+def jacrev(f, argnums=0, *, argnum=None):
     """The Jacobian of `f` by reverse mode; see `jacobian`.
 
     Examples
@@ -92,19 +164,19 @@ def jacrev(f, argnums=0):
     >>> tg.jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    return jacobian(f, argnums, mode="reverse")
+    return jacobian(f, argnums, mode="reverse", argnum=argnum)
 
 
-def jacobian(f, argnums=0, mode="auto", explain=False):
+def jacobian(f, argnums=0, mode="auto", explain=False, *, argnum=None):
     """A function that gives the Jacobian of `f`.
 
     Parameters
     ----------
     f : callable
-        Returns a number, an array, or a list, tuple or dict of them.
+        Returns a number, an array, or containers of them.
     argnums : int or tuple of int
-        The positional arguments to differentiate with respect to: numbers or
-        arrays of floats.
+        The positional arguments to differentiate with respect to: numbers,
+        arrays of floats, or containers of them.  Also called `argnum`.
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
@@ -117,7 +189,8 @@ def jacobian(f, argnums=0, mode="auto", explain=False):
     callable
         Gives, for arguments of `f`, an array of shape ``f(x).shape + x.shape``
         (a number for scalars), in float64, or float32 where both are; a tuple of
-        them if `argnums` is a tuple, all in the container that `f` returns.
+        them if `argnums` is a tuple, in the containers of the arguments; all in the
+        container that `f` returns.  Its ``stats()`` says what was recorded and replayed.
 
     Raises
     ------
@@ -125,6 +198,8 @@ def jacobian(f, argnums=0, mode="auto", explain=False):
         If an argument to differentiate with respect to is itself tracked.
     DtypeError
         For an integer or complex array.
+    StructureError
+        `argnums` names no argument, or `f` returns None or text.
 
     Examples
     --------
@@ -136,23 +211,75 @@ def jacobian(f, argnums=0, mode="auto", explain=False):
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
-    def derivative(*args, **kwargs):
-        numbers = _numbers(argnums, args)
-        recording = Recording(f, args, numbers, kwargs)
-        chosen = mode
-        if mode == "auto" or explain:
+    return _Jacobian(f, chosen(argnums, argnum), mode, explain)
+
+
+class _Jacobian(Transformed):
+    """What `jacobian` returns."""
+
+    def __init__(self, function, argnums, mode, explain):
+        self._mode, self._explain = mode, explain
+        self._negative = {}
+        if any(k < 0 for k in _positions(argnums)):
+            # Which arguments they are is known when the function is called.
+            self._asked = argnums
+            argnums = 0
+        else:
+            self._asked = None
+        super().__init__(function, argnums)
+
+    def __call__(self, *args, **kwargs):
+        if self._asked is not None:
+            return self._counted(len(args))(*args, **kwargs)
+        outcome = self._replayed.call(args, kwargs, self._blocks)
+        structures = [flatten(args[k])[1] for k in self._argnums_in_order]
+        rows = []
+        for row in outcome.gradients:
+            row, parts = iter(row), {}
+            for k, structure in zip(self._argnums_in_order, structures):
+                parts[k] = unflatten(structure, [next(row) for _ in range(structure.count)])
+            rows.append(parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums))
+        return unflatten(outcome.structure, rows)
+
+    def _counted(self, count):
+        """The same with positions counted from the front, for calls with `count` arguments."""
+        found = self._negative.get(count)
+        if found is None:
+            numbers = _positions(self._asked)
+            if any(not -count <= k < count for k in numbers):
+                raise StructureError(
+                    f"argnums={self._asked!r}, but the function was called with {count} positional arguments"
+                )
+            numbers = tuple(k % count for k in numbers)
+            one = not isinstance(self._asked, (tuple, list))
+            found = _Jacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain)
+            found._replayed.stats = self._replayed.stats
+            self._negative[count] = found
+        return found
+
+    def _blocks(self, recording):
+        """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
+        mode = self._mode
+        if recording.primitive:
+            # Its rules run in Python, row by row.
+            if self._explain:
+                print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
+            return _reverse(recording)
+        if mode == "auto" or self._explain:
             from .costs import predict
 
-            prediction = predict(recording)
-            chosen = prediction.mode if mode == "auto" else mode
-            if explain:
-                print(prediction.reason if mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
-        blocks = _forward(recording) if chosen == "forward" else _reverse(recording)
-        single = not isinstance(argnums, tuple)
-        return recording.rebuild([row[0] if single else tuple(row) for row in blocks])
+            if recording.prediction is None:
+                recording.prediction = predict(recording)
+            prediction = recording.prediction
+            mode = prediction.mode if mode == "auto" else mode
+            if self._explain:
+                print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
+        return _forward(recording) if mode == "forward" else _reverse(recording)
 
-    return derivative
+
+def _positions(argnums):
+    numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    return tuple(k for k in numbers if isinstance(k, (int, np.integer))) if len(numbers) else ()
 
 
 def _shaped(block, output, given):

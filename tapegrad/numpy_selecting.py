@@ -91,7 +91,9 @@ def _where(condition, *branches):
         return np.nonzero(np.asarray(_values(condition)))
     if not _any_tracked(branches):
         return untracked(np.where, condition, *branches)
-    return F.where(_values(condition), *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
+    # A condition that is a tensor stays one: a replay computes it again.
+    condition = condition if isinstance(condition, Traced) else _values(condition)
+    return F.where(condition, *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
 
 
 @implements(np.select)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from . import functions as F
-from .errors import DtypeError
+from .errors import DtypeError, UnsupportedFunctionError
 from .numpy_dispatch import _any_tracked, _values, implements, only_defaults, refuse
-from .record import normalise, plain
+from .record import normalise, plain, trace_of
 from .traced import Traced
 
 
@@ -77,7 +77,18 @@ def cast(t, dtype):
 # ---- one array in another shape ------------------------------------------------------
 
 
+def _known_layout(a):
+    """Refuse to look at the memory order in a functional recording whose arguments came in another one than C."""
+    trace = trace_of((a,))
+    if trace is not None and trace.reordered:
+        raise UnsupportedFunctionError(
+            "order='A' or 'K' depends on how an array lies in memory, and an argument of this recorded function was not "
+            "C-contiguous; ask for order='C' or 'F', or pass np.ascontiguousarray(argument)"
+        )
+
+
 def _is_fortran(a):
+    _known_layout(a)
     return isinstance(a._v, np.ndarray) and a._v.flags.f_contiguous and not a._v.flags.c_contiguous
 
 
@@ -110,6 +121,7 @@ def _ravel(a, order="C"):
         return F.ravel(a)
     if order != "K":
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    _known_layout(a)
     positions = np.empty_like(np.asarray(a._v), np.int64)
     positions[...] = np.arange(a.size).reshape(a.shape)
     positions = positions.ravel("K")
@@ -394,7 +406,7 @@ _shifted(np.fft.ifftshift)
 
 @implements(np.resize)
 def _resize(a, new_shape):
-    return rearranged(lambda p: np.resize(p, new_shape), a) if np.size(_values(a)) else plain(np.zeros(new_shape))
+    return rearranged(lambda p: np.resize(p, new_shape), a) if np.size(_values(a, False)) else plain(np.zeros(new_shape))
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)
@@ -424,7 +436,7 @@ if hasattr(np, "astype"):
 def _like(function):
     @implements(function)
     def call(a, *args, **kwargs):
-        return plain(normalise(function(np.asarray(_values(a)), *args, **kwargs)))
+        return plain(normalise(function(np.asarray(_values(a, False)), *args, **kwargs)))
 
 
 for _function in (np.zeros_like, np.ones_like, np.empty_like):
@@ -434,7 +446,7 @@ for _function in (np.zeros_like, np.ones_like, np.empty_like):
 @implements(np.full_like)
 def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **device):
     if not _any_tracked(fill_value):
-        array = np.full_like(np.asarray(_values(a)), _values(fill_value), dtype, order, subok, shape, **device)
+        array = np.full_like(np.asarray(_values(a, False)), _values(fill_value), dtype, order, subok, shape, **device)
         return plain(normalise(array))
     shape = a.shape if shape is None else _sizes(shape)
     return F.broadcast_to(cast(as_tensor(fill_value), dtype or a.dtype), shape)
@@ -460,14 +472,14 @@ def _array(object, dtype=None, *args, copy=None, order=None, subok=False, ndmin=
 
 @implements(np.shape)
 def _shape(a):
-    return tuple(np.shape(_values(a)))
+    return tuple(np.shape(_values(a, False)))
 
 
 @implements(np.ndim)
 def _ndim(a):
-    return np.ndim(_values(a))
+    return np.ndim(_values(a, False))
 
 
 @implements(np.size)
 def _size(a, axis=None):
-    return np.size(_values(a), axis)
+    return np.size(_values(a, False), axis)

@@ -13,7 +13,7 @@ from _thread import get_ident
 
 import numpy as np
 
-from .errors import DtypeError, LeaveTapeError, TapeMismatchError, UnsupportedFunctionError
+from .errors import DtypeError, LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
@@ -143,6 +143,15 @@ def settle(t):
     return store
 
 
+def nesting_error(what):
+    """The error for a number that is being differentiated by somebody else."""
+    return NestingError(
+        f"{what} is itself being differentiated, outside of the function that is differentiated here: derivatives of "
+        "derivatives by nesting are not supported here. Pass it as an argument, or its value (.detach()); for a second "
+        "derivative put forward mode inside (tg.grad(tg.derivative(f)))"
+    )
+
+
 def choose_store(operands):
     """The store that an operation on these tracked tensors is recorded on."""
     chosen = None
@@ -152,6 +161,8 @@ def choose_store(operands):
         store = settle(t)
         if store.retired is not None or store is chosen:
             continue
+        if chosen is not None and (chosen.trace is not None or store.trace is not None):
+            raise nesting_error("an operand of an operation")
         if chosen is not None:
             raise TapeMismatchError(
                 "the operands were recorded on two different tapes; compute them under the same `with tg.Tape()` "
@@ -489,7 +500,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
 
     trace = store.trace
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (
-        trace is None or not row.constants or trace_of([operands[k] for k in row.constants]) is None
+        trace is None or all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
     ):
         if row.calls_scipy:
             store.special = True

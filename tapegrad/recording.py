@@ -7,40 +7,49 @@ unit seeds through it, up or down (`sweep.tangent`).
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 import numpy as np
 
 from .backward import Pass, load_native, second_backward_error
-from .errors import HigherOrderError, TapeMismatchError
+from .errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from .modes import enable_grad
-from .record import normalise, settle, tracked
+from .record import _Types, check_dtype, nesting_error, normalise, settle, tracked
+from .sweep.plan import Signature
+from .tape.layout import ARRAY_LEAF, FIRST_ARRAY
 from .tape.meta import SCALAR, meta_of
 from .tape.tape import Tape
 from .tensor import Tensor, tensor
+from .traced import Traced
+from .tree import flatten, leaf_names, unflatten
 
 #: Words of the lanes of one sweep, at most (2**25 are 256 MB).
 MOST_WORDS = 1 << 25
 
 
-def flatten(tree):
-    """The leaves of nested lists, tuples and dicts, and a function that puts others in their place."""
-    if isinstance(tree, dict):
-        keys, parts = list(tree), list(tree.values())
-        build = lambda items: dict(zip(keys, items))  # noqa: E731
-    elif isinstance(tree, (list, tuple)):
-        parts = list(tree)
-        build = (lambda items: type(tree)(*items)) if hasattr(tree, "_fields") else (lambda items: type(tree)(items))
-    else:
-        return [tree], lambda leaves: leaves[0]
-    flat = [flatten(part) for part in parts]
-
-    def rebuild(leaves):
-        items, at = [], 0
-        for found, inner in flat:
-            items.append(inner(leaves[at : at + len(found)]))
-            at += len(found)
-        return build(items)
-
-    return [leaf for found, _ in flat for leaf in found], rebuild
+def check_result(thing, store, what, differentiated=True):
+    """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`."""
+    if isinstance(thing, Traced):
+        if thing.__class__ is _Types.Dual:
+            raise nesting_error(what)
+        if thing._t is not None and thing._t is not store and settle(thing) is not store:
+            raise nesting_error(what)
+        kind = np.asarray(thing._v).dtype.kind
+        if differentiated and kind not in "f":
+            raise DtypeError(f"{what} is a tensor of {thing.dtype}, which has no derivative; return floats")
+    elif differentiated:
+        if thing is None:
+            raise StructureError(f"{what} is None: does the function return what it computes?")
+        if isinstance(thing, (str, bytes)) or callable(thing):
+            raise StructureError(
+                f"{what} is not a number or an array but of type {type(thing).__name__}; return numbers, arrays, or "
+                "containers of them (with has_aux=True a pair of such, and anything else)"
+            )
+        array = np.asarray(thing)
+        if array.dtype.kind == "O":
+            raise StructureError(f"{what} is of type {type(thing).__name__}, which holds Python objects, not numbers")
+        check_dtype(array, what)
 
 
 def as_plain(value):
@@ -58,6 +67,33 @@ def input_of(value, what):
     return tensor(value, requires_grad=True)
 
 
+class _Outer(threading.local):
+    """The leaves with respect to which functions are being differentiated in this thread, define-by-run."""
+
+    leaves = ()
+
+
+_OUTER = _Outer()
+
+
+@contextlib.contextmanager
+def differentiating(leaves):
+    """While a function runs on `leaves`: functional derivatives inside may not take them for constants."""
+    before, _OUTER.leaves = _OUTER.leaves, (*_OUTER.leaves, *leaves)
+    try:
+        yield
+    finally:
+        _OUTER.leaves = before
+
+
+def refuse_outer(store):
+    """Raise if a leaf of a function that is being differentiated outside was used on `store`."""
+    if _OUTER.leaves:
+        outer = {id(leaf) for leaf in _OUTER.leaves}
+        if any(id(reference()) in outer for _, reference, _ in store.leaf_list):
+            raise nesting_error("a number that the function uses without having it as an argument")
+
+
 class Recording:
     """One call of a function.
 
@@ -67,27 +103,38 @@ class Recording:
     args : tuple
         All positional arguments.
     argnums : tuple of int
-        Which of them are inputs to differentiate with respect to.
+        Which of them are inputs to differentiate with respect to: numbers, arrays, or containers of them.
     kwargs : dict
         Passed on.
 
     Attributes
     ----------
     inputs, outputs : list of Port
-    rebuild : callable
-        Puts a list of leaves in the places of the outputs.
+        The leaves of the arguments and of the result.
+    structures : list of Structure
+        Of each argument.
+    structure : Structure
+        Of the result.
     """
 
     def __init__(self, f, args, argnums, kwargs=None):
         args = list(args)
         leaves = []
+        self.structures = []
         for k in argnums:
-            args[k] = input_of(args[k], f"argument {k}")
-            leaves.append(args[k])
-        with enable_grad(), Tape() as tape:
+            parts, structure = flatten(args[k])
+            parts = [input_of(p, f"argument {k}{name}") for p, name in zip(parts, leaf_names(structure))]
+            args[k] = unflatten(structure, parts)
+            self.structures.append(structure)
+            leaves += parts
+        given = [leaf._k for leaf in leaves]
+        with enable_grad(), Tape() as tape, differentiating(leaves):
             result = f(*args, **(kwargs or {}))
         self.store = store = tape.store
-        found, self.rebuild = flatten(result)
+        refuse_outer(store)
+        found, self.structure = flatten(result)
+        for thing, name in zip(found, leaf_names(self.structure)):
+            check_result(thing, tape.store, f"the result{name}")
         # A leaf that was changed in place is another leaf to the store.
         self.inputs = [Port(leaf._v, store.enter(leaf)) for leaf in leaves]
         self.outputs = [self._output(thing) for thing in found]
@@ -99,16 +146,28 @@ class Recording:
         else:
             self.marks, self.low = load_native().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
+        #: The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
+        self.primitive = self._primitive()
+        if self.primitive:
+            if [leaf._k for leaf in leaves] != given:
+                raise ModifiedInPlaceError(
+                    f"the function changes an argument in place and calls the custom primitive {self.primitive!r}; "
+                    "let it change a copy"
+                )
+            self._tensors = leaves, found
+        #: What `costs.predict` found, once it was asked.
+        self.prediction = None
+
+    def _primitive(self):
+        records = self.store.records()
+        ops = records["op"][self.marks[: len(records)] == 1]
+        numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
+        return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
 
     def _output(self, thing):
         if not isinstance(thing, Tensor):
             return Port(normalise(np.asarray(thing)), 0)
         if thing._t is not None:
-            if settle(thing) is not self.store:
-                raise TapeMismatchError(
-                    "the function returned a tensor that lies on another tape: it uses a tensor computed outside that "
-                    "requires a gradient. Pass it as an argument, or .detach() it"
-                )
             return Port(thing._v, thing._i, True)
         return Port(thing._v, self.store.leaves.get(thing._k, 0) if thing._r else 0)
 
@@ -122,83 +181,190 @@ class Recording:
 
     def columns(self):
         """Forward mode: for each output an array (inputs, elements of the output)."""
-        from .sweep.tangent import Tangents
-
         total = sum(p.size for p in self.inputs)
         found = [np.zeros((total, p.size), p.char) for p in self.outputs]
-        lanes = self.lanes(total)
-        kept = {p.slot for p in self.inputs + self.outputs if p.slot}
-        sweep = Tangents(self.store, self.marks, self.low, self.high, lanes, kept)
-        self._chunks(sweep, self.inputs, self.outputs, found, kept)
+        if self.primitive:
+            self._transposed(self.rows(), found)
+            return found
+        self._chunks(self._upward(self.lanes(total)), self.inputs, self.outputs, found, self._ports())
         return found
 
     def rows(self):
         """Reverse mode: for each input an array (outputs, elements of the input)."""
-        from .sweep.tangent import Adjoints
-
         total = sum(p.size for p in self.outputs)
         found = [np.zeros((total, p.size), p.char) for p in self.inputs]
-        sweep = Adjoints(self.store, self.marks, self.low, self.high, self.lanes(total))
-        leaves = {slot for slot, _, _ in self.store.leaf_list if slot <= self.high}
-        self._chunks(sweep, self.outputs, self.inputs, found, leaves)
+        if self.primitive:
+            for k in range(total):
+                unit = np.zeros(total)
+                unit[k] = 1.0
+                for rows, g in zip(found, self.pull(self._split(unit))):
+                    rows[k] = np.ravel(g)
+            return found
+        self._chunks(self._downward(self.lanes(total)), self.outputs, self.inputs, found, self._leaves())
         return found
+
+    def _split(self, vector):
+        """A vector as one normalised value for each output."""
+        ends = np.cumsum([p.size for p in self.outputs])
+        parts = np.split(vector, ends[:-1])
+        return [normalise(part.reshape(p.shape).astype(p.char)) for part, p in zip(parts, self.outputs)]
+
+    @staticmethod
+    def _transposed(rows, found):
+        """Write to `found` (per output) what `rows` (per input) has."""
+        down = 0
+        for columns in found:
+            at, size = 0, columns.shape[1]
+            for r in rows:
+                columns[at : at + r.shape[1]] = r[down : down + size].T
+                at += r.shape[1]
+            down += size
+
+    def _pulled_in_python(self, cotangents):
+        """`pull` where a rule runs in Python: an ordinary backward pass."""
+        from .autograd import grad
+
+        leaves, results = self._tensors
+        pairs = [(t, tensor(c)) for t, p, c in zip(results, self.outputs, cotangents) if p.slot]
+        roots, seeds = zip(*pairs)
+        found = grad(list(roots), leaves, list(seeds), retain_graph=True, allow_unused=True)
+        return [
+            as_plain(normalise(np.zeros(p.shape, p.char) if g is None else np.array(g._v, p.char)))
+            for p, g in zip(self.inputs, found)
+        ]
+
+    def _upward(self, lanes):
+        """A forward sweep."""
+        from .sweep.tangent import Tangents
+
+        return Tangents(self.store, self.marks, self.low, self.high, lanes, self._ports().tolist())
+
+    def _downward(self, lanes):
+        """A reverse sweep."""
+        from .sweep.tangent import Adjoints
+
+        return Adjoints(self.store, self.marks, self.low, self.high, lanes)
+
+    def _ports(self):
+        """Slots of inputs and outputs."""
+        return np.array(sorted({slot for p in self.inputs + self.outputs for _, _, slot, _ in p.pieces}), np.int64)
+
+    def _leaves(self):
+        """Slots at which adjoints arrive."""
+        return np.array(sorted(slot for slot, _, _ in self.store.leaf_list if slot <= self.high), np.int64)
 
     def _chunks(self, sweep, sources, targets, found, used):
         """Seed the elements of `sources`, chunk by chunk, and collect `targets` into `found`."""
-        from .sweep.tangent import targets_of
-
         total = sum(p.size for p in sources)
-        wanted = targets_of([(p.slot, p.meta, rows) for p, rows in zip(targets, found)])
-        used = np.array(sorted(used), np.int64)
-        pending, at = [], 0
-        for p in reversed(sources):
-            pending.append((p, total - at - p.size))
-            at += p.size
+        collected = _Collected(targets, found)
+        pieces, waiting, at = pieces_of(sources), [], 0
         try:
             for start in range(0, total, sweep.count):
                 stop = min(start + sweep.count, total)
-                while pending:
-                    p, begin = pending[-1]
-                    first, last = max(start, begin), min(stop, begin + p.size)
-                    if first < last and p.slot:
-                        sweep.seed_units(p.slot, p.meta, first - start, last - first, first - begin)
-                    if begin + p.size > stop:
-                        break
-                    pending.pop()
+                while at < len(pieces) and pieces[at][0] < stop:
+                    waiting.append(pieces[at])
+                    at += 1
+                for begin, size, slot, meta in waiting:
+                    first, last = max(start, begin), min(stop, begin + size)
+                    sweep.seed_units(slot, meta, first - start, last - first, first - begin)
+                waiting = [piece for piece in waiting if piece[0] + piece[1] > stop]
                 sweep.run()
-                sweep.collect(wanted, start, stop - start)
+                sweep.collect(collected.targets, start, stop - start)
                 sweep.forget(used)
         finally:
             sweep.close()
+        collected.finish()
+
+    def push(self, tangents):
+        """The tangents of the outputs for one tangent of each input (normalised values)."""
+        if self.primitive:
+            vector = np.concatenate([np.ravel(t) for t in tangents])
+            made = [vector @ columns for columns in self.columns()]
+            return [as_plain(normalise(m.reshape(p.shape).astype(p.char))) for m, p in zip(made, self.outputs)]
+        return self._once(self._upward(1), self.inputs, self.outputs, tangents)
 
     def pull(self, cotangents):
         """The adjoints of the inputs for one adjoint of each output (normalised values)."""
-        from .sweep.tangent import Adjoints, targets_of
+        if self.primitive:
+            return self._pulled_in_python(cotangents)
+        return self._once(self._downward(1), self.outputs, self.inputs, cotangents)
 
-        sweep = Adjoints(self.store, self.marks, self.low, self.high, 1)
-        found = [np.zeros((1, p.size), p.char) for p in self.inputs]
-        seeds = {}
-        for p, value in zip(self.outputs, cotangents):
-            if p.slot:
-                seeds[p.slot] = value if p.slot not in seeds else seeds[p.slot] + value
+    def _once(self, sweep, sources, targets, seeds):
+        found = [np.zeros((1, p.size), p.char) for p in targets]
+        collected = _Collected(targets, found)
+        by_slot = {}
+        for p, seed in zip(sources, seeds):
+            for begin, _, slot, meta in p.pieces:
+                part = float(np.ravel(seed)[begin]) if meta is SCALAR else seed
+                by_slot[slot] = part if slot not in by_slot else by_slot[slot] + part
         try:
-            for slot, value in seeds.items():
-                sweep.seed(slot, 0, value)
+            for slot, seed in by_slot.items():
+                sweep.seed(slot, 0, seed)
             sweep.run()
-            sweep.collect(targets_of([(p.slot, p.meta, rows) for p, rows in zip(self.inputs, found)]), 0, 1)
+            sweep.collect(collected.targets, 0, 1)
         finally:
             sweep.close()
-        return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(self.inputs, found)]
+        collected.finish()
+        return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(targets, found)]
 
 
 class Port:
-    """An input or output: its value, its slot (0: not on the tape), and its description."""
+    """An input or output.
 
-    def __init__(self, value, slot, interior=False):
+    Parameters
+    ----------
+    value : float or ndarray
+    slot : int
+        0: it is not on the tape as a whole.
+    interior : bool
+        Whether it is a computed result.
+    elements : sequence of (int, int)
+        Flat position and slot of each element that the tape reads by itself.
+    """
+
+    def __init__(self, value, slot, interior=False, elements=()):
         self.value, self.slot, self.interior = value, slot, interior
         self.meta = SCALAR if type(value) is float else meta_of(value)
         self.shape, self.size = self.meta.shape, self.meta.size
         self.char = self.meta.char if self.meta.char in "df" else "d"
+        self.elements = sorted(elements)
+        #: What it is on the tape: (first element, size, slot, description).
+        self.pieces = [(0, self.size, slot, self.meta)] if slot and self.size else []
+        self.pieces += [(position, 1, place, SCALAR) for position, place in self.elements]
+
+
+def pieces_of(ports):
+    """The pieces of several ports, as if they were one vector, in its order."""
+    found, at = [], 0
+    for p in ports:
+        found += [(at + begin, size, slot, meta) for begin, size, slot, meta in p.pieces]
+        at += p.size
+    return sorted(found, key=lambda piece: piece[0])
+
+
+class _Collected:
+    """Where a sweep's results for `ports` go: to matrices of rows; elements by way of others, and are added."""
+
+    def __init__(self, ports, rows):
+        from .sweep.tangent import targets_of
+
+        whole = targets_of([(p.slot, p.meta, r) for p, r in zip(ports, rows)])
+        parts, self.apart = [whole], []
+        for p, r in zip(ports, rows):
+            if p.elements and r.size:
+                positions, slots = np.array(p.elements, np.int64).T
+                apart = np.zeros((len(r), len(slots)))
+                words = np.zeros((len(slots), 4), np.int64)
+                words[:, 0], words[:, 3] = slots, apart.strides[0]
+                words[:, 2] = apart.ctypes.data + 8 * np.arange(len(slots))
+                parts.append(words)
+                self.apart.append((r, positions, apart))
+        self.targets = np.concatenate(parts) if len(parts) > 1 else whole
+
+    def finish(self):
+        """Add what was collected by elements."""
+        for rows, positions, apart in self.apart:
+            rows[:, positions] += apart
 
 
 def sweep_forward(outputs, inputs, seeds):

@@ -115,7 +115,11 @@ class Tensor(Traced):
     # -- gradients ----------------------------------------------------------------
     @property
     def requires_grad(self):
-        return self._t is not None or self._r
+        store = self._t
+        if store is not None and store.trace is not None:
+            # In a functional recording everything is on the tape, with a derivative or not.
+            return store.trace.carries(self._i)
+        return store is not None or self._r
 
     @requires_grad.setter
     def requires_grad(self, value):
@@ -357,7 +361,7 @@ def tensor(data, requires_grad=False, dtype=None):
     tensor([2., 4.])
     """
     if isinstance(data, Tensor):
-        data = np.array(data._v)
+        data = np.array(data._let_out("tg.tensor()"))
     elif isinstance(data, Traced):
         data._refuse("tg.tensor()", "to have a tensor with a tangent, write tg.Dual(tensor, tangent)")
     elif isinstance(data, (list, tuple)) and _contains_tensor(data):
@@ -387,7 +391,7 @@ def _contains_tensor(data):
 
 
 def _values_of(data):
-    return [_values_of(d) if isinstance(d, (list, tuple)) else getattr(d, "_v", d) for d in data]
+    return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Traced) else d for d in data]
 
 
 #: The module tapegrad.autograd, which sets it (it imports this one).

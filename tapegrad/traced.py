@@ -54,18 +54,22 @@ class Traced:
     # -- leaving the tape -------------------------------------------------------
     def __float__(self):
         self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
+        self._let_out("float()")
         return float(self._only())
 
     def __int__(self):
         self._refuse("int()", "for the integer part of the value write int(t.item())")
+        self._let_out("int()")
         return int(self._only())
 
     def __trunc__(self):
         self._refuse("math.trunc()", "for the integer part of the value write np.trunc(t)")
+        self._let_out("int()")
         return int(self._only())
 
     def __complex__(self):
         self._refuse("complex()", "complex numbers are not supported")
+        self._let_out("complex()")
         return complex(self._only())
 
     def _let_out(self, how):
@@ -100,7 +104,7 @@ class Traced:
                 "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
                 f"to assign into an array make it with tg.zeros; {advice()}",
             )
-        return np.array(self._v, dtype=dtype)
+        return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 
     def _only(self):
         if self.size != 1:

@@ -50,9 +50,8 @@ class Tapes:
         self.root = _Node()
         self.clock = 0
 
-    def add(self, tape):
-        """Keep `tape`; returns its `Kept`."""
-        kept = Kept(tape)
+    def add(self, kept):
+        """Keep a tape."""
         if len(self.all) >= self.limit:
             self.all.remove(min(self.all, key=lambda k: k.used))
             self.root = _Node()
@@ -61,7 +60,6 @@ class Tapes:
         self.all.append(kept)
         self._insert(kept)
         self.touch(kept)
-        return kept
 
     def _insert(self, kept):
         node = self.root
@@ -83,7 +81,10 @@ class Tapes:
         """A tape that agrees with `kept` before `guard` and saw `seen` there, or None."""
         node = self.root
         for earlier in kept.tape.guards[:guard]:
-            node = node.children[earlier.seen]
+            # Meanwhile another thread may have dropped `kept`.
+            node = node.children.get(earlier.seen)
+            if node is None:
+                return None
         node = node.children.get(seen)
         return node.recent if node is not None else None
 

@@ -19,33 +19,49 @@ nearly every call; both are said once, and in `stats`.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 import warnings
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import DtypeError, GradientError, NonScalarOutputError
+from ..errors import DtypeError, GradientError, HigherOrderError, NonScalarOutputError, StructureError
 from ..modes import enable_grad
-from ..record import normalise
+from ..record import _Types, nesting_error, normalise
+from ..recording import Recording, check_result, differentiating, refuse_outer
+from ..tape.places import PACKAGE
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
-from .cache import Tapes
+from .cache import Kept, Tapes
 from .finish import finish
-from .purity import Surroundings
+from .purity import RandomStates, Surroundings
+from .swept import ReplayedRecording
 from .trace import Trace
 
 LOG = logging.getLogger("tapegrad")
 
 #: Tapes kept for one kind of arguments.
 LIMIT = 64
+#: Seconds that a thread waits for another's recording of the same function.
+PATIENCE = 5.0
+#: Kinds of arguments kept.
+KINDS = 256
 #: A kind of arguments is given up when at least so many of its last calls had to be recorded ...
 GIVE_UP = 24
 #: ... of so many.
 WINDOW = 32
+
+
+#: Mark of an array argument that is not C-contiguous.
+REORDERED = "*"
+
+
+_RECORDING = threading.local()
 
 
 class ImpureFunctionWarning(UserWarning):
@@ -112,6 +128,8 @@ class _Kind:
         self.check_at = 2
         self.recent = []
         self.given_up = ""
+        self.missed = None
+        self.used = 0
 
 
 @dataclass
@@ -121,6 +139,7 @@ class Outcome:
     values: list
     structure: object
     gradients: list
+    tape: object = None
 
 
 class Replayed:
@@ -131,12 +150,21 @@ class Replayed:
     function : callable
     argnums : tuple of int
         Positions of the arguments that are differentiated.
+    has_aux : bool
+        Whether the function returns a pair of which only the first part is differentiated.
+    scalar : bool
+        Whether the gradient is that of one number; else that of the sum of all results.
+    captures : bool
+        Whether the function may use tensors that require a gradient and are no arguments, as constants.
     """
 
-    def __init__(self, function, argnums, has_aux=False):
-        self.function, self.argnums, self.has_aux = function, argnums, has_aux
+    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True):
+        self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
+        self.captures = captures
         self.kinds = {}
+        self.clock = 0
         self.lock = threading.RLock()
+        self.turn = threading.RLock()
         self.stats = Stats()
 
     # -- arguments ----------------------------------------------------------------
@@ -153,16 +181,16 @@ class Replayed:
                 static.append(("f", want))
             elif kind is np.ndarray and leaf.dtype.char in "df":
                 inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
-                static.append((leaf.shape, leaf.dtype.char, want))
+                # In another order than C it is another kind: a function may look at the order.
+                static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
             elif isinstance(leaf, Tensor):
                 if leaf.requires_grad:
-                    raise GradientError(
-                        "a tensor that requires a gradient is an argument of a functional gradient: derivatives of "
-                        "derivatives by nesting are not supported here. Pass its value (t.detach()), or compute define-by-run"
-                    )
+                    raise _nested(k, structure, "a tensor that requires a gradient")
                 value = np.asarray(leaf._v)
                 inputs.append(np.ascontiguousarray(value).reshape(value.shape))
-                static.append((value.shape, value.dtype.char, want))
+                static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
+            elif isinstance(leaf, _Types.Dual):
+                raise _nested(k, structure, "a dual number, which carries a derivative")
             elif want:
                 inputs.append(self._wanted(leaf, k, structure))
                 static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
@@ -186,29 +214,33 @@ class Replayed:
 
     def _wanted(self, leaf, k, structure):
         """An argument to be differentiated that is neither a float nor a float array."""
-        where = leaf_names(structure)[k][3:]
+        where = _argument(k, structure)
         if isinstance(leaf, (int, np.floating)) and not isinstance(leaf, bool):
             return np.array(float(leaf)) if not isinstance(leaf, np.float32) else np.array(leaf)
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
             raise DtypeError(
-                f"argument {where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
+                f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
             )
         if isinstance(leaf, (np.ndarray, np.generic)):
-            raise DtypeError(f"argument {where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
-        raise TypeError(f"argument {where} is a {type(leaf).__name__}, which cannot be differentiated")
+            raise DtypeError(f"{where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
+        raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
 
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True):
-        """Answer a call: an `Outcome`."""
+        """Answer a call: an `Outcome`.
+
+        `backward` may also be a function that is given a `Recording` of the call
+        (`replay.swept`); what it returns stands for the gradients.
+        """
         if self.argnums and max(self.argnums) >= len(args):
-            raise TypeError(
-                f"argnums {self.argnums} asks for argument {max(self.argnums)}, the call has {len(args)} positional arguments"
+            raise StructureError(
+                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
+                f"{len(args)} positional arguments"
             )
         inputs, key, leaves = self._sorted(args, kwargs)
         kind = self.kinds.get(key)
         if kind is None:
-            with self.lock:
-                kind = self.kinds.setdefault(key, _Kind(Surroundings(self.function)))
+            kind = self._new_kind(key, leaves)
         if kind.given_up:
             return self._define_by_run(inputs, key, leaves, backward)
         changed = kind.surroundings.changed()
@@ -216,7 +248,9 @@ class Replayed:
             with self.lock:
                 LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
-                kind.surroundings = Surroundings(self.function)
+                kind.surroundings = Surroundings(self.function, _objects(leaves))
+        self.clock += 1
+        kind.used = self.clock
         kind.calls += 1
         if kind.calls == kind.check_at and kind.tapes.first() is not None:
             kind.check_at *= 2
@@ -233,13 +267,25 @@ class Replayed:
             raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
         return kind.tapes.first().tape
 
+    def _new_kind(self, key, leaves):
+        with self.lock:
+            kind = self.kinds.get(key)
+            if kind is None:
+                if len(self.kinds) >= KINDS:
+                    # The longest unused quarter goes.
+                    for old, _ in sorted(self.kinds.items(), key=lambda pair: pair[1].used)[: KINDS // 4]:
+                        del self.kinds[old]
+                kind = self.kinds[key] = _Kind(Surroundings(self.function, _objects(leaves)))
+                kind.used = self.clock
+            return kind
+
     def _replay(self, kind, inputs, backward, count=True):
         kept = kind.tapes.first()
         tried = 0
         while kept is not None:
             start = time.perf_counter()
             workspace = kept.take()
-            missed = workspace.run(inputs, backward)
+            missed = workspace.run(inputs, backward is True)
             if missed < 0:
                 outcome = self._outcome(kept.tape, workspace, backward)
                 kept.give(workspace)
@@ -247,6 +293,7 @@ class Replayed:
                 if count:
                     self.stats.replays += 1
                     self._note(kind, False)
+                outcome.tape = kept.tape
                 if tried:
                     kind.tapes.prefer(kept)
                 else:
@@ -256,7 +303,7 @@ class Replayed:
             if missed >= len(kept.tape.guards):
                 kept.give(workspace)
                 return None
-            guard = kept.tape.guards[missed]
+            guard = kind.missed = kept.tape.guards[missed]
             self.stats.misses[str(guard.place)] += 1
             seen = workspace.seen_at(missed)
             kept.give(workspace)
@@ -266,7 +313,9 @@ class Replayed:
     def _outcome(self, tape, workspace, backward):
         values = [workspace.output(k) for k in range(len(tape.outputs))]
         gradients = None
-        if backward:
+        if callable(backward):
+            gradients = backward(ReplayedRecording.of(workspace))
+        elif backward:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
         return Outcome(values, tape.structure, gradients)
 
@@ -275,9 +324,11 @@ class Replayed:
         """Run the function on live tensors; returns the finished tape."""
         structure, static = key
         start = time.perf_counter()
-        states = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
+        given = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
+        states = RandomStates([*kind.surroundings.generators, *given])
         with Tape() as tape, enable_grad():
-            trace = Trace(tape.store, kind.surroundings.arrays)
+            reordered = any(mark[1] in ("d" + REORDERED, "f" + REORDERED) for mark in static if len(mark) == 3)
+            trace = Trace(tape.store, kind.surroundings.arrays, reordered)
             live, remaining = [], iter(inputs)
             wanted = []
             for leaf, mark in zip(leaves, static):
@@ -285,34 +336,52 @@ class Replayed:
                     live.append(trace.enter(np.array(next(remaining))))
                     wanted.append(mark[-1])
                 else:
-                    live.append(leaf)
+                    live.append(_read_only(leaf))
             args, kwargs = unflatten(structure, live)
-            self.stats.records += 1
-            result = self.function(*args, **kwargs)
+            with self.lock:
+                self.stats.records += 1
+            try:
+                result = self.function(*args, **kwargs)
+            except GradientError:
+                if not trace.cannot:
+                    raise
+            if trace.cannot:
+                self._give_up(kind, trace.cannot, None)
+                return None
             kind.surroundings.forgive()
             results, shape = flatten(result)
-            self._check_results(results, shape, backward)
+            self._check_results(results, shape, backward, tape.store)
+            if self.has_aux:
+                # No derivative passes through what goes with the result.
+                results[1:] = [trace.apart(r) for r in results[1:]]
+        refuse_outer(tape.store)
+        if not self.captures and trace.captured_leaves():
+            raise nesting_error(f"a tensor that {_name(self.function)} uses without having it as an argument")
         middle = time.perf_counter()
+        if trace.cannot:
+            self._give_up(kind, trace.cannot, None)
+            return None
         finished = finish(trace, results, wanted)
         finished.structure = shape
-        after = [np.random.get_state()[2]] + [_state(g) for _, g in kind.surroundings.generators]
         self.stats.seconds["record"] += middle - start
         self.stats.seconds["finish"] += time.perf_counter() - middle
-        for name, one, other in zip(["np.random", *(n for n, _ in kind.surroundings.generators)], states, after):
-            if one != other:
-                self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
+        name = states.moved()
+        if name is not None:
+            self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
         for how, place in trace.cuts:
             self.stats.cuts[f"{how} at {place}"] += 1
         return finished
 
-    def _check_results(self, results, structure, backward):
+    def _check_results(self, results, structure, backward, store):
         if self.has_aux:
             if structure.kind is not tuple or len(structure.parts) != 2:
-                raise TypeError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
+                raise StructureError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
             first = structure.parts[0].count
         else:
             first = len(results)
-        if backward:
+        for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
+            check_result(result, store, f"the result{name} of {_name(self.function)}", differentiated=k < first)
+        if backward is True and self.scalar:
             if first != 1:
                 raise NonScalarOutputError(
                     f"the function must return one number to be differentiated, it returned {structure}; "
@@ -325,47 +394,79 @@ class Replayed:
                     f"{np.shape(value)}; sum it, or use tg.jacobian"
                 )
 
+    @contextmanager
+    def _turn(self):
+        """Threads that need the same recording wait for the one that makes it, so that it is made once.
+
+        Nobody waits while making a recording of another function (two functions
+        that call each other would wait for ever), nor longer than `PATIENCE`
+        (the function may be waiting for us): the recording is made twice then.
+        """
+        own = not getattr(_RECORDING, "depth", 0)
+        got = self.turn.acquire(timeout=PATIENCE) if own else self.turn.acquire(blocking=False)
+        _RECORDING.depth = getattr(_RECORDING, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            _RECORDING.depth -= 1
+            if got:
+                self.turn.release()
+
     def _record(self, kind, inputs, key, leaves, backward):
-        with self.lock:
+        with self._turn():
             found = self._replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
             if found is not None:
                 return found
-            LOG.info("%s: recording for a new %s", _name(self.function), "path" if kind.tapes.all else "kind of arguments")
+            # If the surroundings change meanwhile, these are not the kind's tapes any more.
+            tapes = kind.tapes
             tape = self._recorded(kind, inputs, key, leaves, backward)
             self._note(kind, True)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
-            kept = kind.tapes.add(tape)
-            workspace = kept.take()
-            missed = workspace.run(inputs, backward)
-            if missed >= 0:
-                kind.tapes = Tapes(LIMIT)
-                self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            kept, outcome = self._tried(kind, tape, inputs, backward)
+            if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
-            outcome = self._outcome(tape, workspace, backward)
-            kept.give(workspace)
-            self._count(kind)
+            LOG.info(
+                "%s: recorded for %s: %d instructions, %d guards", _name(self.function),
+                f"a new path ({kind.missed})" if tapes.all else "a new kind of arguments", len(tape), len(tape.guards),
+            )  # fmt: skip
+            with self.lock:
+                tapes.add(kept)
+                self._count()
             return outcome
+
+    def _tried(self, kind, tape, inputs, backward):
+        """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
+        kept = Kept(tape)
+        workspace = kept.take()
+        if workspace.run(inputs, backward is True) >= 0:
+            self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            return None, None
+        outcome = self._outcome(tape, workspace, backward)
+        kept.give(workspace)
+        return kept, outcome
 
     def _checked(self, kind, inputs, key, leaves, backward):
         """Record although there may be a tape, and compare."""
-        with self.lock:
+        with self._turn():
+            tapes = kind.tapes
             tape = self._recorded(kind, inputs, key, leaves, backward)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
             answer = self._replay(kind, inputs, backward, count=False)
-            fresh = Tapes(1).add(tape)
-            workspace = fresh.take()
-            if workspace.run(inputs, backward) >= 0:
-                self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
+            kept, outcome = self._tried(kind, tape, inputs, backward)
+            if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
-            outcome = self._outcome(tape, workspace, backward)
+            LOG.info(
+                "%s: recorded at call %d to be compared%s", _name(self.function), kind.calls,
+                "" if answer is not None else f": a new path ({kind.missed})",
+            )  # fmt: skip
             if answer is None:
-                kind.tapes.add(tape)
-                self._count(kind)
-            else:
-                other = kind.tapes.first().tape
-                difference = _difference(other, tape)
+                with self.lock:
+                    tapes.add(kept)
+                    self._count()
+            elif tapes is kind.tapes:
+                difference = _difference(answer.tape, tape)
                 if difference:
                     self._give_up(
                         kind, f"{difference}: it depends on something that is not an argument (a random number, a file, a "
@@ -377,7 +478,11 @@ class Replayed:
         """The answer by running the function on tensors."""
         structure, static = key
         self.stats.define_by_run += 1
-        with Tape(), enable_grad():
+        if callable(backward):
+            args, kwargs = unflatten(structure, leaves)
+            recording = Recording(self.function, args, tuple(sorted(set(self.argnums))), kwargs)
+            return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
+        with Tape() as tape, enable_grad():
             given, remaining, wanted = [], iter(inputs), []
             for leaf, mark in zip(leaves, static):
                 if mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool):
@@ -386,18 +491,23 @@ class Replayed:
                     given.append(t)
                     wanted.append(t if mark[-1] else None)
                 else:
-                    given.append(leaf)
+                    given.append(_read_only(leaf))
             args, kwargs = unflatten(structure, given)
-            results, shape = flatten(self.function(*args, **kwargs))
-            self._check_results(results, shape, backward)
+            with differentiating([t for t in wanted if t is not None]):
+                results, shape = flatten(self.function(*args, **kwargs))
+            refuse_outer(tape.store)
+            self._check_results(results, shape, backward, tape.store)
             gradients = None
             if backward:
                 from ..autograd import grad
 
                 asked = [t for t in wanted if t is not None]
                 found = iter([None] * len(asked))
-                if isinstance(results[0], Tensor) and results[0].requires_grad:
-                    found = iter(grad(results[0], asked, allow_unused=True))
+                roots = results[:1] if self.has_aux else results
+                roots = [r for r in roots if isinstance(r, Tensor) and r.requires_grad]
+                if roots and asked:
+                    ones = [_leaf(np.ones(r.shape, r.dtype), False) for r in roots]
+                    found = iter(grad(roots, asked, ones, allow_unused=True))
                 gradients = []
                 for t in wanted:
                     g = next(found) if t is not None else None
@@ -421,13 +531,51 @@ class Replayed:
         if not kind.given_up:
             kind.given_up = self.stats.fallback = why
             LOG.warning("%s is run define-by-run from now on: %s", _name(self.function), why)
-            warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=6)
+            if category is not None:
+                warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
-    def _count(self, kind):
+    def _count(self):
         tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)
+
+
+def _objects(leaves):
+    """Static arguments that may change inside: (number, object)."""
+    fixed = (int, float, str, bytes, complex, type(None), np.ndarray, np.generic, Tensor)
+    return [(k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, fixed)]
+
+
+def _read_only(leaf):
+    """A static argument: an array in it cannot be changed by the function, because replays would not change it."""
+    if isinstance(leaf, np.ndarray):
+        leaf = leaf.view()
+        leaf.flags.writeable = False
+    return leaf
+
+
+def _outside():
+    """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _argument(k, structure):
+    """The name of leaf `k` of ``(args, kwargs)``: ``argument 0['a']``."""
+    name = leaf_names(structure)[k]
+    first, _, rest = name[4:].partition("]")
+    return f"argument {first}{rest}" if name.startswith("[0]") else f"keyword argument {first}{rest}"
+
+
+def _nested(k, structure, what):
+    return HigherOrderError(
+        f"{_argument(k, structure)} is {what}: the derivative of this function is computed by a sweep and would not be "
+        "recorded, so derivatives of derivatives cannot be nested here. Pass its value (x.detach()), or use forward mode "
+        "inside (tg.grad(tg.derivative(f)))"
+    )
 
 
 def _leaf(value, requires):
@@ -445,10 +593,6 @@ def _static(leaf):
             "of the tape nor part of its key; pass arrays, numbers, or containers of them"
         ) from None
     return (type(leaf), leaf)
-
-
-def _state(generator):
-    return str(generator.bit_generator.state) if hasattr(generator, "bit_generator") else str(generator.get_state())
 
 
 def _name(function):

@@ -1,28 +1,50 @@
 """What a function depends on besides its arguments, and whether it has changed.
 
 A `Surroundings` is taken when a function is recorded: its closure, defaults, the
-globals its code names, and the same of the Python functions it reaches that way;
-arrays by identity and content, simple values by equality, containers and objects
-by their items and attributes.  Before each replay it is compared; if anything
-has changed, the function is recorded again.
+globals its code names, attributes of modules it names, and the same of the Python
+functions, methods and classes it reaches that way; arrays by content, numbers and
+strings by equality, containers and objects by their items and attributes.  Before
+each replay it is compared; if anything has changed, the function is recorded again.
+
+A comparison costs some 50 ns for each name, container item and attribute, and for
+each captured array that somebody can write to one pass over its memory (`stamp`).
+An array that is read-only down to its owner costs nothing: freeze large constants
+with ``a.flags.writeable = False``.  NumPy, SciPy, the standard library and other
+installed packages are not looked into.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+import random
+import sys
+import sysconfig
 import types
+from collections import deque
+from operator import is_, is_not
 
 import numpy as np
 
 from ..tape.watch import stamp
+from ..traced import Traced
 
 _SIMPLE = (int, float, bool, str, bytes, complex, type(None), range, slice)
-_FIXED = (types.ModuleType, type, types.BuiltinFunctionType, np.ufunc)
+_FIXED = (types.BuiltinFunctionType, np.ufunc, np.dtype)
+_SEQUENCES = (list, tuple, set, frozenset, deque)
 #: How deep containers and objects are looked into.
 DEPTH = 4
+_INSTALLED = tuple({sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Surroundings:
     """What `function` depended on at one moment.
+
+    Parameters
+    ----------
+    function : callable
+    static : sequence of (int, object)
+        Arguments that are no inputs of the tape: objects may change inside.
 
     Attributes
     ----------
@@ -32,136 +54,312 @@ class Surroundings:
         Random generators found: (name, generator).
     """
 
-    def __init__(self, function):
+    def __init__(self, function, static=()):
         self.checks = []
         self.arrays = {}
         self.generators = []
-        self._known = set()
-        self._function("", function)
-        self._known = None
+        self._known = {}
+        self._callable("", function, DEPTH)
+        for k, argument in static:
+            self._thing(f"argument {k}", argument, DEPTH)
+        self._known = self._groups = None
 
-    # -- taking -----------------------------------------------------------------
+    def _first(self, thing):
+        """Whether `thing` has not been seen yet (it is kept, so that its id stays its own)."""
+        if id(thing) in self._known:
+            return False
+        self._known[id(thing)] = thing
+        return True
+
+    def _check(self, name, same, thing, before):
+        self.checks.append((name, same, thing, before))
+
+    # -- functions ---------------------------------------------------------------
+    def _callable(self, name, function, depth):
+        """Anything that can be called: a function, method, partial or object."""
+        where = f"{name}." if name else ""
+        if isinstance(function, types.MethodType):
+            self._thing(f"{where}self", function.__self__, depth)
+            function = function.__func__
+        if isinstance(function, functools.partial):
+            for part in ("func", "args", "keywords"):
+                self._thing(f"{where}{part}", getattr(function, part), depth)
+            return
+        if isinstance(function, types.FunctionType):
+            self._function(name, function)
+        elif not isinstance(function, _FIXED):
+            self._thing(name or "the function", function, depth)
+
     def _function(self, name, function):
-        function = getattr(function, "__wrapped__", function)
-        owner = getattr(function, "__self__", None)
-        function = getattr(function, "__func__", function)
-        if owner is not None and not isinstance(owner, _FIXED):
-            self._thing(f"{name}self", owner, DEPTH)
-        code = getattr(function, "__code__", None)
-        if code is None:
-            if not isinstance(function, _FIXED) and callable(function):
-                self._thing(name or "the function", function, DEPTH)
+        code = function.__code__
+        if not self._first(function) or _installed(function.__module__, code.co_filename):
             return
-        if id(function) in self._known:
-            return
-        self._known.add(id(function))
         where = f"{name}." if name else ""
         for variable, cell in zip(code.co_freevars, function.__closure__ or ()):
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                continue
-            self.checks.append((f"{where}{variable}", _cell, cell, value))
+            value = _contents(cell)
+            self._check(f"{where}{variable}", _same_cell, cell, value)
             self._thing(f"{where}{variable}", value, DEPTH)
-        if function.__defaults__:
-            self.checks.append((f"{where}__defaults__", _defaults, function, function.__defaults__))
-            self._thing(f"{where}__defaults__", function.__defaults__, DEPTH)
-        for variable in _names(code):
-            if variable in function.__globals__:
-                value = function.__globals__[variable]
-                self.checks.append((variable, function.__globals__.get, variable, value))
+        parts = (function.__defaults__, function.__kwdefaults__, code)
+        self._check(name or "its defaults", _same_function, function, parts)
+        self._thing(f"{where}__defaults__", parts[0], DEPTH)
+        self._thing(f"{where}__kwdefaults__", parts[1], DEPTH)
+        names = _names(code)
+        for variable in names:
+            value = function.__globals__.get(variable)
+            self._check(variable, _same_item, (function.__globals__, variable), value)
+            if isinstance(value, types.ModuleType):
+                self._module(variable, value, names)
+            else:
                 self._thing(variable, value, DEPTH)
+        if function.__dict__:
+            self._check(f"{where}__dict__", _same_dict, function.__dict__, dict(function.__dict__))
+            for key, value in function.__dict__.items():
+                self._thing(f"{where}{key}", value, DEPTH)
 
+    def _module(self, name, module, names):
+        """The attributes of a module that the code may name."""
+        if not self._first(module) or _installed(module.__name__, getattr(module, "__file__", None) or ""):
+            return
+        for variable in names:
+            if variable in module.__dict__:
+                value = module.__dict__[variable]
+                self._check(f"{name}.{variable}", _same_item, (module.__dict__, variable), value)
+                if isinstance(value, types.ModuleType):
+                    self._module(f"{name}.{variable}", value, names)
+                else:
+                    self._thing(f"{name}.{variable}", value, DEPTH)
+
+    # -- values -------------------------------------------------------------------
     def _thing(self, name, value, depth):
-        if isinstance(value, (*_SIMPLE, *_FIXED)) or id(value) in self._known:
+        if isinstance(value, (*_SIMPLE, *_FIXED, types.ModuleType)):
             return
         if isinstance(value, np.ndarray):
-            self._known.add(id(value))
-            owner = value
-            while isinstance(owner.base, np.ndarray):
-                owner = owner.base
-            self.arrays[id(value)] = value
-            self.arrays[id(owner)] = owner
-            if value.flags.writeable and value.dtype.kind != "O":
-                self.checks.append((name, _content, value, _content(value)))
-            return
-        if isinstance(value, (np.random.Generator, np.random.RandomState)):
+            if self._first(value):
+                self._array(name, value, depth)
+        elif isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
             self.generators.append((name, value))
-            return
-        if isinstance(value, (types.FunctionType, types.MethodType)):
-            if not getattr(value, "__module__", "").startswith("tapegrad."):
-                self._function(name, value)
-            return
-        if depth == 0 or getattr(type(value), "__module__", "").startswith("tapegrad."):
-            return
-        self._known.add(id(value))
-        if isinstance(value, (list, tuple, set, frozenset)):
-            if not isinstance(value, tuple):
-                self.checks.append((name, _items, value, _items(value)))
+        elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+            self._callable(name, value, depth)
+        elif isinstance(value, Traced):
+            if self._first(value):
+                self._check(name, _same_tensor, value, _tensor(value))
+                if isinstance(value._v, np.ndarray):
+                    self.arrays[id(value._v)] = value._v
+        elif isinstance(value, (staticmethod, classmethod)):
+            self._thing(name, value.__func__, depth)
+        elif isinstance(value, property):
+            self._thing(name, value.fget, depth)
+        elif depth and self._first(value):
+            self._container(name, value, depth - 1)
+
+    def _array(self, name, array, depth):
+        owner, writeable = array, array.flags.writeable
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+            writeable |= owner.flags.writeable
+        self.arrays[id(array)] = array
+        self.arrays[id(owner)] = owner
+        if array.dtype.kind == "O":
+            items = array.tolist() if array.ndim else [array.item()]
+            self._check(name, _same_objects, array, items)
+            self._thing(name, items, depth)
+        elif writeable or owner.base is not None and not isinstance(owner.base, bytes):
+            self._check(name, _same_content, array, _content(array))
+
+    def _container(self, name, value, depth):
+        if isinstance(value, _SEQUENCES):
+            if not isinstance(value, (tuple, frozenset)):
+                self._check(name, _same_sequence, value, list(value))
             for k, item in enumerate(value):
-                self._thing(f"{name}[{k}]", item, depth - 1)
-        elif isinstance(value, dict):
-            self.checks.append((name, _entries, value, _entries(value)))
+                self._thing(f"{name}[{k}]", item, depth)
+        elif isinstance(value, (dict, types.MappingProxyType)):
+            self._check(name, _same_dict, value, dict(value))
             for key, item in value.items():
-                self._thing(f"{name}[{key!r}]", item, depth - 1)
-        elif isinstance(getattr(value, "__dict__", None), dict):
-            self.checks.append((name, _attributes, value, _attributes(value)))
-            for key, item in vars(value).items():
-                self._thing(f"{name}.{key}", item, depth - 1)
+                self._thing(f"{name}[{key!r}]", item, depth)
+        elif isinstance(value, type):
+            self._class(name, value, depth)
+        else:
+            self._object(name, value, depth)
+
+    def _class(self, name, kind, depth):
+        for base in kind.__mro__:
+            if base is kind or self._first(base):
+                if not _installed(base.__module__, getattr(sys.modules.get(base.__module__), "__file__", None) or ""):
+                    members = {k: v for k, v in vars(base).items() if k not in _CLASS_OWN}
+                    self._check(name, _same_class, base, members)
+                    for key, member in members.items():
+                        self._thing(f"{name}.{key}", member, depth)
+
+    def _object(self, name, thing, depth):
+        attributes = getattr(thing, "__dict__", None)
+        own = type(thing).__module__.startswith("tapegrad.")
+        if isinstance(attributes, dict):
+            if not own:
+                self._check(name, _same_dict, attributes, dict(attributes))
+            for key, item in attributes.items():
+                # Of our own objects (primitives, transformed functions) the user's functions.
+                if not own or callable(item):
+                    self._thing(f"{name}.{key}", item, depth)
+        for slot in _slots(type(thing)) if not own else ():
+            value = getattr(thing, slot, None)
+            self._check(f"{name}.{slot}", _same_attribute, (thing, slot), value)
+            self._thing(f"{name}.{slot}", value, depth)
+        if not own and self._first(type(thing)):
+            self._class(type(thing).__name__, type(thing), depth)
+
+    # -- comparing ----------------------------------------------------------------
+    def _grouped(self):
+        """The checks by how they are compared at once: cells and names by identity, everything else one by one."""
+        cells = [(thing, before) for _, same, thing, before in self.checks if same is _same_cell]
+        names = [(thing, before) for _, same, thing, before in self.checks if same is _same_item]
+        others = [check[1:] for check in self.checks if check[1] not in (_same_cell, _same_item)]
+        self._groups = ([c for c, _ in cells], [b for _, b in cells], [n for n, _ in names], [b for _, b in names], others)
+        return self._groups
 
     def forgive(self):
         """Leave out what has changed by now: the function itself changes it (a counter, a log)."""
-        self.checks = [(n, read, what, old) for n, read, what, old in self.checks if not _differs(read(what), old)]
+        self.checks = [check for check in self.checks if check[1](check[2], check[3])]
+        self._groups = None
 
-    # -- comparing ----------------------------------------------------------------
     def changed(self):
         """The name of the first thing that has changed, or None."""
-        for name, read, what, before in self.checks:
-            now = read(what)
-            if _differs(now, before):
+        cells, contents, names, bound, others = self._groups or self._grouped()
+        try:
+            # Nearly always every name is bound to the same object.
+            if (
+                True not in map(is_not, [cell.cell_contents for cell in cells], contents)
+                and True not in map(is_not, [scope.get(name) for scope, name in names], bound)
+                and all([same(thing, before) for same, thing, before in others])
+            ):
+                return None
+        except ValueError:
+            # A cell is empty now.
+            pass
+        for name, same, thing, before in self.checks:
+            if not same(thing, before):
                 return name
         return None
 
 
-def _cell(cell):
+class RandomStates:
+    """The states of random generators: `moved` names one that has been drawn from since."""
+
+    def __init__(self, generators):
+        self.generators = [("np.random", np.random.mtrand._rand), ("random", random), *generators]
+        self.states = [_state(g) for _, g in self.generators]
+
+    def moved(self):
+        """The name of a generator whose state has changed, or None."""
+        for (name, generator), state in zip(self.generators, self.states):
+            if _state(generator) != state:
+                return name
+        return None
+
+
+def _state(generator):
+    if hasattr(generator, "bit_generator"):
+        return repr(generator.bit_generator.state)
+    state = generator.get_state() if hasattr(generator, "get_state") else generator.getstate()
+    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
+
+
+def _installed(module, filename):
+    """Whether code belongs to the standard library, an installed package or tapegrad itself."""
+    top = (module or "").partition(".")[0]
+    return top in ("tapegrad", "numpy", "scipy", "builtins") or top in sys.stdlib_module_names and top != "__main__" or (
+        filename.startswith(_INSTALLED)
+    )
+
+
+#: Members every class has.
+_CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
+
+
+def _slots(kind):
+    found = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        found += [slots] if isinstance(slots, str) else list(slots)
+    return [s for s in found if s not in ("__dict__", "__weakref__")]
+
+
+def _contents(cell):
     try:
         return cell.cell_contents
     except ValueError:
         return None
 
 
-def _defaults(function):
-    return function.__defaults__
+def _equal(now, before):
+    """Whether two values are the same object, or equal numbers or strings of one type."""
+    if now is before:
+        return True
+    kind = type(now)
+    if kind is not type(before):
+        return False
+    if kind is float:
+        return now == before and math.copysign(1.0, now) == math.copysign(1.0, before) or now != now and before != before
+    if kind is tuple:
+        return len(now) == len(before) and all(map(_equal, now, before))
+    return isinstance(now, _SIMPLE) and now == before
+
+
+def _same_cell(cell, before):
+    return _equal(_contents(cell), before)
+
+
+def _same_attribute(where, before):
+    return _equal(getattr(*where, None), before)
+
+
+def _same_function(function, before):
+    return function.__defaults__ is before[0] and function.__kwdefaults__ is before[1] and function.__code__ is before[2]
+
+
+def _same_item(where, before):
+    return _equal(where[0].get(where[1]), before)
+
+
+def _same_sequence(things, before):
+    return len(things) == len(before) and (all(map(is_, things, before)) or all(map(_equal, things, before)))
+
+
+def _same_dict(things, before):
+    return len(things) == len(before) and (
+        all(map(is_, things, before)) and all(map(is_, things.values(), before.values()))
+        or things.keys() == before.keys() and all(_equal(things[k], v) for k, v in before.items())
+    )  # fmt: skip
+
+
+def _same_class(kind, before):
+    members = vars(kind)
+    return all(members.get(k) is v or _equal(members.get(k), v) for k, v in before.items())
+
+
+def _same_objects(array, before):
+    return _same_sequence(array.tolist() if array.ndim else [array.item()], before)
+
+
+def _tensor(t):
+    return t._v if type(t._v) is float else (id(t._v), t._v.shape, _content(t._v))
+
+
+def _same_tensor(t, before):
+    return _equal(_tensor(t), before)
 
 
 def _content(array):
-    return array.tobytes() if array.nbytes <= 256 else stamp(array)
+    return (array.shape, array.tobytes() if array.nbytes <= 256 else stamp(array))
 
 
-def _items(things):
-    return [t if isinstance(t, _SIMPLE) else id(t) for t in things]
-
-
-def _entries(things):
-    return [(k, v if isinstance(v, _SIMPLE) else id(v)) for k, v in things.items()]
-
-
-def _attributes(thing):
-    return _entries(vars(thing))
-
-
-def _differs(now, before):
-    if now is before:
-        return False
-    if type(now) is not type(before):
-        return True
-    return not (isinstance(now, (*_SIMPLE, list)) and (now == before or now != now))
+def _same_content(array, before):
+    return _content(array) == before
 
 
 def _names(code):
-    """The global names a code object and those nested in it use."""
+    """The names of globals and attributes a code object and those nested in it use."""
     found = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found += _names(constant)
-    return dict.fromkeys(found)
+    return list(dict.fromkeys(found))

@@ -16,14 +16,25 @@ import sys
 
 import numpy as np
 
-from ..record import _Types, normalise, plain
-from ..tape.layout import TRACED
+from ..record import _Types, nesting_error, normalise, plain, tracked
+from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE, caller_place
 
 #: Kinds of entries.
 ROW, HOST, GUARD = "row", "host", "guard"
+#: How a guard on the shape of a host function's result is named.
+SHAPE = "shape"
+#: NumPy functions without derivative whose result has the same shape whatever the values are.
+_FIXED_SHAPE = frozenset(
+    "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isclose isin isreal iscomplex "
+    "isposinf isneginf count_nonzero allclose array_equal array_equiv matrix_rank".split()
+)
+#: Ways of reading a value that cut its derivative on purpose.
+_CUTS = ("item()", "numpy()", "tolist()")
+#: Rows that write into a copy of their first operand.
+_WRITES = ("setitem", "put")
 
 
 class Entry:
@@ -76,18 +87,27 @@ class Trace:
         Where the scalar instructions go.
     captured : dict of int to ndarray
         Arrays the function captured, by id: a replay reads them where they are.
+    leaves : list of Tensor
+        Leaves it met, kept until it is finished.
+    cannot : str
+        Why the recording cannot be replayed; empty if it can.
+    reordered : bool
+        Whether some argument was not C-contiguous: the recording sees a copy that is.
     """
 
-    def __init__(self, store, captured=None):
-        self.store = store
+    def __init__(self, store, captured=None, reordered=False):
+        self.store, self.reordered = store, reordered
         store.trace = self
         self.entries = {}
         self.constants = []
         self.captured = captured or {}
         self.cuts = []
+        self.cannot = ""
         self.input_slots, self.input_metas, self.input_values = [], [], []
         self._copies = {}
         self._numbers = {}
+        self.leaves = []
+        self._carrying = [False]
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
@@ -105,10 +125,41 @@ class Trace:
             t._m = meta_of(t._v)
         return t
 
+    def is_argument(self, t):
+        """Whether `t` is an argument as it was given."""
+        return t._t is self.store and t._i in self.input_slots
+
+    def carries(self, slot):
+        """Whether define-by-run would have the value of `slot` on its tape: it depends differentiably on an argument."""
+        known = self._carrying
+        if slot >= len(known):
+            records = self.store.records()
+            start, stop = len(known), slot + 1
+            ops, lefts, rights = (records[name][start:stop].tolist() for name in ("op", "a", "b"))
+            for i, op, a, b in zip(range(start, stop), ops, lefts, rights):
+                entry = self.entries.get(i)
+                if entry is not None:
+                    own = entry.kind == ROW and entry.differentiable and entry.meta.char in "df"
+                    slots = entry.function.slots(len(entry.operands)) if own else ()
+                    known.append(any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
+                else:
+                    known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or known[a] or known[b])
+        return known[slot]
+
+    def captured_leaves(self):
+        """Tensors that require a gradient and are no arguments, if any were used."""
+        known = set(self.input_slots)
+        return [reference() for slot, reference, _ in self.store.leaf_list if slot not in known]
+
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
-        references = tuple(self._reference(o, v) for o, v in zip(operands, values))
+        if row.name in _WRITES and not (isinstance(operands[0], _Types.Tensor) and operands[0]._t is self.store):
+            # The constant has been written to already: what was written is no part of it.
+            values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
+        if row.primitive is not None:
+            self.cannot = f"it calls the custom primitive {row.name!r}, whose rules run in Python"
+        references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
         self.entries[len(self.store.tokens)] = Entry(ROW, row, attrs, references, differentiable, integer, value)
 
     def record(self, row, attrs, operands, values, integer, value):
@@ -139,11 +190,20 @@ class Trace:
         references = tuple(self._reference(t, t._v) for t in live)
         value = np.asarray(value)
         self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, value)
-        return self._write(value)
+        t = self._write(value)
+        if not isinstance(function, np.ufunc) and _shape_may_change(function):
+            self._guard(t, SHAPE, np.array(value.shape, np.int64).tobytes())
+        return t
 
     def detached(self, t):
         """``t.detach()``: the same value, through which no derivative passes."""
         self.cuts.append(("detach", caller_place(3)))
+        return self.apart(t)
+
+    def apart(self, t):
+        """`t` as a value through which no derivative passes."""
+        if not isinstance(t, _Types.Tensor) or t._t is not self.store:
+            return t
         return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
 
     def truth(self, t):
@@ -156,6 +216,8 @@ class Trace:
         """A guard on the whole value of `t`; returns the value."""
         if t._t is self.store:
             self._guard(t, how, np.asarray(t._v).tobytes())
+            if how in _CUTS and self.carries(t._i):
+                self.cuts.append((how, self.store.place(len(self.store.tokens) - 1)))
         return t._v
 
     def _guard(self, t, how, seen):
@@ -194,6 +256,8 @@ class Trace:
     def _reference(self, operand, value):
         if isinstance(operand, _Types.Tensor) and operand._t is self.store:
             return operand._i
+        if tracked(operand) and (operand._t is not None or operand.__class__ is _Types.Dual):
+            raise nesting_error("an operand of an operation")
         return -1 - self._constant(value)
 
     def _constant(self, value):
@@ -216,6 +280,21 @@ class Trace:
         self.constants.append(kept)
         self._copies[id(value)] = (value, number)
         return number
+
+
+def _keywords(row, attrs, integer):
+    keywords = dict(attrs)
+    if row.dynamic:
+        keywords[row.dynamic] = integer
+    return keywords
+
+
+def _shape_may_change(function):
+    """Whether the shape of the result may depend on values."""
+    if isinstance(function, _Item):
+        function = function.function
+    name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
+    return name not in _FIXED_SHAPE if module.startswith("numpy") else True
 
 
 class Host:

@@ -17,7 +17,7 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACE
 from ..tape.meta import SCALAR, meta_of
 from .finish import _active
 from .shapes import INDEX, Misfit, require, result
-from .trace import GUARD, HOST, ROW, Operand
+from .trace import GUARD, HOST, ROW, SHAPE, Operand
 
 
 def check(tape, declared):
@@ -112,6 +112,9 @@ class _Check:
         require(None not in metas, f"the operands {operands}")
         if entry.kind == GUARD:
             require(len(operands) == 1 and operands[0] > 0, "a guard on a constant")
+            if entry.function == SHAPE:
+                require(entry.seen == np.array(metas[0].shape, np.int64).tobytes(), "another shape was seen")
+                return 0
             truth = entry.function == "bool"
             require(not truth or metas[0].size == 1, "the truth of an array")
             require(len(entry.seen) == (1 if truth else metas[0].nbytes), f"{len(entry.seen)} bytes were seen")

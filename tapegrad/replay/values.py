@@ -188,13 +188,29 @@ class ValueProgram:
         return cls(planner)
 
 
+def _ufunc_of(row):
+    """The ufunc that computes an element-wise row eagerly, or None."""
+    name = getattr(row.value, "of_scipy", None)
+    if name is not None:
+        import scipy.special
+
+        found = getattr(scipy.special, name)
+        return found if isinstance(found, np.ufunc) else None
+    return row.value if isinstance(row.value, np.ufunc) else None
+
+
 def _row(plan, row, attrs):
     operands = plan.operands
     if row.elementwise:
-        if isinstance(row.value, np.ufunc):
+        function = _ufunc_of(row)
+        if function is not None:
+            if plan.out.char not in "df":
+                if any(s.char != plan.out.char for s in operands):
+                    raise Unplanned(row.name)
+                return plan.ufunc(function, *operands, out=plan.result)
             floats = [s if s.char in "df" else plan._cast(s, plan.out.char) for s in operands]
             wide = [s if s.char == plan.out.char else plan._cast(s, plan.out.char) for s in floats]
-            return plan.ufunc(row.value, *wide, out=plan.result)
+            return plan.ufunc(function, *wide, out=plan.result)
         if plan.out.char not in "df":
             raise Unplanned(row.name)
         return row.expr(*operands)

@@ -18,7 +18,7 @@ from ..sweep.plan import Signature
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, TRACED, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
-from .trace import GUARD, HOST
+from .trace import GUARD, HOST, SHAPE
 from .values import ValueProgram
 
 #: Rows whose result looks at the memory of their operand.
@@ -32,15 +32,18 @@ _WRITES = {BY_NAME["setitem"], BY_NAME["put"]}
 class Host:
     """A step that only NumPy can do: a function, its operands' arrays, and where the result goes."""
 
-    __slots__ = ("function", "operands", "target", "name", "slot")
+    __slots__ = ("function", "operands", "target", "name", "slot", "guard", "shape")
 
     def __init__(self, function, operands, target, name, slot):
         self.function, self.operands, self.target, self.name, self.slot = function, operands, target, name, slot
+        # The number of the guard on its shape, and the shape seen last.
+        self.guard = self.shape = None
 
     def run(self):
         """Whether the result has the shape and dtype of the recording; then it is in its place."""
         with np.errstate(all="ignore"):
             found = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
+        self.shape = found.shape
         if found.shape != self.target.shape or found.dtype != self.target.dtype:
             return False
         self.target[...] = found
@@ -163,6 +166,12 @@ class Workspace:
 
     def _guard(self, item, items):
         (slot,) = item.operands
+        if item.entry.function == SHAPE:
+            # The step itself checks it.
+            for host in self.hosts:
+                if host.slot == slot:
+                    host.guard = item.number
+            return
         how = self._comparisons.get(slot)
         if how is not None:
             x, y = items[slot].operands
@@ -176,6 +185,13 @@ class Workspace:
             self.stream += [W.HOST, len(self.hosts) - 1]
             address = native.data_address(target)
             self.arrays[item.slot] = target
+        elif not self.value_array(slot).flags.c_contiguous:
+            # What was seen is in C order.
+            value = self.value_array(slot)
+            target = self.arrays[item.slot] = np.empty(value.shape, value.dtype)
+            self.hosts.append(Host(_itself, [value], target, "copy", item.slot))
+            self.stream += [W.HOST, len(self.hosts) - 1]
+            address = native.data_address(target)
         else:
             address = self.address_of(slot)
         seen = self.seen[item.number]
@@ -317,6 +333,8 @@ class Workspace:
         self.pointer = address(p)
         Signature.compile_pending()
         self._table = None
+        #: This replay as a `Recording` (`replay.swept`), made when it is first wanted.
+        self.recording = None
         self.refresh()
 
     def refresh(self):
@@ -363,7 +381,11 @@ class Workspace:
         words = []
         for k, meta in enumerate(self._output_metas()):
             slot = self.tape.outputs[k][0]
-            if meta is not None and slot not in words[::3] and meta.size:
+            if slot in words[::3]:
+                # Returned twice: its seed counts twice.
+                first = next(j for j in range(k) if self.tape.outputs[j][0] == slot)
+                self.seeds[first] += 1.0
+            elif meta is not None and meta.size:
                 words += [slot, native.data_address(self.seeds[k]), 0 if meta is SCALAR else meta.nbytes]
         return np.array([len(words) // 3, *words], np.int64)
 
@@ -397,14 +419,17 @@ class Workspace:
         p[W.P_BACKWARD] = backward
         why = W.replay(self.pointer)
         while why == W.AT_HOST:
-            if not self.hosts[p[W.P_STOPPED]].run():
-                return len(self.tape.guards)
+            host = self.hosts[p[W.P_STOPPED]]
+            if not host.run():
+                return len(self.tape.guards) if host.guard is None else host.guard
             why = W.resume(self.pointer)
         return -1 if why == W.DONE else int(p[W.P_STOPPED])
 
     def seen_at(self, number):
         """What guard `number`, at which the replay stopped, saw there, as bytes."""
         guard = self.tape.guards[number]
+        if guard.how == SHAPE:
+            return next(np.array(h.shape, np.int64).tobytes() for h in self.hosts if h.guard == number)
         how = self._comparisons.get(guard.slot)
         if how is not None or guard.how == "bool":
             return np.asarray(not guard.seen[0]).tobytes()
@@ -418,6 +443,10 @@ class Workspace:
         if description is SCALAR:
             return float(self.words[slot, VALUE // 8])
         return normalise(self.arrays[slot].copy())
+
+
+def _itself(value):
+    return value
 
 
 def _last_readers(tape):

@@ -17,14 +17,14 @@ TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 
 def scipy_special(name):
-    """A function that calls ``scipy.special.<name>``, importing it when called."""
+    """A function that calls ``scipy.special.<name>``, importing it when called; its attribute `of_scipy` is the name."""
 
     def call(*args):
         import scipy.special
 
         return getattr(scipy.special, name)(*args)
 
-    call.__name__ = name
+    call.__name__ = call.of_scipy = name
     return call
 
 

@@ -71,9 +71,12 @@ def count(recording, forward, lanes):
     dict of int to float
         Number of a signature -> seeds that reach such array instructions.
     """
+    from ..recording import pieces_of
+
     store = recording.store
     sources = recording.inputs if forward else recording.outputs
     total = sum(p.size for p in sources)
+    pieces = pieces_of(sources)
     starts = list(range(0, total, SEEDS))
     chosen = starts
     if len(starts) > MOST_SETS:
@@ -84,13 +87,11 @@ def count(recording, forward, lanes):
     seen = 0
     for start in chosen:
         sets = np.zeros(high + 1, np.int64)
-        at = 0
-        for p in sources:
-            first, last = max(start, at), min(start + SEEDS, at + p.size)
-            if first < last and p.slot:
+        for begin, size, slot, _ in pieces:
+            first, last = max(start, begin), min(start + SEEDS, begin + size)
+            if first < last:
                 bits = ((1 << (last - first)) - 1) << (first - start)
-                sets.view(np.uint64)[p.slot] |= np.uint64(bits)
-            at += p.size
+                sets.view(np.uint64)[slot] |= np.uint64(bits)
         seen += min(SEEDS, total - start)
         stretch = (low, high) if forward else (high, low)
         found = data_address(scalars), data_address(arrays)

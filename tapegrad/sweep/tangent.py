@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import MissingRuleError
 from ..native.scalars import adjoint_switch, tangent_switch
 from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY
 from ..tape.meta import SCALAR
@@ -73,6 +74,11 @@ class TangentProgram:
     def __init__(self, signature, active):
         planner = TangentPlanner(signature)
         row, slots = signature.row, signature.slots
+        if signature.in_python:
+            raise MissingRuleError(
+                f"a recorded tape is not swept forward through the custom primitive {row.name!r}, whose rules run in "
+                "Python; use tg.jvp(f, primals, tangents), which runs the function on dual numbers"
+            )
         few = len(slots) <= 2
         given = [
             planner.tangent(s) if on and (not few or active >> j & 1) else None

@@ -175,6 +175,8 @@ class Store:
             self.tokens.append(value if scalar else None)
             self.leaves[key] = slot
             self.leaf_list.append((slot, weakref.ref(leaf), key))
+            if self.trace is not None:
+                self.trace.leaves.append(leaf)
         return slot
 
     def flush(self):

@@ -1,0 +1,261 @@
+"""What a function depends on besides its arguments: the next call is right, or says what it found."""
+
+import functools
+import random
+import time
+import types
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.functional import grad
+from tapegrad.replay.function import ImpureFunctionWarning
+from tapegrad.replay.purity import Surroundings
+from tests.replay.agreement import quiet
+
+GLOBAL = 2.0
+TABLE = {"a": [1.0, 2.0]}
+module = types.ModuleType("settings")
+module.factor = 2.0
+module.inner = types.ModuleType("settings.inner")
+module.inner.factor = 2.0
+
+
+class Model:
+    scale = 2.0
+
+    def __init__(self):
+        self.k = 2.0
+        self.weights = [np.ones(3), {"w": np.ones(3)}]
+
+    def loss(self, x):
+        return self.k * self.helper(x)
+
+    def helper(self, x):
+        return np.sum(x * self.weights[0] * self.weights[1]["w"]) * self.scale
+
+    def __call__(self, x):
+        return self.loss(x)
+
+
+class Slotted:
+    __slots__ = ("k",)
+
+
+def changes():
+    """(name, function, what changes it by the factor 3)."""
+    c = 2.0
+
+    def rebind():
+        nonlocal c
+        c = 6.0
+
+    yield "closure", lambda x: c * np.sum(x), rebind
+    yield "global", lambda x: GLOBAL * np.sum(x), lambda: globals().__setitem__("GLOBAL", GLOBAL * 3)
+    yield "global table", lambda x: TABLE["a"][1] * np.sum(x), lambda: TABLE["a"].__setitem__(1, TABLE["a"][1] * 3)
+    yield "module", lambda x: module.factor * np.sum(x), lambda: setattr(module, "factor", module.factor * 3)
+    yield "module in module", lambda x: module.inner.factor * np.sum(x), lambda: setattr(module.inner, "factor", module.inner.factor * 3)
+    array = np.ones(3)
+    yield "array", lambda x: np.sum(x * array), lambda: array.__imul__(3)
+    large = np.ones((3, 1000))
+    yield "large array", lambda x: np.sum(x * large[:, 0]), lambda: large.__imul__(3)
+    owner = np.ones((2, 3))
+    window = owner[1]
+    yield "array through its owner", lambda x: np.sum(x * window), lambda: owner.__imul__(3)
+    frozen = owner[0]
+    frozen.flags.writeable = False
+    yield "read-only view", lambda x: np.sum(x * frozen), lambda: owner.__imul__(3)
+    arrays = [np.ones(3), (np.ones(3),)]
+    yield "array in a tuple in a list", lambda x: np.sum(x * arrays[1][0]), lambda: arrays[1][0].__imul__(3)
+    yield "list item", lambda x: np.sum(x * arrays[0]), lambda: arrays.__setitem__(0, arrays[0] * 3)
+    objects = np.array([2.0, None], object)
+    yield "array of objects", lambda x: np.sum(x) * objects[0], lambda: objects.__setitem__(0, objects[0] * 3)
+    model, other, third, fourth = Model(), Model(), Model(), Model()
+    yield "attribute of self", model.loss, lambda: setattr(model, "k", 6.0)
+    yield "array of self", other.loss, lambda: other.weights[1]["w"].__imul__(3)
+    yield "callable object", third, lambda: setattr(third, "k", 6.0)
+    yield "class attribute", fourth.loss, lambda: setattr(Model, "scale", Model.scale * 3)
+    slotted = Slotted()
+    slotted.k = 2.0
+    yield "slot", lambda x: slotted.k * np.sum(x), lambda: setattr(slotted, "k", 6.0)
+
+    def make(k):
+        def helper(x):
+            return k[0] * np.sum(x)
+
+        return helper
+
+    cell = [2.0]
+    helper = make(cell)
+    yield "closure of a helper", lambda x: helper(x), lambda: cell.__setitem__(0, 6.0)
+    cell_of_partial = [2.0]
+    yield "partial", functools.partial(lambda k, x: k[0] * np.sum(x), cell_of_partial), lambda: cell_of_partial.__setitem__(0, 6.0)
+    factor = [2.0]
+
+    def scaled(function):
+        @functools.wraps(function)
+        def wrapper(x):
+            return factor[0] * function(x)
+
+        return wrapper
+
+    yield "decorator", scaled(lambda x: np.sum(x)), lambda: factor.__setitem__(0, 6.0)
+
+    def defaults(x, k=2.0, *, m=1.0):
+        return k * m * np.sum(x)
+
+    yield "defaults", defaults, lambda: setattr(defaults, "__defaults__", (6.0,))
+
+    def keywords(x, *, k=2.0):
+        return k * np.sum(x)
+
+    yield "keyword defaults", keywords, lambda: keywords.__kwdefaults__.__setitem__("k", 6.0)
+    parameter = tg.Parameter([1.0, 1.0, 1.0])
+
+    def assign():
+        parameter.data = parameter.data * 3
+
+    yield "data of a parameter", lambda x: np.sum(x * parameter), assign
+    tensor = tg.tensor([1.0, 1.0, 1.0])
+    yield "tensor in place", lambda x: np.sum(x * tensor), lambda: tensor.mul_(3.0)
+    scalar = tg.tensor(2.0, requires_grad=True)
+
+    def assign_scalar():
+        scalar.data = 6.0
+
+    yield "scalar parameter", lambda x: np.sum(x) * scalar, assign_scalar
+    inner = grad(lambda y: cell[0] * y * y)
+    yield "inner gradient", lambda x: np.sum(x) * inner(1.0), lambda: cell.__setitem__(0, cell[0] * 3)
+    counts = [1.0, 2.0]
+    yield "generator", lambda x: sum(v * np.sum(x) for v in counts), lambda: counts.__setitem__(slice(None), [3.0, 6.0])
+    functions = [lambda x: k * np.sum(x) for k in (1.0, 2.0)]
+    yield "late binding", functions[0], lambda: setattr(functions[0].__closure__[0], "cell_contents", 6.0)
+    sign = [0.0]
+    yield "sign of zero", lambda x: np.sum(x) * (2.0 - np.copysign(1.0, -sign[0])), lambda: sign.__setitem__(0, -0.0)
+
+
+@pytest.mark.parametrize("number", range(len(list(changes()))), ids=[n for n, _, _ in changes()])
+def test_a_change_is_seen_by_the_next_call(number):
+    name, function, change = list(changes())[number]
+    g = grad(function)
+    x = np.array([1.0, 2.0, 3.0])
+    before = g(x)
+    for k in range(5):
+        np.testing.assert_array_equal(g(x + k), before)
+    records = g.stats().records
+    with quiet() as warned:
+        change()
+        after = g(x)
+        np.testing.assert_array_equal(g(x + 1), after)
+    if name == "sign of zero":
+        assert (before == 3.0).all() and (after == 1.0).all()
+    else:
+        np.testing.assert_allclose(after, 3 * before)
+    assert g.stats().records > records and not warned
+
+
+def test_a_change_to_an_equal_value_is_none():
+    k = [float("1.5"), "a", (1, 2.5)]
+    g = grad(lambda x: k[0] * x)
+    g(1.0), g(1.0)
+    k[:] = [float("1.5"), "".join(["a"]), (1, float("2.5"))]
+    g(1.0)
+    assert g.stats().records == 2
+
+
+def test_read_only_constants_cost_nothing():
+    constant = np.ones(100_000)
+    constant.flags.writeable = False
+    surroundings = Surroundings(lambda x: constant)
+    assert not any(thing is constant for _, _, thing, _ in surroundings.checks)
+
+
+def test_installed_packages_are_not_looked_into():
+    assert len(Surroundings(lambda x: np.linalg.solve(np.eye(3), x)).checks) < 20
+
+
+GENERATOR = np.random.default_rng(0)
+COUNT = 0
+
+
+def counting(x):
+    global COUNT
+    COUNT += 1
+    return x * COUNT
+
+
+def drawing_from_files(path):
+    def function(x):
+        with open(path) as file:
+            number = float(file.read())
+        with open(path, "w") as file:
+            file.write(str(number + 1))
+        return x * number
+
+    return function
+
+
+def impure():
+    twister = random.Random(0)
+    local = np.random.RandomState(0)
+    yield "np.random", lambda x: x * np.random.rand(), "np.random"
+    yield "random", lambda x: x * random.random(), "random"
+    yield "random.Random", lambda x: x * twister.random(), "twister"
+    yield "RandomState", lambda x: x * local.rand(), "local"
+    yield "Generator", lambda x: x * GENERATOR.random(), "GENERATOR"
+    yield "new Generator", lambda x: x * np.random.default_rng().random(), "a constant changed"
+    yield "time", lambda x: x * time.perf_counter(), "a constant changed"
+    yield "own counter", counting, "a constant changed"
+
+
+@pytest.mark.parametrize("number", range(len(list(impure()))), ids=[n for n, _, _ in impure()])
+def test_an_impure_function_is_named_and_run_define_by_run(number):
+    _, function, what = list(impure())[number]
+    g = grad(function)
+    with quiet() as warned:
+        found = [g(1.0) for _ in range(4)]
+    assert len(set(found)) == 4, "a frozen value"
+    (warning,) = warned
+    assert issubclass(warning.category, ImpureFunctionWarning) and what in str(warning.message)
+    assert warning.filename == __file__ and what in g.stats().fallback
+
+
+def test_files(tmp_path):
+    (tmp_path / "number").write_text("2.0")
+    g = grad(drawing_from_files(tmp_path / "number"))
+    with quiet() as warned:
+        assert [g(1.0) for _ in range(4)] == [2.0, 3.0, 4.0, 5.0]
+    assert len(warned) == 1
+
+
+def test_a_generator_as_argument_is_found():
+    g = grad(lambda x, rng: x * rng.random())
+    rng = np.random.default_rng(0)
+    with quiet() as warned:
+        assert len({g(1.0, rng) for _ in range(4)}) == 4
+    assert "argument" in str(warned[0].message)
+
+
+def test_random_numbers_as_an_argument():
+    g = grad(lambda x, noise: np.sum(x * noise))
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        noise = rng.standard_normal(3)
+        np.testing.assert_array_equal(g(np.ones(3), noise), noise)
+    assert g.stats().fallback == ""
+
+
+def test_an_object_as_argument_that_changes_inside():
+    g = grad(lambda x, model, k: model(x) * k[0]())
+    model, c = Model(), [2.0]
+    before = g(np.ones(3), model, [lambda: c[0]])
+    function = [lambda: c[0]]
+    np.testing.assert_array_equal(g(np.ones(3), model, function), before)
+    model.k *= 3
+    np.testing.assert_array_equal(g(np.ones(3), model, function), 3 * before)
+    model.weights[0] *= 2
+    np.testing.assert_array_equal(g(np.ones(3), model, function), 6 * before)
+    c[0] = 6.0
+    np.testing.assert_array_equal(g(np.ones(3), model, function), 18 * before)
+    assert g.stats().fallback == ""
