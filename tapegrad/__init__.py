@@ -59,6 +59,7 @@ from .functions import *  # noqa: F401,F403
 from .jacobians import jacobian, jacrev, linearize, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
+from .replay.save import load_tape
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
 from .traced import Traced

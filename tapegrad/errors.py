@@ -99,3 +99,7 @@ class UnsupportedInNumbaError(TapegradError, TypeError):
     def __str__(self):
         # Numba puts the names of its passes in front of the arguments of errors that go through it.
         return self.message
+
+
+class TapeFileError(TapegradError, ValueError):
+    """A tape cannot be saved, or a file is no tape that can be loaded."""

@@ -8,12 +8,14 @@ the same rows through `tapegrad.numpy_dispatch`.
 
 from __future__ import annotations
 
+import math
 from math import inf
 from operator import index as as_index
 
 import numpy as np
 
 from .errors import DtypeError
+from .recomputed import recomputed
 from .record import apply, apply_one, as_operand, derived, observed, plain
 from .rules import BY_NAME
 from .tape.meta import c_strides
@@ -81,6 +83,7 @@ def power(x, y):
     return x**y if isinstance(x, Traced) else apply("power", (x, y))
 
 
+@recomputed
 def _truth(condition):
     return condition.astype(bool)
 
@@ -98,7 +101,7 @@ def where(condition, x, y):
     Tensor
         The gradient of the branch that is not taken is exactly zero.
     """
-    return apply("where", (derived(_truth, condition), x, y))
+    return apply("where", (derived(_truth(), condition), x, y))
 
 
 def clip(x, min=None, max=None):
@@ -472,17 +475,17 @@ def _moved(row, x, function):
     return apply(row, (x, index.reshape(-1)), (("shape", index.shape),))
 
 
+def frozen(positions):
+    """An index map: a C-contiguous int64 array that nobody changes."""
+    found = np.array(positions, np.int64, order="C")
+    found.flags.writeable = False
+    return found
+
+
 def moved_by(row, x, function, *others):
-    """As `_moved`, with an index map ``function(positions, *values)`` that depends on values (of `others`)."""
+    """As `_moved`, with an index map ``function(*values)`` that depends on values (of `others`)."""
     x = lift(x)
-    positions = np.arange(x.size).reshape(x.shape)
-
-    def index_map(*values):
-        found = np.array(function(positions, *values), np.int64, order="C")
-        found.flags.writeable = False
-        return found
-
-    index = derived(index_map, *others)
+    index = derived(function, *others)
     return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Traced) else index.reshape(-1)), (("shape", index.shape),))
 
 
@@ -503,7 +506,23 @@ def roll(x, shift, axis=None):
 
 def take(x, indices, axis=None, mode="raise"):
     """Elements at integer positions, as ``np.take``; `mode` "wrap" or "clip" brings positions outside back in."""
-    return moved_by("gather", x, lambda p, at: np.take(p, at, axis, mode=mode), indices)
+    x = lift(x)
+    return moved_by("gather", x, _taken(x.shape, None if axis is None else as_index(axis), mode), indices)
+
+
+@recomputed
+def _taken(at, shape, axis, mode):
+    return frozen(np.take(_positions(shape), at, axis, mode=mode))
+
+
+def _positions(shape):
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+@recomputed
+def along_axis(order, shape, axis):
+    """The index map of ``np.take_along_axis`` in an array of this shape."""
+    return frozen(np.take_along_axis(_positions(shape), order, axis))
 
 
 # ---- on and off the tape -------------------------------------------------------------
@@ -514,8 +533,9 @@ def clone(x):
     return apply("clone", (x,))
 
 
-def _cast_to(dtype):
-    return lambda x: x.astype(dtype)
+@recomputed
+def _cast(x, dtype):
+    return x.astype(dtype)
 
 
 def astype(x, dtype):
@@ -524,7 +544,7 @@ def astype(x, dtype):
     if dtype.kind != "f":
         if isinstance(x, Traced) and x.requires_grad and x.dtype.kind == "f":
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
-        return observed(_cast_to(dtype), (x,), np.asarray(x._v).astype(dtype))
+        return observed(_cast(dtype.str), (x,), np.asarray(x._v).astype(dtype))
     if dtype.char not in "df":
         raise DtypeError(f"tensors that require a gradient are float64 or float32, not {dtype}")
     return apply("astype", (x,), (("dtype", dtype.char),))

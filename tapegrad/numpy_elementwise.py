@@ -6,6 +6,7 @@ import numpy as np
 
 from . import functions as F
 from .numpy_dispatch import _DIRECT, FUNCTIONS, VALUES, _plain_function, implements, only_defaults, refuse, value_of
+from .recomputed import recomputed
 from .record import decided, derived, plain
 from .traced import Traced
 
@@ -29,16 +30,26 @@ def modf(x):
     """Fraction and integer part of x; the derivative of the integer part is 0."""
     x = F.lift(x)
     whole = F.trunc(x)
-    if decided(lambda x: np.isfinite(x).all(), x):
+    if decided(_all_finite(), x):
         return x - whole, whole
     finite = derived(np.isfinite, x)
     return F.where(finite, x, 0.0) - F.where(finite, whole, 0.0), whole
 
 
+@recomputed
+def _all_finite(x):
+    return np.isfinite(x).all()
+
+
+@recomputed
+def _exponent(x):
+    return np.frexp(x)[1]
+
+
 def frexp(x):
     """Mantissa, with its derivative, and the binary exponent, an array of integers."""
     x = F.lift(x)
-    exponent = decided(lambda x: np.frexp(x)[1], x)
+    exponent = decided(_exponent(), x)
     return F.ldexp(x, -exponent), plain(exponent)
 
 
@@ -88,8 +99,18 @@ def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if any(isinstance(v, Traced) for v in (nan, posinf, neginf)):
         raise refuse(np.nan_to_num, " with tensors as replacements; use np.where")
     x = F.lift(x)
-    replaced = derived(lambda x: np.asarray(np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)), x)
+    replaced = derived(_numbers(nan, posinf, neginf), x)
     return F.where(derived(np.isfinite, x), x, replaced)
+
+
+@recomputed
+def _numbers(x, nan, posinf, neginf):
+    return np.asarray(np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf))
+
+
+@recomputed
+def _periods(p, discont, axis, period):
+    return np.unwrap(p, discont, axis, period=period) - p
 
 
 @implements(np.real)
@@ -113,7 +134,7 @@ def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
         raise refuse(np.unwrap, " with tensors as period or discont")
     p = F.lift(p)
     # Whole periods are added: constants between jumps.
-    return p + derived(lambda p: np.unwrap(p, discont, axis, period=period) - p, p)
+    return p + derived(_periods(discont, axis, period), p)
 
 
 for _function in (np.isposinf, np.isneginf, np.isreal, np.iscomplex):

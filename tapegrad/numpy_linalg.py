@@ -8,6 +8,7 @@ import numpy as np
 
 from . import functions as F
 from .numpy_dispatch import _plain_function, implements, named, refuse
+from .recomputed import recomputed
 from .record import apply, decided, derived, plain, tracked
 
 #: NumPy's named tuples.
@@ -66,7 +67,7 @@ def _slogdet(a):
     a = F.lift(a)
     if not tracked(a):
         return _SlogdetResult(*(F.lift(part) for part in np.linalg.slogdet(a._v)))
-    sign = derived(lambda m: np.linalg.slogdet(m).sign, a)
+    sign = derived(_sign_of_det(), a)
     logarithm = apply("logabsdet", (a,))
     return _SlogdetResult(F.lift(sign), F.lift(logarithm))
 
@@ -112,14 +113,34 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
 def _svd_of_symmetric(a, compute_uv):
     """As NumPy: eigenvalues without their signs, descending."""
     w, u = _eigh(a)
-    order = derived(lambda w: np.argsort(np.abs(w), axis=-1)[..., ::-1], w)
-    w = F.moved_by("gather", w, lambda p, order: np.take_along_axis(p, order, -1), order)
+    order = derived(_descending(), w)
+    w = F.moved_by("gather", w, F.along_axis(w.shape, -1), order)
     s = F.ELEMENTWISE["abs"](w)
     if not compute_uv:
         return s
-    u = F.moved_by("gather", u, lambda p, order: np.take_along_axis(p, order[..., None, :], -1), order)
-    sign = derived(lambda w: np.sign(w)[..., None, :], w)
+    u = F.moved_by("gather", u, _columns(u.shape), order)
+    sign = derived(_signs(), w)
     return _SVDResult(u, s, F.swapaxes(u * sign, -1, -2))
+
+
+@recomputed
+def _sign_of_det(a):
+    return np.linalg.slogdet(a).sign
+
+
+@recomputed
+def _descending(w):
+    return np.argsort(np.abs(w), axis=-1)[..., ::-1]
+
+
+@recomputed
+def _columns(order, shape):
+    return F.along_axis(shape, -1)(order[..., None, :])
+
+
+@recomputed
+def _signs(w):
+    return np.sign(w)[..., None, :]
 
 
 @implements(*named(np.linalg, "svdvals"))

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import functions as F
 from .numpy_dispatch import FUNCTIONS, given, implements, only_defaults, refuse, value_of
+from .recomputed import recomputed
 from .record import apply, decided, derived, plain
 from .traced import Traced
 
@@ -346,15 +347,11 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     front = tuple(x.shape[k] for k in rest)
     order = (*rest, *axes)
 
-    def as_lines(values):
-        return np.transpose(values, order).reshape((-1, _count(x, axis)))
-
-    lines = as_lines(np.asarray(x._v))
-    places = np.transpose(np.arange(x.size).reshape(x.shape), order).reshape(lines.shape)
+    lines = _lines(np.asarray(x._v), order, _count(x, axis))
     n = lines.shape[1]
     if n == 0:
         raise IndexError(f"np.{function.__name__} of nothing: the axis is empty")
-    missing = decided(lambda values: np.isnan(as_lines(values)).sum(axis=1), x)
+    missing = decided(_missing(order, n), x)
     counts = (n - missing) if skip_nan else np.full(len(lines), n)
     bad = (counts == 0) if skip_nan else missing > 0
     wide = points.reshape(-1, 1)
@@ -369,17 +366,10 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     # A line with a NaN is NaN: the sort has put it last.
     low = np.where(bad, n - 1, low).astype(np.int64)
     high = np.where(bad, n - 1, np.minimum(low + 1, np.maximum(counts - 1, 0))).astype(np.int64)
-    rows = np.arange(len(lines))
     shape = (*points.shape, *front)
 
     def taken(position):
-        def index_map(values):
-            ranking = np.argsort(as_lines(values), axis=1, kind="stable")
-            index = np.ascontiguousarray(np.take_along_axis(places, ranking, 1)[rows, position].reshape(-1), np.int64)
-            index.flags.writeable = False
-            return index
-
-        return apply("gather", (x, derived(index_map, x)), (("shape", shape),))
+        return apply("gather", (x, derived(_ranked(order, n, position), x)), (("shape", shape),))
 
     below, above = taken(low), taken(high)
     if isinstance(q, Traced) and q.requires_grad:
@@ -395,6 +385,24 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
         kept = tuple(1 if k in axes else m for k, m in enumerate(x.shape))
         result = F.reshape(result, (*points.shape, *kept))
     return result
+
+
+def _lines(values, order, n):
+    return np.transpose(values, order).reshape((-1, n))
+
+
+@recomputed
+def _missing(values, order, n):
+    """How many elements of each line are NaN."""
+    return np.isnan(_lines(values, order, n)).sum(axis=1)
+
+
+@recomputed
+def _ranked(values, order, n, position):
+    """Flat positions of the elements that stand at `position` of each sorted line."""
+    places = _lines(np.arange(values.size).reshape(values.shape), order, n)
+    ranking = np.argsort(_lines(values, order, n), axis=1, kind="stable")
+    return F.frozen(np.take_along_axis(places, ranking, 1)[np.arange(len(places)), position].reshape(-1))
 
 
 def _quantile(function, scale, skip_nan=False):
@@ -450,11 +458,12 @@ def _vector_norm(x, ord, axis, keepdims):
         return F.power(F.sum(F.power(size, float(ord)), axis=axis, keepdims=keepdims), 1.0 / ord)
     # Scaled by the largest element against overflow; any scale gives the same value and derivative.
     axes = _axes(x, axis)
-    top = derived(lambda size: _scale(size, axes), size)
+    top = derived(_scale(axes), size)
     result = F.power(F.sum(F.power(size / top, float(ord)), axis=axis, keepdims=True), 1.0 / ord) * top
     return _dropped(result, axis, keepdims)
 
 
+@recomputed
 def _scale(size, axes):
     top = np.max(size, axis=axes, keepdims=True, initial=0.0)
     return np.where((top > 0) & np.isfinite(top), top, 1.0).astype(size.dtype)

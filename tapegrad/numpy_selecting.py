@@ -13,6 +13,7 @@ import numpy as np
 from . import functions as F
 from .errors import LeaveTapeError
 from .numpy_dispatch import FUNCTIONS, _any_tracked, only_defaults, _plain_function, _values, implements, refuse
+from .recomputed import recomputed
 from .record import decided, tracked
 from .numpy_shaping import as_tensor, cast, rearranged, untracked
 from .traced import Traced
@@ -224,24 +225,35 @@ def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
     only_defaults(np.sort, order=order)
     if stable is not None:
         kind = "stable" if stable else None
-    return _permuted(a, axis, lambda v, axis: np.argsort(v, axis, kind=kind))
+    return _permuted(a, axis, _sorted, kind)
 
 
 @implements(np.partition)
 def _partition(a, kth, axis=-1, kind="introselect", order=None):
     only_defaults(np.partition, order=order)
-    return _permuted(a, axis, lambda v, axis: np.argpartition(v, _values(kth), axis, kind))
+    kth = np.asarray(_values(kth))
+    return _permuted(a, axis, _partitioned, kth if kth.ndim else int(kth), kind)
 
 
-def _permuted(a, axis, ranking):
+@recomputed
+def _sorted(values, axis, kind):
+    return F.along_axis(values.shape, axis)(np.argsort(values, axis, kind=kind))
+
+
+@recomputed
+def _partitioned(values, axis, kth, kind):
+    return F.along_axis(values.shape, axis)(np.argpartition(values, kth, axis, kind))
+
+
+def _permuted(a, axis, index_map, *data):
     a = F.lift(a)
     if axis is None:
         a, axis = F.ravel(a), -1
     if a.ndim == 0:
         raise np.exceptions.AxisError(axis, 0)
     if not tracked(a):
-        return rearranged(lambda p: np.take_along_axis(p, ranking(a._v, axis), axis), a)
-    return F.moved_by("gather", a, lambda p, values: np.take_along_axis(p, ranking(values, axis), axis), a)
+        return rearranged(lambda p: index_map(axis, *data)(np.asarray(a._v)), a)
+    return F.moved_by("gather", a, index_map(axis, *data), a)
 
 
 # ---- writing -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus
 from ..functions import tanh as tanh
+from ..recomputed import recomputed
 from ..record import apply, derived
 from ..traced import Traced
 
@@ -92,17 +93,18 @@ def cross_entropy(input, target, reduction="mean"):
             f"got {target.dtype} of shape {target.shape}"
         )
     classes = input.shape[-1]
+    return apply("cross_entropy", (input, derived(_at_classes(classes), target)), (("reduction", reduction),))
 
-    def index_map(target):
-        flat = np.ascontiguousarray(target, np.int64).reshape(-1)
-        # Negative classes are huge as unsigned numbers.
-        if flat.size and np.maximum.reduce(flat.view(np.uint64)) >= classes:
-            raise IndexError(f"target holds a class outside 0 .. {classes - 1}")
-        index = _starts(flat.size, classes) + flat
-        index.flags.writeable = False
-        return index
 
-    return apply("cross_entropy", (input, derived(index_map, target)), (("reduction", reduction),))
+@recomputed
+def _at_classes(target, classes):
+    flat = np.ascontiguousarray(target, np.int64).reshape(-1)
+    # Negative classes are huge as unsigned numbers.
+    if flat.size and np.maximum.reduce(flat.view(np.uint64)) >= classes:
+        raise IndexError(f"target holds a class outside 0 .. {classes - 1}")
+    index = _starts(flat.size, classes) + flat
+    index.flags.writeable = False
+    return index
 
 
 def mse_loss(input, target, reduction="mean"):

@@ -23,6 +23,7 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACE
 from ..tape.meta import SCALAR
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
+from .calling import Callable
 from .trace import GUARD, HOST, ROW
 
 _SELECT = BY_NAME["select"]
@@ -53,7 +54,7 @@ class Item:
 
 
 @dataclass(eq=False)
-class FinishedTape:
+class FinishedTape(Callable):
     """A recording ready to be replayed; nothing in it changes.
 
     Attributes

@@ -1,0 +1,463 @@
+"""Finished tapes in files: plain arrays in an uncompressed ``.npz``, and nothing that could be executed.
+
+======================  ==========================================================================
+member                  what
+======================  ==========================================================================
+``header``              JSON as bytes: version, names of the rows used, entries, constants, guards,
+                        outputs (`_header`)
+``records``             the scalar part of every record: row (its number in the header), operands, line
+``numbers``             value and inline constant of every record
+``seen``                what guards saw, one after the other
+``array_0`` ...         constants
+======================  ==========================================================================
+
+Rows are named, so a table with other rows, or in another order, is no danger.
+Source places are kept as text.  Descriptions of results are kept too and are
+compared with what they must be (`replay.validate`).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import zipfile
+
+import numpy as np
+
+from ..errors import TapeFileError
+from ..rules import BY_NAME, ROWS
+from ..rules.table import FIRST_ROW
+from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.meta import SCALAR, c_strides, meta_of
+from ..tape.places import Place
+from ..tape.store import RECORD_DTYPE
+from ..tree import LEAF, Structure
+from .finish import FinishedTape, Guard, Item
+from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_function
+from .trace import GUARD, HOST, ROW, Entry
+
+FORMAT, VERSION = "tapegrad tape", 1
+#: Codes of records that are no row.
+_CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
+_KINDS = {kind.__name__: kind for kind in (dict, list, tuple)}
+#: The most bytes a loaded tape may need, unless the caller says otherwise.
+LIMIT = 1 << 30
+
+
+# ---- writing ---------------------------------------------------------------------------
+
+
+def to_bytes(tape):
+    """`tape` as the bytes of a file.
+
+    Raises
+    ------
+    TapeFileError
+        If something on the tape cannot be written; names the instruction and its line.
+    """
+    arrays = []
+    header = _header(tape, arrays)
+    records = np.zeros((len(tape.records), 4), np.int64)
+    ops = tape.records["op"].tolist()
+    names = {}
+    for k, op in enumerate(ops):
+        code = _CODES.get(op)
+        if code is None:
+            code = names.setdefault(ROWS[op - FIRST_ROW].name, len(names))
+        records[k, 0] = code
+    records[:, 1], records[:, 2] = tape.records["a"], tape.records["b"]
+    header["rows"] = list(names)
+    header["files"], records[:, 3], header["runs"] = _places(tape)
+    numbers = np.stack([tape.records["value"], tape.records["constant"]], axis=1)
+    traced = np.isin(records[:, 0], [-4, -5])
+    records[traced, 1:3] = 0
+    numbers[traced] = 0.0
+    header["bytes"] = _nbytes(tape) + sum(a.nbytes for a in arrays)
+    members = {
+        "header": np.frombuffer(json.dumps(header).encode(), np.uint8), "records": records, "numbers": numbers,
+        "seen": np.frombuffer(b"".join(g.seen for g in tape.guards), np.uint8),
+    }
+    members |= {f"array_{k}": a for k, a in enumerate(arrays)}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **members)
+    return file.getvalue()
+
+
+def save(tape, path):
+    """Write `tape` to a file, as a whole or not at all; see `FinishedTape.save`."""
+    data = to_bytes(tape)
+    beside = f"{os.fspath(path)}.{os.getpid()}.part"
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+        os.replace(beside, path)
+    finally:
+        if os.path.exists(beside):
+            os.remove(beside)
+
+
+def _header(tape, arrays):
+    items = []
+    for item in tape.items:
+        if item.entry.kind != GUARD:
+            try:
+                items.append(_encoded_item(item, arrays))
+            except TapeFileError as error:
+                raise TapeFileError(
+                    f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
+                    f"{tape.place(item.slot)}: {error}"
+                ) from None
+        else:
+            items.append([item.slot, GUARD, item.entry.function, list(item.operands)])
+    constants = [c if type(c) is float else encoded(c, arrays) for c in tape.constants]
+    outputs = []
+    for slot, found in tape.outputs:
+        try:
+            outputs.append(slot if slot else {"constant": encoded(found, arrays)})
+        except TapeFileError as error:
+            raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {error}") from None
+    return {
+        "format": FORMAT, "version": VERSION, "items": items, "constants": constants, "outputs": outputs,
+        "structure": None if tape.structure is None else _encoded_structure(tape.structure),
+        "inputs": [_encoded_meta(m) for m in tape.inputs], "leaves": list(tape.leaves),
+        "elements": [list(map(int, e)) for e in tape.elements], "wanted": list(map(bool, tape.wanted)),
+        "guards": [[len(g.seen), g.place.filename, g.place.line] for g in tape.guards],
+        "cuts": [[how, place.filename, place.line] for how, place in tape.cuts],
+    }
+
+
+def _encoded_item(item, arrays):
+    entry = item.entry
+    if entry.kind == ROW:
+        if BY_NAME.get(entry.function.name) is not entry.function:
+            raise TapeFileError("the rule of a custom primitive is Python code, which is not written to files")
+        what = [entry.function.name, encoded(dict(_plain(entry.attrs)), arrays)]
+    else:
+        args, kwargs = entry.function.layout
+        what = [encoded_function(entry.function.function, arrays), encoded((args, kwargs), arrays)]
+    return [
+        item.slot, entry.kind, *what, list(item.operands), bool(entry.differentiable), int(entry.integer),
+        _encoded_meta(entry.meta),
+    ]
+
+
+def _plain(attrs):
+    """Attributes with Python's numbers instead of NumPy's."""
+
+    def plain(thing):
+        if isinstance(thing, np.generic):
+            return thing.item()
+        return tuple(plain(part) for part in thing) if isinstance(thing, (tuple, list)) else thing
+
+    return [(name, plain(value)) for name, value in attrs]
+
+
+def _encoded_meta(meta):
+    return None if meta is SCALAR else [meta.char, *meta.shape]
+
+
+def _encoded_structure(structure):
+    if structure.kind is None:
+        return None
+    if structure.kind not in _KINDS.values() or not all(type(k) in (str, int, type(None)) for k in structure.keys):
+        raise TapeFileError(
+            f"the tape cannot be saved: the function returns {structure}, whose class is not written to files; return "
+            "dicts, lists or tuples"
+        )
+    return [structure.kind.__name__, list(structure.keys), [_encoded_structure(p) for p in structure.parts]]
+
+
+def _places(tape):
+    """File names, the line of every slot, and the runs of slots that share a file: [first slot, file]."""
+    files, runs, lines = {}, [], np.zeros(len(tape.records), np.int64)
+    known = {}
+    for slot in range(1, len(tape.records)):
+        place = tape.place(slot)
+        key = (place.code, place.offset)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = (files.setdefault(place.filename, len(files)), place.line)
+        file, lines[slot] = found
+        if not runs or runs[-1][1] != file:
+            runs.append([slot, file])
+    return list(files), lines, runs
+
+
+def _nbytes(tape):
+    """Bytes that a replay of `tape` may need for values."""
+    metas = [i.entry.meta for i in tape.items if i.entry.kind != GUARD] + list(tape.inputs)
+    return 64 * len(tape.records) + sum(m.nbytes for m in metas) + sum(len(g.seen) for g in tape.guards)
+
+
+# ---- reading ---------------------------------------------------------------------------
+
+
+def load_tape(path, limit=LIMIT):
+    """Load a tape that `FinishedTape.save` has written.
+
+    Everything in the file is checked before it is used; nothing in it is executed.
+
+    Parameters
+    ----------
+    path : str or path-like
+    limit : int
+        The most bytes of values the tape may need; a file that declares more is refused.
+
+    Returns
+    -------
+    FinishedTape
+        Call it, or its `value_and_grad`, with arrays like those it was recorded with.
+
+    Raises
+    ------
+    TapeFileError
+        If the file is no tape, or has been damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, tapegrad as tg
+    >>> g = tg.value_and_grad(lambda x: np.sum(x ** 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "f.npz")
+    ...     g.tape(np.array([1.0, 2.0])).save(path)
+    ...     tape = tg.load_tape(path)
+    >>> tape.value_and_grad(np.array([3.0, 4.0]))
+    (25.0, array([6., 8.]))
+    """
+    with open(path, "rb") as file:
+        return from_bytes(file.read(), limit)
+
+
+def from_bytes(data, limit=LIMIT):
+    """The tape of the bytes of a file; see `load_tape`."""
+    from .validate import check
+
+    try:
+        tape, declared = _decoded(data, limit)
+        check(tape, declared)
+        tape.kept.give(tape.kept.take())
+        return tape
+    except TapeFileError as error:
+        raise TapeFileError(f"this is no tape that can be loaded: {error}") from error
+    except Exception as error:
+        raise TapeFileError(f"this is no tape that can be loaded: {type(error).__name__}: {error}") from error
+
+
+def _members(data):
+    """Name -> array, of an uncompressed archive of plain arrays."""
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        infos = archive.infolist()
+        if sum(info.file_size for info in infos) > len(data):
+            raise TapeFileError("its members are larger than the file")
+        for info in infos:
+            if info.compress_type != zipfile.ZIP_STORED or not info.filename.endswith(".npy"):
+                raise TapeFileError(f"its member {info.filename!r}")
+            name = info.filename[:-4]
+            if name in found:
+                raise TapeFileError(f"two members {name!r}")
+            found[name] = _array(archive.read(info))
+    return found
+
+
+def _array(data):
+    file = io.BytesIO(data)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise TapeFileError("an array in a format of another version")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.char not in "df?bBhHiIlLqQ" or not dtype.isnative or len(shape) > 16 or min(shape, default=0) < 0:
+        raise TapeFileError(f"an array of {dtype} with {len(shape)} axes")
+    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise TapeFileError("an array of another size than it says")
+    flat = np.frombuffer(data, dtype, offset=file.tell()).copy()
+    if dtype.char == "?" and (flat.view(np.uint8) > 1).any():
+        raise TapeFileError("truth values that are neither true nor false")
+    found = flat.reshape(shape, order="F" if fortran else "C")
+    found.flags.writeable = False
+    return found
+
+
+class _Source:
+    """Stands for the code object of a source file whose lines are known: bytecode offsets are lines."""
+
+    def __init__(self, filename):
+        self.co_filename, self.co_firstlineno, self.lines = filename, 1, set()
+
+    def co_lines(self):
+        """As of a code object."""
+        return [(line, line + 1, line) for line in sorted(self.lines)]
+
+
+def _need(condition, what):
+    if not condition:
+        raise TapeFileError(what)
+
+
+def _decoded(data, limit):
+    """The tape, with every number of the type it must have, and the bytes it declares."""
+    members = _members(data)
+    header = json.loads(members["header"].tobytes().decode())
+    _need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
+    _need(header["version"] == VERSION, f"it is of version {header['version']!r}, this tapegrad reads version {VERSION}")
+    declared = header["bytes"]
+    _need(type(declared) is int and 0 <= declared <= limit, f"it declares {declared!r} bytes, the limit is {limit}")
+    arrays = []
+    while f"array_{len(arrays)}" in members:
+        arrays.append(members[f"array_{len(arrays)}"])
+    _need(set(members) == {"header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
+    table, numbers, seen = members["records"], members["numbers"], members["seen"]
+    count = len(table)
+    _need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
+    _need(numbers.dtype.char == "d" and numbers.shape == (count, 2) and seen.dtype.char == "B" and seen.ndim == 1, "its records")
+    _need(declared >= sum(a.nbytes for a in arrays) + 64 * count + seen.nbytes, "it declares fewer bytes than it has")
+    sources = [_Source(_text(name)) for name in header["files"]]
+
+    def place(filename, line):
+        source = _Source(_text(filename))
+        _need(type(line) is int and 0 <= line < 1 << 31, "a line")
+        source.lines.add(line)
+        return Place(source, line)
+
+    runs = [(_int(slot, count), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
+    records = _records(header, table, numbers)
+    elements = declared
+    inputs = [_meta(m) for m in header["inputs"]]
+    leaves = [_int(s, count) for s in header["leaves"]]
+    items, guards, metas = [], [], [None] + [None] * (count - 1)
+    for slot in np.flatnonzero((records["op"] < FIRST_ARRAY) & (records["op"] != 0)).tolist():
+        metas[slot] = SCALAR
+    _need(len(leaves) == len(inputs) == len(header["wanted"]), "its inputs")
+    for k, slot in enumerate(leaves):
+        if slot:
+            metas[slot] = inputs[k]
+    at, sizes = 0, iter(header["guards"])
+    for one in header["items"]:
+        slot, kind = _int(one[0], count), one[1]
+        if kind == GUARD:
+            _, _, how, operands = one
+            length, filename, line = next(sizes)
+            what = seen[at : at + _int(length, len(seen) - at + 1)].tobytes()
+            at += length
+            entry = Entry(GUARD, _text(how), (), (), False, 0, what)
+            item = Item(slot, entry, _operands(operands), len(guards))
+            guards.append(Guard(item.operands[0], how, what, place(filename, line)))
+        else:
+            item = _item(one, slot, arrays, elements)
+            metas[slot] = item.entry.meta
+        items.append(item)
+    _need(at == len(seen) and next(sizes, None) is None, "its guards")
+    for slot, line in enumerate(table[:, 3].tolist()):
+        _need(0 <= line < 1 << 31, "a line")
+    firsts = [slot for slot, _ in runs]
+    _need(firsts == sorted(set(firsts)), "its places")
+    for k, (slot, source) in enumerate(runs):
+        stop = runs[k + 1][0] if k + 1 < len(runs) else count
+        source.lines.update(table[slot:stop, 3].tolist())
+    outputs = []
+    for found in header["outputs"]:
+        if type(found) is int:
+            outputs.append((_int(found, count), metas[found]))
+        else:
+            outputs.append((0, decoded(found["constant"], arrays, 1 << 62)))
+    tape = FinishedTape(
+        records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w, 1 << 40) for w in e) for e in header["elements"]],
+        items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
+        active=None, metas=metas, origins=list(range(count)), code_runs=runs,
+        special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
+        cuts=[(_text(how), place(file, line)) for how, file, line in header["cuts"]],
+    )
+    tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
+    return tape, declared
+
+
+def _records(header, table, numbers):
+    """Records with the opcodes of this table of rows."""
+    records = np.zeros(len(table), RECORD_DTYPE)
+    rows = header["rows"]
+    _need(type(rows) is list and all(type(name) is str and name in BY_NAME for name in rows), "it uses rows that are not known here")
+    opcodes = {code: op for op, code in _CODES.items()} | {k: BY_NAME[name].opcode for k, name in enumerate(rows)}
+    codes = table[:, 0].tolist()
+    _need(all(code in opcodes for code in codes), "its rows")
+    _need((table[:, 1:3] >= 0).all() and (table[:, 1:3] < np.arange(len(table))[:, None].clip(1)).all(), "an operand that comes later")
+    _need((table[:, 3] >= 0).all() and (table[:, 3] < 1 << 31).all(), "a line")
+    records["op"] = [opcodes[code] for code in codes]
+    records["a"], records["b"], records["offset"] = table[:, 1], table[:, 2], table[:, 3]
+    records["value"], records["constant"] = numbers[:, 0], numbers[:, 1]
+    return records
+
+
+def _item(one, slot, arrays, elements):
+    _, kind, function, data, operands, differentiable, integer, meta = one
+    _need(kind in (ROW, HOST), "a kind of entry")
+    if kind == ROW:
+        _need(type(function) is str and function in BY_NAME, f"the row {function!r}, which is not known here")
+        function = BY_NAME[function]
+        attrs = decoded(data, arrays, 1 << 40)
+        _need(type(attrs) is dict, "attributes")
+        attrs = tuple(attrs.items())
+        hash(attrs)
+    else:
+        layout = decoded(data, arrays, elements)
+        _need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
+        function, attrs = LoadedHost(decoded_function(function, arrays, elements), layout), ()
+    entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), 0.0)
+    entry.meta = _meta(meta)
+    return Item(slot, entry, _operands(operands))
+
+
+def _int(thing, stop):
+    _need(type(thing) is int and 0 <= thing < stop, f"the number {thing!r}")
+    return thing
+
+
+def _signed(thing):
+    _need(type(thing) is int and abs(thing) < 1 << 40, f"the number {thing!r}")
+    return thing
+
+
+def _bool(thing):
+    _need(type(thing) is bool, f"{thing!r} instead of a bool")
+    return thing
+
+
+def _text(thing):
+    _need(type(thing) is str and len(thing) < 4096, "a text")
+    return thing
+
+
+def _operands(operands):
+    _need(type(operands) is list, "operands")
+    return tuple(_signed(o) for o in operands)
+
+
+def _meta(found):
+    if found is None:
+        return SCALAR
+    char, *shape = found
+    _need(type(char) is str and len(char) == 1 and char in "df?bBhHiIlLqQ" and len(shape) <= 16, f"the dtype {char!r}")
+    shape = tuple(_int(n, 1 << 40) for n in shape)
+    _need(math.prod(shape) < 1 << 40, "an array that large")
+    # A description only: no memory is taken.
+    itemsize = np.dtype(char).itemsize
+    one = np.zeros((), char)
+    strided = np.lib.stride_tricks.as_strided(one, shape, c_strides(shape, itemsize))
+    return meta_of(strided)
+
+
+def _constant(thing, arrays):
+    if type(thing) is float:
+        return thing
+    found = decoded(thing, arrays, 0)
+    _need(type(found) is np.ndarray, "a constant")
+    return found
+
+
+def _structure(thing):
+    if thing is None:
+        return LEAF
+    kind, keys, parts = thing
+    _need(type(kind) is str and kind in _KINDS and type(keys) is list and type(parts) is list, "the structure of its results")
+    _need(all(type(k) in (str, int, type(None)) for k in keys) and len(keys) == len(parts), "the structure of its results")
+    return Structure(_KINDS[kind], tuple(keys), tuple(_structure(p) for p in parts))

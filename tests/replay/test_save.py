@@ -1,0 +1,252 @@
+"""Saved tapes: the same bits after loading, in another process, through pickle; damaged files are refused."""
+
+import io
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import GradientError, GuardError, ShapeError, TapeFileError
+from tapegrad.replay.save import VERSION, from_bytes, to_bytes
+from tapegrad.replay.shapes import STRUCTURAL
+from tapegrad.rules import ROWS
+from tests.replay import fuzz
+
+X = fuzz.POINT
+OTHER = 0.97 * X + 0.01
+
+
+def tape_of(function, *arguments, argnums=0):
+    return tg.value_and_grad(function, argnums).tape(*arguments)
+
+
+def changed(data, change):
+    """A file whose members (and header) `change` has changed."""
+    members = dict(np.load(io.BytesIO(data)))
+    header = json.loads(members["header"].tobytes())
+    change(members, header)
+    members["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    file = io.BytesIO()
+    np.savez(file, **members)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("function", fuzz.FUNCTIONS, ids=lambda f: f.__name__)
+def test_a_loaded_tape_gives_the_same_bits(function, tmp_path):
+    g = tg.value_and_grad(function)
+    value, gradient = g(X)
+    tape = g.tape(X)
+    tape.save(tmp_path / "f.npz")
+    loaded = tg.load_tape(tmp_path / "f.npz")
+    assert os.listdir(tmp_path) == ["f.npz"]
+    assert len(loaded) == len(tape)
+    found, slope = loaded.value_and_grad(X)
+    assert found == value == loaded(X)
+    assert slope.tobytes() == gradient.tobytes()
+    assert to_bytes(loaded) == to_bytes(tape)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(tape)).value_and_grad(X)[1], gradient)
+
+
+@pytest.mark.parametrize("function", [f for f in fuzz.FUNCTIONS if f is not fuzz.branches], ids=lambda f: f.__name__)
+def test_a_loaded_tape_is_right_at_another_point(function):
+    loaded = from_bytes(to_bytes(tape_of(function, X)))
+    found, slope = loaded.value_and_grad(OTHER)
+    value, gradient = tg.value_and_grad(function)(OTHER)
+    assert found == pytest.approx(value, rel=1e-15)
+    np.testing.assert_array_equal(slope, gradient)
+    # `scores` computes in float32.
+    size, close = (1e-2, 1e-3) if function is fuzz.scores else (1e-6, 1e-5)
+    g = tg.value_and_grad(function)
+    for k in range(6):
+        step = np.eye(6)[k] * size
+        difference = (g(OTHER + step)[0] - g(OTHER - step)[0]) / (2 * size)
+        assert slope[k] == pytest.approx(difference, rel=close, abs=close)
+
+
+def test_a_failed_guard_names_the_line():
+    loaded = from_bytes(to_bytes(tape_of(fuzz.branches, X)))
+    with pytest.raises(GuardError, match=r"fuzz\.py:\d+"):
+        loaded(1.0 - X)
+    assert loaded(X) == fuzz.branches(X)
+
+
+def test_places_are_kept():
+    tape = tape_of(fuzz.branches, X)
+    loaded = from_bytes(to_bytes(tape))
+    for slot in range(1, len(tape.records)):
+        assert str(loaded.place(slot)) == str(tape.place(slot))
+
+
+def test_another_process_loads_it(tmp_path):
+    tape_of(fuzz.order, X).save(tmp_path / "f.npz")
+    code = "import sys, numpy as np, tapegrad as tg; print(tg.load_tape(sys.argv[1])(np.linspace(0.1, 0.9, 6)).hex())"
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f.npz")], capture_output=True, text=True, check=True)
+    assert float.fromhex(run.stdout) == fuzz.order(X)
+
+
+def test_several_arguments_and_structured_results():
+    tape = tg.value_and_grad(lambda x, y, s: (np.sum(x * y) * s, {"n": x.size, "twice": 2 * y}), (0, 2), has_aux=True).tape(
+        X, OTHER, 3.0
+    )
+    loaded = from_bytes(to_bytes(tape))
+    (value, rest), (to_x, to_s) = loaded.value_and_grad(X, OTHER, 3.0)
+    assert value == 3.0 * np.sum(X * OTHER) and rest["n"] == 6
+    np.testing.assert_array_equal(rest["twice"], 2 * OTHER)
+    assert type(to_s) is float and to_s == np.sum(X * OTHER)
+    assert to_x.shape == (6,)
+
+
+def test_wrong_arguments():
+    loaded = from_bytes(to_bytes(tape_of(fuzz.scores, X)))
+    for arguments in [(), (X, X), (X[:5],), (X + 1j,)]:
+        with pytest.raises(ShapeError):
+            loaded(*arguments)
+
+
+def test_what_cannot_be_saved_is_named():
+    tape = tape_of(fuzz.order, X)
+    item = next(i for i in tape.items if i.entry.kind == "host")
+    known, item.entry.function.function = item.entry.function.function, lambda v: v
+    with pytest.raises(TapeFileError, match=r"slot \d+, recorded at .*fuzz\.py:\d+: <lambda> is no function"):
+        to_bytes(tape)
+    item.entry.function.function = known
+    assert from_bytes(to_bytes(tape))(X) == fuzz_value(fuzz.order)
+
+
+def test_a_result_of_a_class_of_ones_own_is_named():
+    tape = tg.value_and_grad(lambda x: (np.sum(x), re.compile("x")), has_aux=True).tape(X)
+    with pytest.raises(TapeFileError, match="something constant: Pattern"):
+        to_bytes(tape)
+
+
+def test_every_structural_row_has_a_shape_rule():
+    assert {row.name for row in ROWS if not row.elementwise} == set(STRUCTURAL)
+
+
+def test_rows_are_found_by_name():
+    data = to_bytes(tape_of(fuzz.branches, X))
+    header = json.loads(np.load(io.BytesIO(data))["header"].tobytes())
+    assert {"sin", "add", "multiply"} <= set(header["rows"])
+
+    def rename(members, header):
+        header["rows"][header["rows"].index("sin")] = "cos"
+
+    found = from_bytes(changed(data, rename))(X)
+    assert found == pytest.approx(fuzz.branches(X) + np.sum((np.cos(X) - np.sin(X))[X > 0.5]), rel=1e-14)
+
+
+def spoil(name):
+    """Changes to the file of `fuzz.writing`, each of which would make compiled code read or write outside."""
+
+    def entry(header, row):
+        return next(i for i in header["items"] if i[2] == row)
+
+    def version(members, header):
+        header["version"] = VERSION + 1
+
+    def row(members, header):
+        header["rows"] = ["frobnicate"]
+        members["records"] = np.where(members["records"] == -4, 0, members["records"])
+
+    def window(members, header):
+        entry(header, "getitem")[6] = 10**6
+
+    def stride(members, header):
+        entry(header, "getitem")[3]["dict"][1][1] = {"tuple": [1 << 20]}
+
+    def shape(members, header):
+        entry(header, "concatenate")[7][1] += 1
+
+    def dtype(members, header):
+        entry(header, "concatenate")[7][0] = "f"
+
+    def later(members, header):
+        entry(header, "concatenate")[4][0] = len(members["records"]) - 1
+
+    def positions(members, header):
+        for key in [k for k in members if k.startswith("array_") and members[k].dtype == np.int64]:
+            members[key] = members[key] + 1000
+
+    def twice(members, header):
+        for key in [k for k in members if k.startswith("array_") and members[k].dtype == np.int64]:
+            members[key] = members[key] * 0
+
+    def little(members, header):
+        header["bytes"] = 100
+
+    def much(members, header):
+        header["bytes"] = 1 << 50
+
+    def objects(members, header):
+        members["array_0"] = members["array_0"].astype("g")
+
+    def missing(members, header):
+        del members["numbers"]
+
+    def function(members, header):
+        next(i for i in header["items"] if i[1] == "host")[2] = {"numpy": "save"}
+
+    def guard(members, header):
+        header["leaves"] = [len(members["records"]) + 5]
+
+    return locals()[name]
+
+
+@pytest.mark.parametrize(
+    "name", "version row window stride shape dtype later positions twice little much objects missing function guard".split()
+)
+def test_a_damaged_file_is_refused(name):
+    data = to_bytes(tape_of(fuzz.writing, X))
+    assert from_bytes(changed(data, lambda members, header: None))(X) == fuzz_value(fuzz.writing)
+    with pytest.raises(TapeFileError):
+        from_bytes(changed(data, spoil(name)))
+
+
+def fuzz_value(function):
+    return tg.value_and_grad(function)(X)[0]
+
+
+def test_files_that_are_none(tmp_path):
+    np.savez_compressed(tmp_path / "zipped.npz", header=np.zeros(10**6, np.uint8))
+    np.savez(tmp_path / "other.npz", x=X)
+    np.save(tmp_path / "objects.npz", np.array([print], object), allow_pickle=True)
+    (tmp_path / "empty.npz").write_bytes(b"")
+    for name in os.listdir(tmp_path):
+        with pytest.raises(TapeFileError, match="no tape that can be loaded"):
+            tg.load_tape(tmp_path / name)
+
+
+def test_positions_that_are_computed_are_looked_at():
+    def spoilt(members, header):
+        function = next(i[2] for i in header["items"] if i[1] == "host" and i[2].get("tapegrad") == "at_classes")
+        function["data"]["tuple"][0] = 40
+
+    def f(x, t):
+        return tg.nn.functional.cross_entropy(np.reshape(x, (2, 3)), np.argmin(np.reshape(t, (2, 3)), axis=1))
+
+    target = np.array([3.0, 1.0, 2.0, 5.0, 6.0, 4.0])
+    tape = tape_of(f, X, target)
+    data = to_bytes(tape)
+    assert from_bytes(data)(X, target) == tape(X, target)
+    with pytest.raises(TapeFileError, match="at_classes of a loaded tape gives positions outside an array of 6"):
+        from_bytes(changed(data, spoilt))(X, target)
+
+
+def test_no_gradient_of_an_array():
+    tape = tape_of(lambda x: np.sum(x), X)
+    tape.outputs[0] = (tape.leaves[0] or 1, tape.inputs[0])
+    with pytest.raises(GradientError, match="one number"):
+        tape.value_and_grad(X)
+
+
+@pytest.mark.long
+def test_mutated_files():
+    found = fuzz.fuzz(2000)
+    assert sum(found.values()) == 2000
+    assert found["refused"] > 1000 and found["replayed"] > 50
