@@ -76,3 +76,7 @@ class UnsupportedInNumbaError(TapegradError, TypeError):
     def __str__(self):
         # Numba puts the names of its passes in front of the arguments of errors that go through it.
         return self.message
+
+
+class CalibrationError(TapegradError, ValueError):
+    """The constants of costs that are kept for this machine cannot be read."""

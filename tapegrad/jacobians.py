@@ -148,7 +148,7 @@ def jacobian(f, argnums=0, mode="auto", explain=False):
             chosen = prediction.mode if mode == "auto" else mode
             if explain:
                 print(prediction.reason if mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
-        blocks = _forward(recording) if chosen == "forward" else _reverse(recording)
+        blocks = by_columns(recording) if chosen == "forward" else by_rows(recording)
         single = not isinstance(argnums, tuple)
         return recording.rebuild([row[0] if single else tuple(row) for row in blocks])
 
@@ -157,12 +157,14 @@ def jacobian(f, argnums=0, mode="auto", explain=False):
 
 def _shaped(block, output, given):
     """One block of the Jacobian, in its shape and dtype."""
-    char = np.result_type(output.char, given.char)
     block = block.reshape(output.shape + given.shape)
-    return as_plain(normalise(np.asarray(block, char)))
+    char = "f" if output.char == given.char == "f" else "d"
+    if block.dtype.char != char:
+        block = block.astype(char)
+    return block if block.ndim else block[()]
 
 
-def _forward(recording):
+def by_columns(recording):
     """Blocks ``[output][input]`` by tangent sweeps."""
     found = []
     for output, columns in zip(recording.outputs, recording.columns()):
@@ -174,7 +176,7 @@ def _forward(recording):
     return found
 
 
-def _reverse(recording):
+def by_rows(recording):
     """Blocks ``[output][input]`` by reverse sweeps."""
     found, at = [], 0
     rows = recording.rows()
