@@ -28,43 +28,43 @@ from .sweep import program as P
 
 #: Nanoseconds per unit of each count.
 NANOSECONDS = {
-    "up": 10600.0,  # a forward sweep as a whole: buffers, marks
-    "down": 6080.0,  # a reverse sweep as a whole
-    "above": 4390.0,  # a chunk of seeds, forward
-    "below": 3370.0,  # ... reverse
-    "source": 956.0,  # an input or output that is seeded
-    "target": 682.0,  # an input or output that is collected
-    "block": 387.0,  # a block of the Jacobian: an output and an input
-    "collect": 0.602,  # a lane of a target, collected
-    "visit": 0.0538,  # forward: an instruction on the way, per chunk
-    "scalar": 3.49,  # a scalar instruction that a chunk reaches
-    "lane": 0.103,  # ... and per lane
-    "function": 12.7,  # ... and per elementary function in its partials
-    "program": 7.1,  # an array instruction, per seed that reaches it
-    "step": 0.305,  # a step of its program
-    "loop": 1.67,  # ... that is a loop over elements
-    "buffer": 12.0,  # ... that makes a buffer
-    "row": 0.957,  # an innermost loop
-    "element": 0.00339,  # an element through an operation of cheap arithmetic
-    "divide": 0.0605,  # ... a division or square root
-    "call": 0.529,  # ... an elementary function that is vectorised
-    "slow": 3.66,  # ... a power, or a function that is not vectorised
-    "tail": 0.0647,  # an element that does not fill a vector, through any operation
-    "tail_call": 10.5,  # ... through an elementary function
-    "strided": 0.416,  # an element through a window that is not contiguous
-    "byte": 0.00661,  # a byte read or written
-    "fresh": 0.0148,  # a byte of a large buffer, which comes from the system
-    "product": 31.7,  # a step of matrix products
-    "batch": 63.1,  # a matrix product in it
-    "flop": 0.0693,  # a multiplication in it
-    "stream": 0.00029,  # a byte of an operand too large for the nearest cache
-    "solver": 848.0,  # a call of another matrix routine
-    "cubed": 0.587,  # the product of its extents, with the larger one again
-    "scan": 1.27,  # an element of a running sum or recurrence
-    "gather": 2.04,  # an element gathered
-    "scatter": 0.243,  # an element scattered
-    "result": 0.0443,  # a byte of the Jacobian
-    "page": 0.003,  # ... of a large one
+    "up": 9370.0,  # a forward sweep as a whole: buffers, marks
+    "down": 6410.0,  # a reverse sweep as a whole
+    "above": 4400.0,  # a chunk of seeds, forward
+    "below": 3200.0,  # ... reverse
+    "source": 926.0,  # an input or output that is seeded
+    "target": 743.0,  # an input or output that is collected
+    "block": 400.0,  # a block of the Jacobian: an output and an input
+    "collect": 0.499,  # a lane of a target, collected
+    "visit": 0.0424,  # forward: an instruction on the way, per chunk
+    "scalar": 4.0,  # a scalar instruction that a chunk reaches
+    "lane": 0.0601,  # ... and per lane
+    "function": 1.58,  # ... and per elementary function in its partials
+    "program": 11.4,  # an array instruction, per seed that reaches it
+    "step": 0.341,  # a step of its program
+    "loop": 0.884,  # ... that is a loop over elements
+    "buffer": 13.7,  # ... that makes a buffer
+    "row": 0.601,  # an innermost loop
+    "element": 0.00212,  # an element through an operation of cheap arithmetic
+    "divide": 0.0544,  # ... a division or square root
+    "call": 0.532,  # ... an elementary function that is vectorised
+    "slow": 4.02,  # ... a power, or a function that is not vectorised
+    "tail": 0.0468,  # an element that does not fill a vector, through any operation
+    "tail_call": 8.67,  # ... through an elementary function
+    "strided": 0.343,  # an element through a window that is not contiguous
+    "byte": 0.00657,  # a byte read or written
+    "fresh": 0.41,  # a byte of a large buffer, which comes from the system
+    "product": 31.3,  # a step of matrix products
+    "batch": 36.6,  # a matrix product in it
+    "flop": 0.076,  # a multiplication in it
+    "stream": 0.000124,  # a byte of an operand too large for the nearest cache
+    "solver": 626.0,  # a call of another matrix routine
+    "cubed": 0.701,  # the product of its extents, with the larger one again
+    "scan": 1.31,  # an element of a running sum or recurrence
+    "gather": 2.06,  # an element gathered
+    "scatter": 0.238,  # an element scattered
+    "result": 0.048,  # a byte of the Jacobian
+    "page": 0.00536,  # ... of a large one
 }  # fmt: skip
 
 NAMES = tuple(NANOSECONDS)
@@ -74,14 +74,16 @@ OPERATIONS = ("lane", "element", "divide", "call", "slow", "flop", "cubed", "sca
 _CHEAP = {"add", "sub", "mul", "neg", "select", "abs", "sign", "floor", "ceil", "trunc", "rint", "copysign", "mul0"}
 _CHEAP |= {*L.COMPARISONS, *L.LOGIC, "isnan"}
 _DIVIDE = {"div", "sqrt"}
-_CALL = set("exp exp2 expm1 log log2 log10 log1p sin cos tan cbrt arcsin arccos arctan".split())
+#: Functions that C libraries have for vectors.
+_CALL = set("exp exp2 expm1 log log2 log10 log1p cbrt sin cos tan arcsin arccos arctan arctan2 hypot erf".split())
+_CALL |= set("sinh cosh arcsinh arccosh arctanh".split())
 
 #: Elements that a vectorised loop handles at once: of arithmetic, of functions.
 WIDTH, CALL_WIDTH = 16, 8
 #: Bytes of a matrix that does not stay in the nearest cache.
 CACHE = 1 << 15
-#: Bytes from which the C library takes a buffer from the system and gives it back.
-FRESH = 1 << 17
+#: Bytes from which a buffer mostly comes from the system, and goes back there.
+FRESH = 1 << 19
 
 
 def _pairs(extents):

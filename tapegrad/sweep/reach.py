@@ -1,16 +1,23 @@
 """How often each kind of instruction runs in a sweep with many seeds, counted without running it.
 
 A set of up to 64 seeds is one word; one walk carries these sets along the tape
-as the sweep would carry the tangents or adjoints, and counts.
+as the sweep would carry the tangents or adjoints, and counts.  A set says which
+seeds reach a slot, not which of its elements, with two exceptions that loops
+over numbers are made of: of the unit tangents of an input, each reaches only
+the reads of its own element, and of the unit adjoints of an output that is a
+vector joined from numbers or vectors, each reaches only its own part.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 
 from ..native.compile import compiled
 from ..native.memory import load_byte, load_int, load_int32, store_int
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
+from ..tape.meta import SCALAR
 from .access import SIZE, WORDS, helper, operand_slot
 from .native import data_address, table_address
 from .plan import Signature
@@ -33,10 +40,43 @@ def _groups(word, lanes):
     return found
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def _count(records, marks, table, sets, first, last, lanes, scalars, arrays):
+#: An instruction that reads one element.
+READ = 1
+#: Added to the number of a seed, so that 0 says that there is none.
+SOME = 1 << 40
+
+
+@helper
+def _range(first, count):
+    """The set of the seeds from `first` on, of those that are among these 64."""
+    last, first = min(first + count, 64), max(first, 0)
+    if first >= last:
+        return 0
+    return -1 << first if last == 64 else (1 << last) - (1 << first)
+
+
+@helper
+def _part(sets, units, direct, slot, first, size, all_direct):
+    """Give the unit seeds from `first` on to a part of a vector: `size` numbers, or 0 for one number."""
+    if size == 0:
+        store_int(sets + 8 * slot, load_int(sets + 8 * slot) | _range(first, 1))
+        return
+    # A vector has a buffer for every seed, if only of zeros.
+    store_int(sets + 8 * slot, load_int(sets + 8 * slot) | all_direct)
+    store_int(direct + 8 * slot, all_direct)
+    # One that is two parts has two seeds for each element.
+    store_int(units + 8 * slot, SOME + first if load_int(units + 8 * slot) == 0 else -1)
+
+
+@compiled(f"void({', '.join(['int64'] * 12)})")
+def _count(records, marks, table, kinds, sets, units, direct, first, last, lanes, scalars, arrays):
     """Carry sets of seeds from `first` to `last` and count, by opcode, the chunks that reach a
-    scalar instruction, and by signature the seeds that reach an array instruction."""
+    scalar instruction, and by signature the seeds that reach an array instruction.
+
+    `kinds` has by signature READ, the address of the sizes of the parts that it joins
+    (0 for a number), or 0; `units` by slot the number of the seed that is the unit vector
+    of element 0, plus SOME; `direct` by slot the seeds that are among these unit vectors.
+    """
     up = 1 if first <= last else -1
     for i in range(first, last + up, up):
         if load_byte(marks + i) != 1:
@@ -44,21 +84,51 @@ def _count(records, marks, table, sets, first, last, lanes, scalars, arrays):
         op = load_int32(records + SIZE * i)
         if op >= ARRAY_LEAF:
             continue
-        operands = 2
+        operands, kind = 2, 0
         if op >= FIRST_ARRAY:
             operands = load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
+            kind = load_int(kinds + 8 * (op - FIRST_ARRAY))
         word = load_int(sets + 8 * i)
-        for k in range(operands):
-            where = sets + 8 * operand_slot(records, i, k)
-            if up == 1:
-                word |= load_int(where)
-            else:
-                store_int(where, load_int(where) | word)
         if up == 1:
-            store_int(sets + 8 * i, word)
+            for k in range(operands):
+                word |= load_int(sets + 8 * operand_slot(records, i, k))
+            unit = load_int(units + 8 * operand_slot(records, i, 0)) - SOME
+            if kind == READ and unit > -SOME:
+                store_int(sets + 8 * i, _range(unit + load_int(records + SIZE * i + CONSTANT), 1))
+            else:
+                store_int(sets + 8 * i, word)
+        else:
+            unit, rest = load_int(units + 8 * i) - SOME, word
+            if kind > READ and unit > -SOME:
+                mine = load_int(direct + 8 * i)
+                rest &= ~mine
+                for k in range(operands):
+                    size = load_int(kind + 8 * k)
+                    _part(sets, units, direct, operand_slot(records, i, k), unit, size, mine)
+                    unit += max(size, 1)
+            for k in range(operands):
+                where = sets + 8 * operand_slot(records, i, k)
+                store_int(where, load_int(where) | rest)
         if word != 0:
             where = scalars + 8 * op if op < FIRST_ARRAY else arrays + 8 * (op - FIRST_ARRAY)
             store_int(where, load_int(where) + _groups(word, lanes if op < FIRST_ARRAY else 1))
+
+
+def _kinds():
+    """By signature READ, the address of the sizes of parts, or 0; and what keeps these alive."""
+    found, alive = np.zeros(len(Signature.ALL) + 1, np.int64), []
+    for signature in Signature.ALL:
+        name, metas = signature.row.name, signature.metas
+        if name == "select" and signature.out is SCALAR:
+            found[signature.number] = READ
+        elif (
+            len(signature.out.shape) == 1
+            and len(signature.slots) == len(metas)
+            and (name == "concatenate" or name == "stack" and all(m is SCALAR for m in metas))
+        ):
+            alive.append(np.array([0 if m is SCALAR else m.size for m in metas], np.int64))
+            found[signature.number] = data_address(alive[-1])
+    return found, alive
 
 
 def count(recording, forward, lanes):
@@ -81,20 +151,25 @@ def count(recording, forward, lanes):
     scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.ALL) + 1, np.int64)
     address, marks = store.flush(), data_address(recording.marks)
     low, high = recording.low, recording.high
-    seen = 0
+    once = Counter(p.slot for p in sources)
+    (kinds, alive), seen = _kinds(), 0
     for start in chosen:
-        sets = np.zeros(high + 1, np.int64)
+        sets, units, direct = np.zeros((3, high + 1), np.int64)
         at = 0
         for p in sources:
             first, last = max(start, at), min(start + SEEDS, at + p.size)
             if first < last and p.slot:
                 bits = ((1 << (last - first)) - 1) << (first - start)
                 sets.view(np.uint64)[p.slot] |= np.uint64(bits)
+                direct[p.slot] = sets[p.slot]
+                # A slot that is two outputs has two seeds for each element.
+                units[p.slot] = -1 if once[p.slot] > 1 else SOME + at - start
             at += p.size
         seen += min(SEEDS, total - start)
         stretch = (low, high) if forward else (high, low)
         found = data_address(scalars), data_address(arrays)
-        _count(address, marks, table_address(), data_address(sets), *stretch, lanes, *found)
+        given = [data_address(a) for a in (kinds, sets, units, direct)]
+        _count(address, marks, table_address(), *given, *stretch, lanes, *found)
     scale = total / seen if seen else 0.0
     return (
         {op: float(scalars[op]) * scale for op in scalars.nonzero()[0].tolist()},
