@@ -17,6 +17,7 @@ MODULES = (
     "per_op",
     "element_access",
     "jacobians",
+    "choice",
     "memory_backward",
     "memory_flat",
     "tape_capacity",

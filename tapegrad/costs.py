@@ -28,43 +28,43 @@ from .sweep import program as P
 
 #: Nanoseconds per unit of each count.
 NANOSECONDS = {
-    "up": 9370.0,  # a forward sweep as a whole: buffers, marks
-    "down": 6410.0,  # a reverse sweep as a whole
-    "above": 4400.0,  # a chunk of seeds, forward
-    "below": 3200.0,  # ... reverse
+    "up": 9480.0,  # a forward sweep as a whole: buffers, marks
+    "down": 6530.0,  # a reverse sweep as a whole
+    "above": 4170.0,  # a chunk of seeds, forward
+    "below": 3050.0,  # ... reverse
     "source": 926.0,  # an input or output that is seeded
-    "target": 743.0,  # an input or output that is collected
-    "block": 400.0,  # a block of the Jacobian: an output and an input
-    "collect": 0.499,  # a lane of a target, collected
-    "visit": 0.0424,  # forward: an instruction on the way, per chunk
-    "scalar": 4.0,  # a scalar instruction that a chunk reaches
-    "lane": 0.0601,  # ... and per lane
-    "function": 1.58,  # ... and per elementary function in its partials
-    "program": 11.4,  # an array instruction, per seed that reaches it
-    "step": 0.341,  # a step of its program
-    "loop": 0.884,  # ... that is a loop over elements
-    "buffer": 13.7,  # ... that makes a buffer
-    "row": 0.601,  # an innermost loop
-    "element": 0.00212,  # an element through an operation of cheap arithmetic
-    "divide": 0.0544,  # ... a division or square root
-    "call": 0.532,  # ... an elementary function that is vectorised
-    "slow": 4.02,  # ... a power, or a function that is not vectorised
-    "tail": 0.0468,  # an element that does not fill a vector, through any operation
-    "tail_call": 8.67,  # ... through an elementary function
-    "strided": 0.343,  # an element through a window that is not contiguous
-    "byte": 0.00657,  # a byte read or written
-    "fresh": 0.41,  # a byte of a large buffer, which comes from the system
-    "product": 31.3,  # a step of matrix products
-    "batch": 36.6,  # a matrix product in it
-    "flop": 0.076,  # a multiplication in it
-    "stream": 0.000124,  # a byte of an operand too large for the nearest cache
-    "solver": 626.0,  # a call of another matrix routine
-    "cubed": 0.701,  # the product of its extents, with the larger one again
-    "scan": 1.31,  # an element of a running sum or recurrence
+    "target": 728.0,  # an input or output that is collected
+    "block": 394.0,  # a block of the Jacobian: an output and an input
+    "collect": 0.376,  # a lane of a target, collected
+    "visit": 0.034,  # forward: an instruction on the way, per chunk
+    "scalar": 4.28,  # a scalar instruction that a chunk reaches
+    "lane": 0.0498,  # ... and per lane
+    "function": 0.996,  # ... and per elementary function in its partials
+    "program": 6.46,  # an array instruction, per seed that reaches it
+    "step": 0.885,  # a step of its program
+    "loop": 4.11,  # ... that is a loop over elements
+    "buffer": 13.1,  # ... that makes a buffer
+    "row": 0.991,  # an innermost loop
+    "element": 0.00169,  # an element through an operation of cheap arithmetic
+    "divide": 0.0607,  # ... a division or square root
+    "call": 0.548,  # ... an elementary function that is vectorised
+    "slow": 3.95,  # ... a power, or a function that is not vectorised
+    "tail": 0.0408,  # an element that does not fill a vector, through any operation
+    "tail_call": 8.4,  # ... through an elementary function
+    "strided": 0.381,  # an element through a window that is not contiguous
+    "byte": 0.0067,  # a byte read or written
+    "fresh": 0.402,  # a byte of a large buffer, which comes from the system
+    "product": 31.8,  # a step of matrix products
+    "batch": 39.9,  # a matrix product in it
+    "flop": 0.0761,  # a multiplication in it
+    "stream": 6.87e-05,  # a byte of an operand too large for the nearest cache
+    "solver": 631.0,  # a call of another matrix routine
+    "cubed": 0.724,  # the product of its extents, with the larger one again
+    "scan": 1.26,  # an element of a running sum or recurrence
     "gather": 2.06,  # an element gathered
-    "scatter": 0.238,  # an element scattered
-    "result": 0.048,  # a byte of the Jacobian
-    "page": 0.00536,  # ... of a large one
+    "scatter": 0.253,  # an element scattered
+    "result": 0.0502,  # a byte of the Jacobian
+    "page": 0.00257,  # ... of a large one
 }  # fmt: skip
 
 NAMES = tuple(NANOSECONDS)

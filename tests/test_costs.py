@@ -21,7 +21,7 @@ def test_scalar_instructions_are_counted_once_for_each_chunk_that_reaches_them()
     # Chunks of 16: products 15 and 31 are reached by two chunks of inputs, each by one chunk of outputs.
     assert forward["scalar"] == 39 + 2 and forward["lane"] == 16 * 41
     assert reverse["scalar"] == 39
-    assert forward["chunk"] == reverse["chunk"] == 3
+    assert forward["above"] == reverse["below"] == 3
 
 
 def test_array_instructions_are_counted_once_for_each_seed_that_reaches_them():

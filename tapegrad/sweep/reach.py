@@ -40,8 +40,8 @@ def _groups(word, lanes):
     return found
 
 
-#: An instruction that reads one element.
-READ = 1
+#: An instruction that reads one element; one that writes one.
+READ, WRITE = 1, 2
 #: Added to the number of a seed, so that 0 says that there is none.
 SOME = 1 << 40
 
@@ -56,16 +56,46 @@ def _range(first, count):
 
 
 @helper
-def _part(sets, units, direct, slot, first, size, all_direct):
-    """Give the unit seeds from `first` on to a part of a vector: `size` numbers, or 0 for one number."""
-    if size == 0:
-        store_int(sets + 8 * slot, load_int(sets + 8 * slot) | _range(first, 1))
-        return
-    # A vector has a buffer for every seed, if only of zeros.
-    store_int(sets + 8 * slot, load_int(sets + 8 * slot) | all_direct)
-    store_int(direct + 8 * slot, all_direct)
-    # One that is two parts has two seeds for each element.
-    store_int(units + 8 * slot, SOME + first if load_int(units + 8 * slot) == 0 else -1)
+def _add(sets, slot, found):
+    store_int(sets + 8 * slot, load_int(sets + 8 * slot) | found)
+
+
+@helper
+def _part(sets, units, direct, slot, first, seeds):
+    """Make `seeds` the unit seeds of a vector, from `first` on."""
+    if load_int(units + 8 * slot) == 0:
+        store_int(units + 8 * slot, SOME + first)
+        store_int(direct + 8 * slot, seeds)
+    else:
+        # One that is two parts has two seeds for each element: they all go everywhere.
+        _add(sets, slot, seeds)
+
+
+@helper
+def _down(records, i, operands, kind, sets, units, direct):
+    """Give the seeds of instruction `i` to its operands."""
+    mine, rest, unit = load_int(direct + 8 * i), load_int(sets + 8 * i), load_int(units + 8 * i) - SOME
+    if kind <= READ or mine == 0:
+        rest |= mine
+        mine = 0
+    for k in range(operands):
+        slot = operand_slot(records, i, k)
+        _add(sets, slot, rest)
+        if mine == 0:
+            continue
+        if kind == WRITE:
+            if k == 0:
+                _part(sets, units, direct, slot, unit, mine)
+            else:
+                _add(sets, slot, _range(unit + load_int(records + SIZE * i + CONSTANT), 1))
+            continue
+        size = load_int(kind + 8 * k)
+        if size == 0:
+            _add(sets, slot, _range(unit, 1))
+        else:
+            # It has a buffer for every seed, if only of zeros.
+            _part(sets, units, direct, slot, unit, mine)
+        unit += max(size, 1)
 
 
 @compiled(f"void({', '.join(['int64'] * 12)})")
@@ -73,9 +103,9 @@ def _count(records, marks, table, kinds, sets, units, direct, first, last, lanes
     """Carry sets of seeds from `first` to `last` and count, by opcode, the chunks that reach a
     scalar instruction, and by signature the seeds that reach an array instruction.
 
-    `kinds` has by signature READ, the address of the sizes of the parts that it joins
-    (0 for a number), or 0; `units` by slot the number of the seed that is the unit vector
-    of element 0, plus SOME; `direct` by slot the seeds that are among these unit vectors.
+    `kinds` has by signature READ, WRITE, the address of the sizes of the parts that it
+    joins (0 for a number), or 0.  `direct` has by slot the seeds that are unit vectors
+    there, `units` the number of the one of element 0, plus SOME, and `sets` all others.
     """
     up = 1 if first <= last else -1
     for i in range(first, last + up, up):
@@ -88,39 +118,32 @@ def _count(records, marks, table, kinds, sets, units, direct, first, last, lanes
         if op >= FIRST_ARRAY:
             operands = load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
             kind = load_int(kinds + 8 * (op - FIRST_ARRAY))
-        word = load_int(sets + 8 * i)
+        word = load_int(sets + 8 * i) | load_int(direct + 8 * i)
         if up == 1:
             for k in range(operands):
-                word |= load_int(sets + 8 * operand_slot(records, i, k))
-            unit = load_int(units + 8 * operand_slot(records, i, 0)) - SOME
-            if kind == READ and unit > -SOME:
-                store_int(sets + 8 * i, _range(unit + load_int(records + SIZE * i + CONSTANT), 1))
-            else:
-                store_int(sets + 8 * i, word)
+                slot = operand_slot(records, i, k)
+                word |= load_int(sets + 8 * slot) | load_int(direct + 8 * slot)
+            slot, after = operand_slot(records, i, 0), word
+            if kind == READ and load_int(units + 8 * slot) != 0:
+                unit = load_int(units + 8 * slot) - SOME
+                after = load_int(sets + 8 * slot) | _range(unit + load_int(records + SIZE * i + CONSTANT), 1)
+            store_int(sets + 8 * i, after)
         else:
-            unit, rest = load_int(units + 8 * i) - SOME, word
-            if kind > READ and unit > -SOME:
-                mine = load_int(direct + 8 * i)
-                rest &= ~mine
-                for k in range(operands):
-                    size = load_int(kind + 8 * k)
-                    _part(sets, units, direct, operand_slot(records, i, k), unit, size, mine)
-                    unit += max(size, 1)
-            for k in range(operands):
-                where = sets + 8 * operand_slot(records, i, k)
-                store_int(where, load_int(where) | rest)
+            _down(records, i, operands, kind, sets, units, direct)
         if word != 0:
             where = scalars + 8 * op if op < FIRST_ARRAY else arrays + 8 * (op - FIRST_ARRAY)
             store_int(where, load_int(where) + _groups(word, lanes if op < FIRST_ARRAY else 1))
 
 
 def _kinds():
-    """By signature READ, the address of the sizes of parts, or 0; and what keeps these alive."""
+    """By signature READ, WRITE, the address of the sizes of parts, or 0; and what keeps these alive."""
     found, alive = np.zeros(len(Signature.ALL) + 1, np.int64), []
     for signature in Signature.ALL:
         name, metas = signature.row.name, signature.metas
         if name == "select" and signature.out is SCALAR:
             found[signature.number] = READ
+        elif name == "setitem" and len(metas) == 2 and metas[1] is SCALAR and dict(signature.attrs)["shape"] == ():
+            found[signature.number] = WRITE
         elif (
             len(signature.out.shape) == 1
             and len(signature.slots) == len(metas)
@@ -160,10 +183,10 @@ def count(recording, forward, lanes):
             first, last = max(start, at), min(start + SEEDS, at + p.size)
             if first < last and p.slot:
                 bits = ((1 << (last - first)) - 1) << (first - start)
-                sets.view(np.uint64)[p.slot] |= np.uint64(bits)
-                direct[p.slot] = sets[p.slot]
                 # A slot that is two outputs has two seeds for each element.
-                units[p.slot] = -1 if once[p.slot] > 1 else SOME + at - start
+                where = sets if once[p.slot] > 1 else direct
+                where.view(np.uint64)[p.slot] |= np.uint64(bits)
+                units[p.slot] = 0 if once[p.slot] > 1 else SOME + at - start
             at += p.size
         seen += min(SEEDS, total - start)
         stretch = (low, high) if forward else (high, low)
