@@ -25,6 +25,8 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     operators,
 )
 from .check import check
+from .compare import compare
+from .compare_scaling import compare_scaling
 from .config import info
 from .creation import (
     arange,

@@ -25,6 +25,9 @@ from .errors import CalibrationError
 from .rules import by_opcode
 from .rules import lang as L
 from .sweep import program as P
+from .sweep.plan import Signature
+from .sweep.reach import count, instructions
+from .sweep.tangent import Programs
 
 #: Nanoseconds per unit of each count.
 NANOSECONDS = {
@@ -256,10 +259,6 @@ def counts(recording, forward):
     -------
     dict of str to float
     """
-    from .sweep.plan import Signature
-    from .sweep.reach import count
-    from .sweep.tangent import Programs
-
     sources = recording.inputs if forward else recording.outputs
     others = recording.outputs if forward else recording.inputs
     seeds = sum(p.size for p in sources)
@@ -276,7 +275,12 @@ def counts(recording, forward):
     for p in others:
         found["result"] += seeds * p.meta.nbytes
         found["page"] += seeds * p.meta.nbytes if seeds * p.meta.nbytes >= FRESH else 0
-    scalars, arrays = count(recording, forward, lanes)
+    _add_instructions(found, *count(recording, forward, lanes), lanes, forward)
+    return found
+
+
+def _add_instructions(found, scalars, arrays, lanes, forward):
+    """Add what instructions do that chunks of seeds (scalar ones) or seeds (array ones) reach so often."""
     for opcode, reached in scalars.items():
         found["scalar"] += reached
         found["lane"] += reached * lanes
@@ -289,7 +293,16 @@ def counts(recording, forward):
             program = Programs.planned(number, active)
         for name, value in program_counts(program).items():
             found[name] += reached * value
-    return found
+
+
+def operations_of_duals(recording, lanes, passes):
+    """Scalar operations on tangents in some passes of dual numbers, where every tangent goes everywhere."""
+    scalars, arrays = instructions(recording)
+    found = dict.fromkeys(NAMES, 0.0)
+    scalars = {opcode: passes * number for opcode, number in scalars.items()}
+    arrays = {signature: passes * lanes * number for signature, number in arrays.items()}
+    _add_instructions(found, scalars, arrays, lanes, True)
+    return sum(found[name] for name in OPERATIONS)
 
 
 def _cost(recording, forward):

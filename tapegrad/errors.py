@@ -80,3 +80,7 @@ class UnsupportedInNumbaError(TapegradError, TypeError):
 
 class CalibrationError(TapegradError, ValueError):
     """The constants of costs that are kept for this machine cannot be read."""
+
+
+class MissingPackageError(TapegradError, ImportError):
+    """An optional package is needed for what was asked."""

@@ -198,3 +198,31 @@ def count(recording, forward, lanes):
         {op: float(scalars[op]) * scale for op in scalars.nonzero()[0].tolist()},
         {number: float(arrays[number]) * scale for number in arrays.nonzero()[0].tolist()},
     )
+
+
+def instructions(recording):
+    """How many instructions lie between inputs and outputs.
+
+    Returns
+    -------
+    dict of int to int
+        Opcode -> scalar instructions.
+    dict of int to int
+        Number of a signature -> array instructions.
+    """
+    store, high = recording.store, recording.high
+    scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.ALL) + 1, np.int64)
+    # One seed that reaches everything.
+    sets, units, direct = np.zeros((3, high + 1), np.int64)
+    sets[[p.slot for p in recording.inputs]] = 1
+    sets[0] = 0
+    kinds = np.zeros_like(arrays)
+    given = [data_address(a) for a in (kinds, sets, units, direct)]
+    found = data_address(scalars), data_address(arrays)
+    _count(
+        store.flush(), data_address(recording.marks), table_address(), *given, recording.low, high, SEEDS, *found
+    )
+    return (
+        {op: int(scalars[op]) for op in scalars.nonzero()[0].tolist()},
+        {number: int(arrays[number]) for number in arrays.nonzero()[0].tolist()},
+    )
