@@ -215,11 +215,11 @@ def compare_scaling(make_f, sizes, argnums=0, budget=0.2):
     --------
     >>> import numpy as np, tapegrad as tg
     >>> def make(n):
-    ...     return lambda x: np.tanh(np.ones((8, n)) @ x), (np.linspace(0.1, 0.9, n),)
-    >>> found = tg.compare_scaling(make, [1, 64], budget=0.0)
+    ...     return lambda x: np.tanh(np.ones((64, n)) @ x), (np.linspace(0.1, 0.9, n),)
+    >>> found = tg.compare_scaling(make, [1, 256], budget=0.0)
     >>> [point.comparison.recommended for point in found.points]
     ['forward', 'reverse']
-    >>> 1 < found.crossovers["n"]["predicted"] < 64
+    >>> 1 < found.crossovers["n"]["predicted"] < 256
     True
     """
     axes = axes_of(make_f)
