@@ -20,7 +20,7 @@ import numpy as np
 
 from .errors import CheckError
 from .forward import FEWEST_LANES, MOST_LANES, jacfwd
-from .jacobians import _numbers, jacobian, jacrev
+from .jacobians import positions, jacobian, jacrev
 from .recording import Recording, flatten
 from .tensor import Tensor
 
@@ -359,7 +359,7 @@ def compare(f, *args, argnums=0, budget=0.5):
         results[label] = call()
         first[label] = perf_counter() - start
 
-    recording = Recording(f, args, _numbers(argnums, args))
+    recording = Recording(f, args, positions(argnums, args))
     prediction = predict(recording)
     matrices = {w.name: _matrix(results[w.name], w, argnums, recording.outputs) for w in WAYS}
     expected = matrices[WAYS[-1].name]

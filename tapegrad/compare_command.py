@@ -107,7 +107,7 @@ def _maker(function):
 
 def run_compare(options):
     """The subcommand; returns the exit code."""
-    from .compare_scaling import _made, axes_of, compare_scaling
+    from .compare_scaling import make_at, axes_of, compare_scaling
     from .compare import compare
 
     try:
@@ -117,7 +117,7 @@ def run_compare(options):
 
             figure(1, 1)  # before the work, not after it
         if len(sizes) == 1:
-            f, args = _made(make, sizes * len(axes_of(make)))
+            f, args = make_at(make, sizes * len(axes_of(make)))
             found = compare(f, *args)
         else:
             found = compare_scaling(make, sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .compare import plural
 from .errors import MissingPackageError
 
 
@@ -32,9 +33,11 @@ def plot_comparison(comparison, path):
     times.set(xlabel="seconds", xscale="log", title="time")
     counts.barh([row.name for row in ways], [row.operations for row in ways], color="tab:orange")
     counts.set(xlabel="scalar operations", xscale="log", title="operations")
-    for axes in (times, counts):
+    for axes, values in ((times, [r.seconds for r in comparison.rows]), (counts, [r.operations for r in ways])):
+        # On a logarithmic scale a bar has no natural beginning: a decade before the shortest.
+        axes.set_xlim(max(min(values), 1e-9) / 10, max(max(values), 1e-9) * 2)
         axes.invert_yaxis()
-    made.suptitle(f"{comparison.function}: {comparison.inputs} inputs, {comparison.outputs} outputs")
+    made.suptitle(f"{comparison.function}: {plural(comparison.inputs, 'input')}, {plural(comparison.outputs, 'output')}")
     made.savefig(path, dpi=150)
 
 

@@ -171,7 +171,7 @@ def _name(function):
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _made(make_f, sizes):
+def make_at(make_f, sizes):
     """The function and arguments of one size."""
     made = make_f(*sizes)
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], tuple)):
@@ -233,7 +233,7 @@ def compare_scaling(make_f, sizes, argnums=0, budget=0.2):
         wanted = list(dict.fromkeys([(n, middle) for n in sizes] + [(middle, m) for m in sizes]))
     points = []
     for at in wanted:
-        f, args = _made(make_f, at)
+        f, args = make_at(make_f, at)
         points.append(Point(at[0], at[1] if len(at) > 1 else None, compare(f, *args, argnums=argnums, budget=budget)))
     crossovers = {
         axis: {measure: _crossover(_along(points, axes, axis), axis, measure) for measure in MEASURES} for axis in axes

@@ -20,7 +20,7 @@ from .tensor import Tensor
 MODES = ("auto", "forward", "reverse")
 
 
-def _numbers(argnums, args):
+def positions(argnums, args):
     """`argnums` as a tuple of positions."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     for k in numbers:
@@ -138,7 +138,7 @@ def jacobian(f, argnums=0, mode="auto", explain=False):
 
     @functools.wraps(f, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     def derivative(*args, **kwargs):
-        numbers = _numbers(argnums, args)
+        numbers = positions(argnums, args)
         recording = Recording(f, args, numbers, kwargs)
         chosen = mode
         if mode == "auto" or explain:
