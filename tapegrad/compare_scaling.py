@@ -141,7 +141,7 @@ def _crossover(points, axis, measure):
     """Where the ratio of costs passes 1, or None."""
     logs = [math.log(p.cost(measure, True) / p.cost(measure, False)) for p in points]
     for (before, a), (after, b) in zip(zip(points, logs), zip(points[1:], logs[1:])):
-        if a == 0.0 or a * b < 0.0:
+        if a * b <= 0.0:
             share = a / (a - b) if a != b else 0.0
             return before.size(axis) ** (1 - share) * after.size(axis) ** share
     return None
