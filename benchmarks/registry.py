@@ -18,6 +18,7 @@ MODULES = (
     "element_access",
     "jacobians",
     "choice",
+    "crossover",
     "memory_backward",
     "memory_flat",
     "tape_capacity",

@@ -37,7 +37,8 @@ def plot_comparison(comparison, path):
         # On a logarithmic scale a bar has no natural beginning: a decade before the shortest.
         axes.set_xlim(max(min(values), 1e-9) / 10, max(max(values), 1e-9) * 2)
         axes.invert_yaxis()
-    made.suptitle(f"{comparison.function}: {plural(comparison.inputs, 'input')}, {plural(comparison.outputs, 'output')}")
+    sizes = plural(comparison.inputs, "input"), plural(comparison.outputs, "output")
+    made.suptitle(f"{comparison.function}: {sizes[0]}, {sizes[1]}")
     made.savefig(path, dpi=150)
 
 

@@ -69,8 +69,8 @@ class Scaling:
 
     def __str__(self):
         head = (
-            "n", *self.axes[1:], "inputs", "outputs", "value", "forward ops", "reverse ops", "dual numbers", "tangent sweep",
-            "reverse", "forward mem", "reverse mem", "prefer",
+            "n", *self.axes[1:], "inputs", "outputs", "value", "forward ops", "reverse ops", "dual numbers",
+            "tangent sweep", "reverse", "forward mem", "reverse mem", "prefer",
         )  # fmt: skip
         rows = []
         for p in self.points:
@@ -97,9 +97,10 @@ class Scaling:
             for key, what in (("operations", "operations"), ("predicted", "predicted cost"), ("seconds", "time"))
         )
         if found["predicted"] is None:
-            return f"Along {axis}{fixed}, {points[0].comparison.recommended} mode is preferred throughout; equal {said}."
-        ends = (points[0].comparison.recommended, points[-1].comparison.recommended)
-        return f"Along {axis}{fixed}, {ends[0]} mode gives way to {ends[1]} mode; equal {said}."
+            what = f"{points[0].comparison.recommended} mode is preferred throughout"
+        else:
+            what = f"{points[0].comparison.recommended} mode gives way to {points[-1].comparison.recommended} mode"
+        return f"Along {axis}{fixed}, {what}; equal {said}."
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""

@@ -175,7 +175,7 @@ def count(recording, forward, lanes):
     address, marks = store.flush(), data_address(recording.marks)
     low, high = recording.low, recording.high
     once = Counter(p.slot for p in sources)
-    (kinds, alive), seen = _kinds(), 0
+    (kinds, parts), seen = _kinds(), 0
     for start in chosen:
         sets, units, direct = np.zeros((3, high + 1), np.int64)
         at = 0
@@ -193,6 +193,7 @@ def count(recording, forward, lanes):
         found = data_address(scalars), data_address(arrays)
         given = [data_address(a) for a in (kinds, sets, units, direct)]
         _count(address, marks, table_address(), *given, *stretch, lanes, *found)
+    del parts  # the walk read them by address
     scale = total / seen if seen else 0.0
     return (
         {op: float(scalars[op]) * scale for op in scalars.nonzero()[0].tolist()},
