@@ -31,43 +31,45 @@ from .sweep.tangent import Programs
 
 #: Nanoseconds per unit of each count.
 NANOSECONDS = {
-    "up": 9480.0,  # a forward sweep as a whole: buffers, marks
-    "down": 6530.0,  # a reverse sweep as a whole
-    "above": 4170.0,  # a chunk of seeds, forward
-    "below": 3050.0,  # ... reverse
-    "source": 926.0,  # an input or output that is seeded
-    "target": 728.0,  # an input or output that is collected
-    "block": 394.0,  # a block of the Jacobian: an output and an input
-    "collect": 0.376,  # a lane of a target, collected
-    "visit": 0.034,  # forward: an instruction on the way, per chunk
-    "scalar": 4.28,  # a scalar instruction that a chunk reaches
-    "lane": 0.0498,  # ... and per lane
-    "function": 0.996,  # ... and per elementary function in its partials
-    "program": 6.46,  # an array instruction, per seed that reaches it
-    "step": 0.885,  # a step of its program
-    "loop": 4.11,  # ... that is a loop over elements
-    "buffer": 13.1,  # ... that makes a buffer
-    "row": 0.991,  # an innermost loop
-    "element": 0.00169,  # an element through an operation of cheap arithmetic
-    "divide": 0.0607,  # ... a division or square root
-    "call": 0.548,  # ... an elementary function that is vectorised
-    "slow": 3.95,  # ... a power, or a function that is not vectorised
-    "tail": 0.0408,  # an element that does not fill a vector, through any operation
-    "tail_call": 8.4,  # ... through an elementary function
-    "strided": 0.381,  # an element through a window that is not contiguous
-    "byte": 0.0067,  # a byte read or written
-    "fresh": 0.402,  # a byte of a large buffer, which comes from the system
-    "product": 31.8,  # a step of matrix products
-    "batch": 39.9,  # a matrix product in it
-    "flop": 0.0761,  # a multiplication in it
-    "stream": 6.87e-05,  # a byte of an operand too large for the nearest cache
-    "solver": 631.0,  # a call of another matrix routine
-    "cubed": 0.724,  # the product of its extents, with the larger one again
-    "scan": 1.26,  # an element of a running sum or recurrence
-    "gather": 2.06,  # an element gathered
-    "scatter": 0.253,  # an element scattered
-    "result": 0.0502,  # a byte of the Jacobian
-    "page": 0.00257,  # ... of a large one
+    "up": 9000.0,  # a forward sweep as a whole: buffers, marks
+    "down": 6150.0,  # a reverse sweep as a whole
+    "above": 4160.0,  # a chunk of seeds, forward
+    "below": 3070.0,  # ... reverse
+    "source": 935.0,  # an input or output that is seeded
+    "target": 699.0,  # an input or output that is collected
+    "block": 389.0,  # a block of the Jacobian: an output and an input
+    "collect": 0.473,  # a lane of a target, collected
+    "visit": 0.0291,  # forward: an instruction on the way, per chunk
+    "scalar": 3.98,  # a scalar instruction that a chunk reaches
+    "lane": 0.0384,  # ... and per lane
+    "function": 10.5,  # ... and per elementary function in its partials
+    "program": 16.7,  # an array instruction, per seed that reaches it
+    "step": 0.654,  # a step of its program
+    "loop": 1.13,  # ... that is a loop over elements
+    "buffer": 4.92,  # ... that makes a buffer
+    "read": 1.72,  # the read of one element, per seed that reaches it
+    "part": 1.12,  # a number in a vector made of numbers, per seed that reaches it
+    "row": 0.703,  # an innermost loop
+    "element": 0.00188,  # an element through an operation of cheap arithmetic
+    "divide": 0.0605,  # ... a division or square root
+    "call": 0.533,  # ... an elementary function that is vectorised
+    "slow": 3.89,  # ... a power, or a function that is not vectorised
+    "tail": 0.044,  # an element that does not fill a vector, through any operation
+    "tail_call": 8.18,  # ... through an elementary function
+    "strided": 0.362,  # an element through a window that is not contiguous
+    "byte": 0.00657,  # a byte read or written
+    "fresh": 0.38,  # a byte of a large buffer, which comes from the system
+    "product": 38.9,  # a step of matrix products
+    "batch": 37.2,  # a matrix product in it
+    "flop": 0.0735,  # a multiplication in it
+    "stream": 5.01e-05,  # a byte of an operand too large for the nearest cache
+    "solver": 596.0,  # a call of another matrix routine
+    "cubed": 0.701,  # the product of its extents, with the larger one again
+    "scan": 1.28,  # an element of a running sum or recurrence
+    "gather": 1.96,  # an element gathered
+    "scatter": 0.186,  # an element scattered
+    "result": 0.048,  # a byte of the Jacobian
+    "page": 0.002,  # ... of a large one
 }  # fmt: skip
 
 NAMES = tuple(NANOSECONDS)
@@ -287,6 +289,13 @@ def _add_instructions(found, scalars, arrays, lanes, forward):
         found["function"] += reached * _scalar_functions(opcode)
     for number, reached in arrays.items():
         program = Signature.ALL[number]
+        if program.reads:
+            found["read"] += reached
+            continue
+        if program.joins:
+            found["buffer"] += reached
+            found["part"] += reached * program.joins
+            continue
         if forward:
             few = len(program.slots) <= 2
             active = sum(1 << j for j, on in enumerate(program.mask) if on) if few else 3

@@ -140,14 +140,12 @@ def _kinds():
     found, alive = np.zeros(len(Signature.ALL) + 1, np.int64), []
     for signature in Signature.ALL:
         name, metas = signature.row.name, signature.metas
-        if name == "select" and signature.out is SCALAR:
+        if signature.reads:
             found[signature.number] = READ
         elif name == "setitem" and len(metas) == 2 and metas[1] is SCALAR and dict(signature.attrs)["shape"] == ():
             found[signature.number] = WRITE
-        elif (
-            len(signature.out.shape) == 1
-            and len(signature.slots) == len(metas)
-            and (name == "concatenate" or name == "stack" and all(m is SCALAR for m in metas))
+        elif signature.joins or (
+            name == "concatenate" and len(signature.out.shape) == 1 and len(signature.slots) == len(metas)
         ):
             alive.append(np.array([0 if m is SCALAR else m.size for m in metas], np.int64))
             found[signature.number] = data_address(alive[-1])
