@@ -288,20 +288,23 @@ def _add_instructions(found, scalars, arrays, lanes, forward):
         found["lane"] += reached * lanes
         found["function"] += reached * _scalar_functions(opcode)
     for number, reached in arrays.items():
-        program = Signature.ALL[number]
-        if program.reads:
-            found["read"] += reached
-            continue
-        if program.joins:
-            found["buffer"] += reached
-            found["part"] += reached * program.joins
-            continue
-        if forward:
-            few = len(program.slots) <= 2
-            active = sum(1 << j for j, on in enumerate(program.mask) if on) if few else 3
-            program = Programs.planned(number, active)
-        for name, value in program_counts(program).items():
+        for name, value in _signature_counts(number, forward):
             found[name] += reached * value
+
+
+@lru_cache(maxsize=None)
+def _signature_counts(number, forward):
+    """What an instruction of a signature does for one seed, as pairs of name and count; numbers are never reused."""
+    program = Signature.ALL[number]
+    if program.reads:
+        return (("read", 1),)
+    if program.joins:
+        return ("buffer", 1), ("part", program.joins)
+    if forward:
+        few = len(program.slots) <= 2
+        active = sum(1 << j for j, on in enumerate(program.mask) if on) if few else 3
+        program = Programs.planned(number, active)
+    return tuple((name, value) for name, value in program_counts(program).items() if value)
 
 
 def operations_of_duals(recording, lanes, passes):
@@ -314,13 +317,12 @@ def operations_of_duals(recording, lanes, passes):
     return sum(found[name] for name in OPERATIONS)
 
 
-def _cost(recording, forward):
+def _cost(recording, forward, constants):
     found = counts(recording, forward)
     seeds = sum(p.size for p in (recording.inputs if forward else recording.outputs))
     lanes = recording.lanes(seeds)
     operations = sum(found[name] for name in OPERATIONS)
-    constants = nanoseconds()
-    time = sum(constants[name] * value for name, value in found.items())
+    time = sum(constants[name] * value for name, value in found.items() if value)
     return Cost(seeds, lanes, -(-seeds // lanes), found, operations, time)
 
 
@@ -335,7 +337,8 @@ def predict(recording):
     -------
     Prediction
     """
-    forward, reverse = _cost(recording, True), _cost(recording, False)
+    constants = nanoseconds()
+    forward, reverse = _cost(recording, True, constants), _cost(recording, False, constants)
     mode = "forward" if forward.nanoseconds < reverse.nanoseconds else "reverse"
     texts = {
         name: f"{name} mode needs {_number(c.passes)} pass{'es' if c.passes != 1 else ''} of {c.lanes} for "
@@ -353,10 +356,14 @@ def _number(value):
 # ---- constants of this machine ---------------------------------------------------------------
 
 
+@lru_cache(maxsize=None)
+def _version():
+    return hashlib.sha256(f"{package_hash()} {NAMES}".encode()).hexdigest()[:16]
+
+
 def constants_file():
     """Where constants fitted on this machine are kept; another version of the sweeps has another file."""
-    digest = hashlib.sha256(f"{package_hash()} {NAMES}".encode()).hexdigest()[:16]
-    return cache_dir() / "costs" / f"{digest}.json"
+    return cache_dir() / "costs" / f"{_version()}.json"
 
 
 def nanoseconds():

@@ -108,7 +108,7 @@ def jacobian(f, argnums=0, mode="auto", explain=False):
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
-        cost of both from the recorded tape (`tapegrad.costs`).
+        cost of both from the recorded tape (`tapegrad.costs`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
 

@@ -135,21 +135,39 @@ def _count(records, marks, table, kinds, sets, units, direct, first, last, lanes
             store_int(where, load_int(where) + _groups(word, lanes if op < FIRST_ARRAY else 1))
 
 
-def _kinds():
-    """By signature READ, WRITE, the address of the sizes of parts, or 0; and what keeps these alive."""
-    found, alive = np.zeros(len(Signature.ALL) + 1, np.int64), []
-    for signature in Signature.ALL:
+class Kinds:
+    """By signature READ, WRITE, the address of the sizes of the parts that it joins, or 0."""
+
+    TABLE = np.zeros(64, np.int64)
+    SEEN = 0
+    #: What the addresses lead to.
+    _SIZES: list[np.ndarray] = []
+
+    @classmethod
+    def table(cls):
+        """The table, with an entry for every signature."""
+        with Signature.LOCK:
+            new = Signature.ALL[cls.SEEN :]
+            if len(Signature.ALL) > len(cls.TABLE):
+                cls.TABLE = np.concatenate([cls.TABLE, np.zeros(2 * len(Signature.ALL), np.int64)])
+            for signature in new:
+                cls.TABLE[signature.number] = cls._kind(signature)
+            cls.SEEN += len(new)
+            return cls.TABLE
+
+    @classmethod
+    def _kind(cls, signature):
         name, metas = signature.row.name, signature.metas
         if signature.reads:
-            found[signature.number] = READ
-        elif name == "setitem" and len(metas) == 2 and metas[1] is SCALAR and dict(signature.attrs)["shape"] == ():
-            found[signature.number] = WRITE
-        elif signature.joins or (
+            return READ
+        if name == "setitem" and len(metas) == 2 and metas[1] is SCALAR and dict(signature.attrs)["shape"] == ():
+            return WRITE
+        if signature.joins or (
             name == "concatenate" and len(signature.out.shape) == 1 and len(signature.slots) == len(metas)
         ):
-            alive.append(np.array([0 if m is SCALAR else m.size for m in metas], np.int64))
-            found[signature.number] = data_address(alive[-1])
-    return found, alive
+            cls._SIZES.append(np.array([0 if m is SCALAR else m.size for m in metas], np.int64))
+            return data_address(cls._SIZES[-1])
+        return 0
 
 
 def count(recording, forward, lanes):
@@ -173,7 +191,7 @@ def count(recording, forward, lanes):
     address, marks = store.flush(), data_address(recording.marks)
     low, high = recording.low, recording.high
     once = Counter(p.slot for p in sources)
-    (kinds, parts), seen = _kinds(), 0
+    kinds, seen = Kinds.table(), 0
     for start in chosen:
         sets, units, direct = np.zeros((3, high + 1), np.int64)
         at = 0
@@ -191,7 +209,6 @@ def count(recording, forward, lanes):
         found = data_address(scalars), data_address(arrays)
         given = [data_address(a) for a in (kinds, sets, units, direct)]
         _count(address, marks, table_address(), *given, *stretch, lanes, *found)
-    del parts  # the walk read them by address
     scale = total / seen if seen else 0.0
     return (
         {op: float(scalars[op]) * scale for op in scalars.nonzero()[0].tolist()},
