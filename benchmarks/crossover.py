@@ -1,4 +1,4 @@
-"""Where forward and reverse mode cross, for n inputs and m outputs from 1 to 1 000: a plot, and how well it was foreseen."""
+"""Where forward and reverse mode cross, for n inputs and m outputs from 1 to 1 000, and whether it was foreseen."""
 
 from __future__ import annotations
 
