@@ -17,6 +17,8 @@ MODULES = (
     "per_op",
     "element_access",
     "jacobians",
+    "choice",
+    "crossover",
     "memory_backward",
     "memory_flat",
     "tape_capacity",

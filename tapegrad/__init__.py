@@ -27,6 +27,8 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
 from .check import check
 from .checkpoint import checkpoint
 from .compiled import compile
+from .compare import compare
+from .compare_scaling import compare_scaling
 from .config import info
 from .creation import (
     arange,

@@ -1,4 +1,4 @@
-"""The command line: ``python -m tapegrad demo`` and ``python -m tapegrad info``.
+"""The command line: ``python -m tapegrad demo``, ``info``, ``supported``, ``compare``, ``calibrate``.
 
 `demo` is the library's main job at its smallest: a model written as a plain
 Python loop, one gradient by ``backward()`` per evaluation, and an optimiser
@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 
 import tapegrad as tg
+
+from .compare_command import add_commands
 
 NAMES = ("alpha", "beta", "gamma", "delta", "hares in 1900", "lynxes in 1900")
 NAMES += ("scatter of hares", "scatter of lynxes")
@@ -106,7 +108,7 @@ def misfit(theta: Any, hares: np.ndarray, lynxes: np.ndarray) -> Any:
     return total
 
 
-def demo() -> int:
+def demo(options: argparse.Namespace) -> int:
     """Fit the model to the pelts and print what came out; 0 if it is as published."""
     from scipy.optimize import minimize
 
@@ -159,7 +161,7 @@ def demo() -> int:
     return 1
 
 
-def info() -> int:
+def info(options: argparse.Namespace) -> int:
     """Print versions and where compiled code is kept."""
     facts = tg.info()
     width = max(map(len, facts))
@@ -168,7 +170,7 @@ def info() -> int:
     return 0
 
 
-def supported() -> int:
+def supported(options: argparse.Namespace) -> int:
     """Print the list of supported functions, the page docs/supported.md."""
     from .supported import page
 
@@ -213,11 +215,12 @@ def main(arguments: list[str] | None = None) -> int:
         help="print every supported and every refused function (docs/supported.md)",
         description="Prints the list of functions and primitives, made from the rules table.",
     ).set_defaults(run=supported)
+    add_commands(commands)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return 0
-    return options.run()
+    return options.run(options)
 
 
 if __name__ == "__main__":

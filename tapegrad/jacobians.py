@@ -180,7 +180,7 @@ def jacobian(f, argnums=0, mode="auto", explain=False, *, argnum=None):
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
-        cost of both from the recorded tape (`tapegrad.costs`).
+        cost of both from the recorded tape (`tapegrad.costs`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
 
@@ -245,12 +245,7 @@ class _Jacobian(Transformed):
         """The same with positions counted from the front, for calls with `count` arguments."""
         found = self._negative.get(count)
         if found is None:
-            numbers = _positions(self._asked)
-            if any(not -count <= k < count for k in numbers):
-                raise StructureError(
-                    f"argnums={self._asked!r}, but the function was called with {count} positional arguments"
-                )
-            numbers = tuple(k % count for k in numbers)
+            numbers = positions(self._asked, count)
             one = not isinstance(self._asked, (tuple, list))
             found = _Jacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain)
             found._replayed.stats = self._replayed.stats
@@ -264,7 +259,7 @@ class _Jacobian(Transformed):
             # Its rules run in Python, row by row.
             if self._explain:
                 print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
-            return _reverse(recording)
+            return by_rows(recording)
         if mode == "auto" or self._explain:
             from .costs import predict
 
@@ -274,7 +269,15 @@ class _Jacobian(Transformed):
             mode = prediction.mode if mode == "auto" else mode
             if self._explain:
                 print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
-        return _forward(recording) if mode == "forward" else _reverse(recording)
+        return by_columns(recording) if mode == "forward" else by_rows(recording)
+
+
+def positions(argnums, count):
+    """`argnums`, which may count from the end, as positions among `count` arguments."""
+    numbers = _positions(argnums)
+    if any(not -count <= k < count for k in numbers):
+        raise StructureError(f"argnums={argnums!r}, but the function was called with {count} positional arguments")
+    return tuple(k % count for k in numbers)
 
 
 def _positions(argnums):
@@ -284,12 +287,14 @@ def _positions(argnums):
 
 def _shaped(block, output, given):
     """One block of the Jacobian, in its shape and dtype."""
-    char = np.result_type(output.char, given.char)
     block = block.reshape(output.shape + given.shape)
-    return as_plain(normalise(np.asarray(block, char)))
+    char = "f" if output.char == given.char == "f" else "d"
+    if block.dtype.char != char:
+        block = block.astype(char)
+    return block if block.ndim else block[()]
 
 
-def _forward(recording):
+def by_columns(recording):
     """Blocks ``[output][input]`` by tangent sweeps."""
     found = []
     for output, columns in zip(recording.outputs, recording.columns()):
@@ -301,7 +306,7 @@ def _forward(recording):
     return found
 
 
-def _reverse(recording):
+def by_rows(recording):
     """Blocks ``[output][input]`` by reverse sweeps."""
     found, at = [], 0
     rows = recording.rows()

@@ -274,15 +274,6 @@ class Replayed:
             self._prepare(kind, surroundings, args)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
 
-    def tape(self, args, kwargs):
-        """The finished tape that answers a call with these arguments; recorded if there is none."""
-        self.call(args, kwargs)
-        _, key, _ = self._sorted(args, kwargs)
-        kind = self.kinds[key]
-        if kind.given_up:
-            raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
-        return kind.tapes.first().tape
-
     def _new_kind(self, key, leaves):
         with self.lock:
             kind = self.kinds.get(key)

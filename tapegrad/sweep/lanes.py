@@ -12,6 +12,10 @@ byte `hot` of a slot is 0 if all its lanes are zero; then its words are zeros
 too, always.  So a sweep costs what its seeds reach, and what it leaves behind
 is ready for the next chunk of seeds without being cleared.
 
+The read of one element of an array of float64, and the vector made of numbers,
+need no program: loops over numbers are full of them, so the walks do them
+themselves (the last word of a row of `Signature.TABLE` says which they are).
+
 Buffers of tangents are freed behind the last instruction that reads them, those
 of adjoints by the instruction whose result they belong to.
 """
@@ -58,6 +62,70 @@ def _free_lanes(word, lanes):
         if load_int(word + 8 * lane) != 0:
             release(load_int(word + 8 * lane))
             store_int(word + 8 * lane, 0)
+
+
+@helper
+def _read(records, words, i, lanes):
+    """Tangents of an element that instruction `i` reads; their bits, or-ed."""
+    source = words + 8 * lanes * load_int32(records + SIZE * i + 4)
+    target, at, found = words + 8 * lanes * i, 8 * load_int(records + SIZE * i + CONSTANT), 0
+    for lane in range(lanes):
+        array = load_int(source + 8 * lane)
+        bits = load_int(array + at) if array != 0 else 0
+        store_int(target + 8 * lane, bits)
+        found |= bits
+    return found
+
+
+@helper
+def _add_to_read(records, words, i, lanes, nbytes):
+    """Add the adjoints of instruction `i` to those of the element that it reads, in an array of `nbytes`."""
+    target = words + 8 * lanes * load_int32(records + SIZE * i + 4)
+    source, at = words + 8 * lanes * i, 8 * load_int(records + SIZE * i + CONSTANT)
+    for lane in range(lanes):
+        value = load_double(source + 8 * lane)
+        store_int(source + 8 * lane, 0)
+        if value == 0.0:
+            continue
+        if load_int(target + 8 * lane) == 0:
+            store_int(target + 8 * lane, allocate_zeros(nbytes, 1))
+        where = load_int(target + 8 * lane) + at
+        store_double(where, load_double(where) + value)
+
+
+@helper
+def _join(records, words, i, lanes, live, count):
+    """Tangents of a vector that instruction `i` makes of `count` numbers; not zero if there are any."""
+    target = words + 8 * lanes * i
+    for lane in range(lanes):
+        if live >> lane & 1:
+            store_int(target + 8 * lane, allocate(8 * count))
+    for k in range(count):
+        source = words + 8 * lanes * operand_slot(records, i, k)
+        for lane in range(lanes):
+            if live >> lane & 1:
+                store_int(load_int(target + 8 * lane) + 8 * k, load_int(source + 8 * lane))
+    return live
+
+
+@helper
+def _spread(records, words, hot, i, lanes, count):
+    """Add the adjoints of a vector that instruction `i` makes of `count` numbers to theirs, and free them."""
+    source = words + 8 * lanes * i
+    for k in range(count):
+        slot, some = operand_slot(records, i, k), 0
+        if slot == 0:
+            continue
+        target = words + 8 * lanes * slot
+        for lane in range(lanes):
+            array = load_int(source + 8 * lane)
+            if array != 0:
+                value = load_double(array + 8 * k)
+                store_double(target + 8 * lane, load_double(target + 8 * lane) + value)
+                some |= value != 0.0
+        if some:
+            store_byte(hot + slot, 1)
+    _free_lanes(source, lanes)
 
 
 @helper
@@ -115,20 +183,26 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
             store_byte(hot + i, 0)
             i += 1
             continue
-        program = load_int(programs + 8 * (VARIANTS * (op - FIRST_ARRAY) + active))
-        if program == 0:
-            store_int(scratch, active)
-            return -1 - i
-        _load_saved(records, row, regs, i, objects, float_type)
         found = 0
-        for lane in range(lanes):
-            word = mine + 8 * lane
-            if scalar != 0:
-                store_double(word, 0.0)
-            if live >> lane & 1:
-                store_int(regs, word)
-                call_compiled7(run, program, regs, records, words + 8 * lane, 8 * lanes, i, scratch)
-                found |= load_int(word)
+        direct = load_int(row + 56)
+        if direct > 0:
+            found = _read(records, words, i, lanes)
+        elif direct < 0:
+            found = _join(records, words, i, lanes, live, -direct)
+        else:
+            program = load_int(programs + 8 * (VARIANTS * (op - FIRST_ARRAY) + active))
+            if program == 0:
+                store_int(scratch, active)
+                return -1 - i
+            _load_saved(records, row, regs, i, objects, float_type)
+            for lane in range(lanes):
+                word = mine + 8 * lane
+                if scalar != 0:
+                    store_double(word, 0.0)
+                if live >> lane & 1:
+                    store_int(regs, word)
+                    call_compiled7(run, program, regs, records, words + 8 * lane, 8 * lanes, i, scratch)
+                    found |= load_int(word)
         store_byte(hot + i, 1 if found != 0 else 0)
         for k in range(operands):
             slot = operand_slot(records, i, k)
@@ -160,6 +234,16 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects,
             continue
         row = table + 8 * WORDS * (op - FIRST_ARRAY)
         scalar = load_int(row + 24)
+        direct = load_int(row + 56)
+        if direct != 0:
+            if direct > 0:
+                _add_to_read(records, words, i, lanes, direct)
+                store_byte(hot + operand_slot(records, i, 0), 1)
+            else:
+                _spread(records, words, hot, i, lanes, -direct)
+            store_byte(hot + i, 0)
+            i -= 1
+            continue
         _load_saved(records, row, regs, i, objects, float_type)
         for lane in range(lanes):
             word = words + 8 * (lanes * i + lane)

@@ -516,7 +516,8 @@ class Signature:
     BY_KEY: dict[tuple, "Signature"] = {}
     LOCK = threading.RLock()
     WORDS = 8
-    #: Per signature: program address, saved values, operands, scalar result, large, result bytes, saved bytes.
+    #: Per signature: program address, saved values, operands, scalar result, large, result bytes, saved bytes,
+    #: bytes of the array of float64 that it reads an element of, or minus the numbers that it makes a vector of.
     TABLE = np.zeros((64, WORDS), np.int64)
     _OUTGROWN: list[np.ndarray] = []
     _PENDING: list["Signature"] = []
@@ -540,6 +541,9 @@ class Signature:
         self.constants = planner.constants
         self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
         self.large = self.saved_bytes >= LARGE
+        self.reads = metas[0].nbytes if row.name == "select" and out is SCALAR and mask[0] else 0
+        vector = row.name == "stack" and all(m is SCALAR for m in metas) and len(slots) == len(metas)
+        self.joins = len(metas) if vector else 0
         self.number = len(self.ALL)
         self.opcode = FIRST_ARRAY + self.number
 
@@ -580,7 +584,7 @@ class Signature:
                     cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
                 cls.TABLE[known.number] = [
                     known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,
-                    known.large, known.out.nbytes, known.saved_bytes + OBJECT_BYTES, 0,
+                    known.large, known.out.nbytes, known.saved_bytes + OBJECT_BYTES, known.reads or -known.joins,
                 ]
                 cls._PENDING.append(known)
                 cls.BY_KEY[key] = known

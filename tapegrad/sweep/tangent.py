@@ -111,17 +111,19 @@ class Programs:
     ALL: dict[tuple, TangentProgram] = {}
     TABLE = np.zeros((64, walks.VARIANTS), np.int64)
     _OUTGROWN: list[np.ndarray] = []
-    _LARGEST = [0, 0]
+    _SEEN = 0
+    _ZEROS = np.zeros(8, np.uint8)
 
     @classmethod
-    def largest(cls):
-        """Bytes of the largest operand of any signature."""
-        seen, most = cls._LARGEST
-        if seen < len(Signature.ALL):
-            new = Signature.ALL[seen:]
-            most = max(most, *(m.nbytes for signature in new for m in signature.metas))
-            cls._LARGEST = [seen + len(new), most]
-        return most
+    def zeros(cls):
+        """A block of zeros, as large as any operand of any signature; only read."""
+        with Signature.LOCK:
+            new = Signature.ALL[cls._SEEN :]
+            largest = max((m.nbytes for signature in new for m in signature.metas), default=0)
+            if largest + 8 > len(cls._ZEROS):
+                cls._ZEROS = np.zeros(8 + largest, np.uint8)
+            cls._SEEN += len(new)
+            return cls._ZEROS
 
     @classmethod
     def address(cls):
@@ -236,8 +238,7 @@ class Tangents(Lanes):
         self.last = np.zeros(high + 1, np.int32)
         walks.last_readers(store.flush(), data_address(marks), table_address(), data_address(self.last), low, high)
         self.last[list(kept)] = 0
-        # As large as any operand there may be.
-        self.zeros = np.zeros(8 + Programs.largest(), np.uint8)
+        self.zeros = Programs.zeros()
 
     def run(self):
         """Carry the seeds up."""

@@ -310,3 +310,37 @@ def test_rows_that_call_scipy_are_served():
     assert BY_NAME["erfc"].calls_scipy
     forward, reverse = tg.autograd.jvp(y, x, 1.0)[0].item(), tg.autograd.grad(y, x)[0].item()
     np.testing.assert_allclose(forward, reverse, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_elements_that_are_read_and_vectors_that_are_made_of_numbers(dtype, order):
+    def f(x, s):
+        # Reads of an input and of a result, a number twice, constants between, parts of parts.
+        y = x * s
+        short = np.stack([x[0, 1], s, 2.0, x[0, 1], y[3, 4] * x[2, 0]])
+        long = np.stack([x[k // 5, k % 5] * y[k % 4, k // 4] for k in range(20)] * 4)
+        return short, np.sum(short * short), long[::2], long[71] * s, np.stack([y[1, 1], 1.0])
+
+    x = np.asarray(generator(7).uniform(0.5, 2.0, (4, 5)), dtype, order=order)
+    by_duals = [[np.asarray(block) for block in tg.jacfwd(f, k)(x, 1.5)] for k in (0, 1)]
+    eps = np.finfo(dtype).eps
+    for mode in ("forward", "reverse"):
+        found = tg.jacobian(f, (0, 1), mode=mode)(x, 1.5)
+        for row, *expected in zip(found, *by_duals):
+            for block, other in zip(row, expected):
+                np.testing.assert_allclose(block, other, rtol=8 * eps, atol=8 * eps)
+    # By hand: d(short[4])/dx has s * x[2, 0] at [3, 4] and s * x[3, 4] at [2, 0].
+    expected = np.zeros((4, 5))
+    expected[3, 4], expected[2, 0] = 1.5 * x[2, 0], 1.5 * x[3, 4]
+    np.testing.assert_allclose(tg.jacrev(f)(x, 1.5)[0][4], expected, rtol=8 * eps)
+
+
+def test_a_vector_made_of_numbers_keeps_what_is_not_finite():
+    def f(x):
+        return np.stack([x[0], np.log(x[1]), np.sqrt(x[2])])
+
+    with np.errstate(divide="ignore"):
+        for mode in ("forward", "reverse"):
+            found = tg.jacobian(f, mode=mode)(np.array([1.0, 0.0, 0.0]))
+            np.testing.assert_array_equal(found, [[1.0, 0.0, 0.0], [0.0, np.inf, 0.0], [0.0, 0.0, np.inf]])
