@@ -252,7 +252,7 @@ def _permuted(a, axis, index_map, *data):
     if a.ndim == 0:
         raise np.exceptions.AxisError(axis, 0)
     if not tracked(a):
-        return rearranged(lambda p: index_map(axis, *data)(np.asarray(a._v)), a)
+        return untracked(lambda v: np.ravel(v)[index_map(axis, *data)(v)], a)
     return F.moved_by("gather", a, index_map(axis, *data), a)
 
 

@@ -241,3 +241,9 @@ def test_mistakes():
         np.full_like(t, leaf(1.0), dtype=int)
     with pytest.raises(DtypeError):
         np.insert(np.arange(3), 0, leaf(1.5)) if not isinstance(np.insert(np.arange(3), 0, 1), tg.Tensor) else None
+
+
+def test_sorting_constants_gives_sorted_values():
+    values = np.array([[0.3, 0.1, 0.2], [2.0, 3.0, 1.0]])
+    for function in (np.sort, lambda a: np.sort(a, 0), lambda a: np.sort(a, None), lambda a: np.partition(a, 1)):
+        np.testing.assert_array_equal(function(tg.tensor(values)).numpy(), function(values))
