@@ -31,6 +31,8 @@ class _Layout:
 class _Segment(Primitive):
     """The primitive behind a checkpointed function: its arguments and results are leaves."""
 
+    replayed = False
+
     def __init__(self, function):
         self.replays = {}
         self.checkpointed = function

@@ -19,7 +19,7 @@ import inspect
 import numpy as np
 
 from .errors import DtypeError, HigherOrderError, LeaveTapeError, MissingRuleError, RuleError
-from .record import _Types, apply, check_dtype, normalise, plain, tracked
+from .record import _Types, apply, check_dtype, normalise, plain, trace_of, tracked
 from .rules.table import Row
 from .tape.meta import SCALAR
 from .traced import Traced
@@ -88,6 +88,9 @@ class Primitive:
 
     Call it as the function.  `defvjp` and `defjvp` give it its rules.
     """
+
+    #: Whether a replay may call the function again at another point.
+    replayed = True
 
     def __init__(self, function):
         self.function = function
@@ -187,6 +190,9 @@ class Primitive:
 
     def _wrapped(self, call, operands, results):
         floats = [r for r, o in zip(results, call.outputs) if o.value is None]
+        trace = trace_of(operands)
+        if trace is not None and len(floats) < len(results):
+            trace.cannot = f"the custom primitive {self.name!r} has results that are no floats, which would stay as they are"
         if not floats:
             found = [plain(normalise(r)) for r in results]
             return call.several(found) if call.several else found[0]
@@ -204,6 +210,27 @@ class Primitive:
         fresh = Call(call.template, call.static)
         results = self._compute(fresh, call.arguments([call, *values]), [False] * len(call.template))
         return packed(results) if call.several else results[0]
+
+    def again(self, recorded, values, needed):
+        """Call the function at another point of a recorded call.
+
+        Parameters
+        ----------
+        recorded : Call
+        values : sequence
+            Of the operands after the call.
+        needed : sequence of bool
+            For each of them, whether its cotangent will be asked for.
+
+        Returns
+        -------
+        tuple
+            The value of the instruction, and the new `Call`.
+        """
+        call = Call(recorded.template, recorded.static)
+        wanted = [False if type(t) is Fixed else needed[t - 1] for t in call.template]
+        results = self._compute(call, call.arguments([call, *values]), wanted)
+        return np.asarray(packed(results) if call.several else results[0]), call
 
     # -- reverse ----------------------------------------------------------------------
     def _refuse_second(self, *args, **kwargs):

@@ -42,7 +42,7 @@ from .finish import finish
 from .purity import RandomStates, Surroundings
 from .quick import Quick
 from .swept import ReplayedRecording
-from .trace import Trace
+from .trace import ROW, Trace
 
 LOG = logging.getLogger("tapegrad")
 
@@ -390,6 +390,9 @@ class Replayed:
             self._give_up(kind, trace.cannot, None)
             return None
         finished = finish(trace, results, wanted)
+        if callable(backward) and any(i.entry.kind == ROW and i.entry.function.primitive for i in finished.items):
+            self._give_up(kind, "the rules of custom primitives run in Python, for one seed at a time", None)
+            return None
         finished.structure = shape
         self.stats.seconds["record"] += middle - start
         self.stats.seconds["finish"] += time.perf_counter() - middle

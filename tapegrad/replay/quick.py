@@ -16,6 +16,8 @@ import numpy as np
 from ..sweep import native
 from ..tape.meta import SCALAR
 from . import walk as W
+from .trace import ROW
+from .workspace import RAISING
 
 #: Static arguments that are as they were if they are the same object.
 _IMMUTABLE = (int, bool, str, bytes, type(None), complex, type, frozenset)
@@ -57,6 +59,8 @@ class Quick:
             The arguments that are differentiated.
         """
         tape = kept.tape
+        if any(item.entry.function in RAISING for item in tape.items if item.entry.kind == ROW):
+            return None
         result = tape.outputs[0] if len(tape.outputs) == 1 else (0, None)
         if tape.structure.kind is not None or result[1] is not SCALAR or not result[0]:
             return None

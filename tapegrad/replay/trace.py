@@ -158,7 +158,10 @@ class Trace:
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
         if row.primitive is not None:
-            self.cannot = f"it calls the custom primitive {row.name!r}, whose rules run in Python"
+            if not row.primitive.replayed:
+                self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
+            # The call itself is no operand with a slot; its first one stands for it.
+            attrs = (*attrs, ("call", operands[0]))
         references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
         self.entries[len(self.store.tokens)] = Entry(ROW, row, attrs, references, differentiable, integer, value)
 

@@ -122,9 +122,9 @@ def enter(p):
 
 
 @compiled("void(int64)")
-def backward(p):
-    """Sweep back from the seeds, and bring the gradients out."""
-    records, adjoint = load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT)
+def seed(p):
+    """Zero the adjoints, but for the seeds."""
+    adjoint = load_int(p + 8 * P_ADJOINT)
     for k in range(load_int(p + 8 * P_SLOTS)):
         store_int(adjoint + 8 * k, 0)
     # Seeds: (slot, address, nbytes of an array or 0); each slot once.
@@ -139,11 +139,22 @@ def backward(p):
             store_int(word, allocate(nbytes))
             copy_bytes(load_int(word), seed, nbytes)
         at += 24
+
+
+@compiled("void(int64, int64, int64)")
+def sweep(p, high, low):
+    """Sweep back from `high` to `low`."""
     reverse(
-        records, adjoint, load_int(p + 8 * P_MARKS), load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW),
+        load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT), load_int(p + 8 * P_MARKS), high, low,
         load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_OBJECTS),
         load_int(p + 8 * P_FLOAT), load_int(p + 8 * P_SCRATCH), 0,
     )
+
+
+@compiled("void(int64)")
+def deliver(p):
+    """Bring the gradients out."""
+    adjoint = load_int(p + 8 * P_ADJOINT)
     # Gradients: (target, nbytes, slot of the array or 0), then elements (target, slot).
     at = load_int(p + 8 * P_GRADIENTS)
     count = load_int(at)
@@ -167,6 +178,14 @@ def backward(p):
         target = load_int(at)
         store_double(target, load_double(target) + load_double(adjoint + 8 * load_int(at + 8)))
         at += 16
+
+
+@compiled("void(int64)")
+def backward(p):
+    """Sweep back from the seeds, and bring the gradients out."""
+    seed(p)
+    sweep(p, load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW))
+    deliver(p)
 
 
 @compiled("int64(int64)")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..custom import noted
 from ..record import normalise
 from ..rules import BY_NAME
 from ..sweep import native
@@ -27,6 +28,8 @@ _VIEWS = {
     BY_NAME[name]
     for name in ("getitem", "broadcast_to", "diagonal", "as_strided", "reshape", "squeeze", "expand_dims", "transpose", "t", "flip")
 }
+#: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
+RAISING = {BY_NAME["inv"], BY_NAME["solve"]}
 _WRITES = {BY_NAME["setitem"], BY_NAME["put"]}
 
 
@@ -72,6 +75,10 @@ class Workspace:
         self.words = self.records.view(np.float64).reshape(-1, RECORD.size // 8)
         self.arrays = {}
         self.hosts = []
+        #: Results of rows that may have to raise.
+        self.delicate = []
+        #: Items whose adjoints Python computes, and what their last calls left behind, by slot.
+        self.in_python, self.calls = [], {}
         self.objects = []
         self.stream = []
         self._scalars = None
@@ -221,6 +228,9 @@ class Workspace:
             self._step(item, program, entry.function, target)
             return
         row, attrs = entry.function, dict(entry.attrs)
+        if row.primitive is not None:
+            self._primitive(item)
+            return
         if row.dynamic:
             attrs[row.dynamic] = entry.integer
         if row in _VIEWS and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
@@ -239,8 +249,28 @@ class Workspace:
         metas = tuple(self._meta(o) for o in operands)
         out = SCALAR if entry.meta is SCALAR else meta_of(target)
         program = ValueProgram.of_row(row, entry.attrs, metas, out)
+        if row in RAISING:
+            self.delicate.append(target)
         self._step(item, program, lambda *values: row.value(*values, **attrs), target)
         self._signature(item)
+
+    def _primitive(self, item):
+        """A call of a custom primitive: a host step, and a stop of the sweep if it has an adjoint."""
+        target = self._allocate(item)
+        needed = [o > 0 and bool(self.tape.active[o]) for o in item.operands[1:]]
+        recorded = dict(item.entry.attrs)["call"]
+
+        def function(*values):
+            value, self.calls[item.slot] = item.entry.function.primitive.again(recorded, values, needed)
+            return value
+
+        operands = [self.value_array(o) for o in item.operands[1:]]
+        self.hosts.append(Host(function, operands, target, item.entry.name, item.slot))
+        self.stream += [W.HOST, len(self.hosts) - 1]
+        if self.tape.active[item.slot]:
+            self.in_python.append(item)
+            self._kept.update(self._roots.get(o, o) for o in (*item.operands[1:], item.slot))
+            self._signature(item)
 
     def _step(self, item, program, function, target):
         if program is None:
@@ -276,15 +306,18 @@ class Workspace:
             return
         slots = row.slots(len(operands))
         flags = tuple(bool(operands[k] > 0 and tape.active[operands[k]]) for k in slots)
-        metas = tuple(self._meta(o) for o in operands)
+        attrs, metas = entry.attrs, tuple(self._meta(o) if o else None for o in operands)
+        if row.primitive is not None:
+            *attrs, (_, call) = attrs
+            attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
         value = 0.0 if entry.meta is SCALAR else self.arrays[item.slot]
-        signature = Signature.laid_out((row, entry.attrs, metas, flags), value)
+        signature = Signature.laid_out((row, attrs, metas, flags), value)
         places = [operands[k] if on else 0 for k, on in zip(slots, flags)]
         record["op"] = signature.opcode
         record["a"], record["b"] = places[0], places[1] if len(places) > 1 else 0
         self._continue(item.slot, places[2:])
         record["integer"] = entry.integer
-        if signature.saves:
+        if signature.saves and not signature.in_python:
             record["integer"] = len(self.objects)
             for k in signature.saves:
                 kept = item.slot if k < 0 else operands[k]
@@ -396,21 +429,70 @@ class Workspace:
         -------
         int
             -1 if the replay went through, else the number of the guard that saw
-            something else (the number of guards: a host step gave another shape).
+            something else (the number of guards: a host step gave another shape, or the
+            function itself has to say whether a matrix was singular).
         """
         inputs = self.inputs
         for k, a in enumerate(arguments):
             inputs[k] = native.data_address(a)
         self.refresh()
         p = self.parameters
-        p[W.P_BACKWARD] = backward
+        p[W.P_BACKWARD] = backward and not self.in_python
         why = W.replay(self.pointer)
         while why == W.AT_HOST:
             host = self.hosts[p[W.P_STOPPED]]
             if not host.run():
                 return len(self.tape.guards) if host.guard is None else host.guard
             why = W.resume(self.pointer)
+        if self.delicate and not all(np.isfinite(a).all() for a in self.delicate):
+            return len(self.tape.guards)
+        if why == W.DONE and backward and self.in_python:
+            self._backward_with_python()
         return -1 if why == W.DONE else int(p[W.P_STOPPED])
+
+    def _backward_with_python(self):
+        """The sweep, stopped at custom primitives, whose rules are called."""
+        p, at = self.parameters, int(self.parameters[W.P_HIGH])
+        W.seed(self.pointer)
+        adjoints = native.Adjoints(self.adjoint)
+        try:
+            at = self._rules(adjoints, at)
+        except BaseException:
+            native.steps().free_all(
+                self.address, native.data_address(self.adjoint), native.data_address(self.marks), native.table_address(),
+                int(p[W.P_HIGH]),
+            )
+            for slot in self.tape.leaves:
+                adjoints.drop(slot)
+            raise
+        if at >= int(p[W.P_LOW]):
+            W.sweep(self.pointer, at, int(p[W.P_LOW]))
+        W.deliver(self.pointer)
+
+    def _rules(self, adjoints, at):
+        """Sweep from `at` to the lowest custom primitive; returns the slot below it."""
+        for item in reversed(self.in_python):
+            slot, operands = item.slot, item.operands[1:]
+            if not self.marks[slot]:
+                continue
+            if at > slot:
+                W.sweep(self.pointer, at, slot + 1)
+            at = slot - 1
+            meta = self._meta(slot)
+            g = float(self.adjoint[slot]) if meta is SCALAR else adjoints.take(slot, meta.shape, np.dtype(meta.char))
+            if not np.any(g):
+                # Zero is absolute: a rule may multiply by what is not finite.
+                continue
+            values = [self.calls[slot], *(normalise(np.array(self.value_array(o))) for o in operands)]
+            wanted = [k for k, o in enumerate(item.operands) if o > 0 and self.tape.active[o]]
+            metas = [None, *(self._meta(o) for o in operands)]
+            row = item.entry.function
+            with noted(f"in the backward pass through {row.name}, called at {self.tape.place(slot)}"):
+                found = row.primitive.pull(normalise(g), values, normalise(np.array(self.value_array(slot))), wanted, metas)
+            for o, c in zip(operands, found):
+                if c is not None and o > 0 and self.tape.active[o]:
+                    adjoints.add(o, float(c) if self._meta(o) is SCALAR else np.array(c, np.dtype(self._meta(o).char), order="C"))
+        return at
 
     def seen_at(self, number):
         """What guard `number`, at which the replay stopped, saw there, as bytes."""

@@ -204,39 +204,18 @@ def dead_values(store, marks):
 _SCRATCH = []
 
 
-class Sweep:
-    """One reverse sweep in progress over one store: adjoints, marks, scratch.
+class Adjoints:
+    """The adjoints of a reverse sweep, one word per slot.
 
-    Attributes
+    Parameters
     ----------
     adjoint : ndarray of float64
-        One word per slot: a scalar adjoint, or the address of an array's.
+        A scalar's adjoint, or the address of an array's.
     """
 
-    def __init__(self, store, marks, high):
-        self.store = store
-        self.marks = marks
-        self.high = high
-        self.adjoint = np.zeros(high + 1)
-        self.words = self.adjoint.view(np.int64)
-        try:
-            self.scratch = _SCRATCH.pop()
-        except IndexError:
-            self.scratch = np.empty(8192, np.uint8)
-        self._addresses = (data_address(self.adjoint), data_address(marks))
-        self._scratch_address = data_address(self.scratch)
-        self.switch = reverse_switch(store.special)
-        self.array_run = run_address() if Signature.ALL else 0
-        Signature.compile_pending()
-
-    def run(self, high, low, stop_at_large):
-        """Sweep from `high` to `low`; returns the next slot to visit."""
-        adjoint, marks = self._addresses
-        # A hook may have recorded, and so moved the records.
-        return walk.reverse(
-            self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
-            FLOAT_TYPE, self._scratch_address, stop_at_large,
-        )
+    def __init__(self, adjoint):
+        self.adjoint = adjoint
+        self.words = adjoint.view(np.int64)
 
     def add(self, slot, value):
         """Add `value` (float or C-contiguous ndarray) to the adjoint of `slot`."""
@@ -280,6 +259,40 @@ class Sweep:
         self.words[slot] = 0
         steps().take(data_address(result), address, result.nbytes)
         return result
+
+
+class Sweep(Adjoints):
+    """One reverse sweep in progress over one store: adjoints, marks, scratch.
+
+    Attributes
+    ----------
+    adjoint : ndarray of float64
+        One word per slot: a scalar adjoint, or the address of an array's.
+    """
+
+    def __init__(self, store, marks, high):
+        self.store = store
+        self.marks = marks
+        self.high = high
+        super().__init__(np.zeros(high + 1))
+        try:
+            self.scratch = _SCRATCH.pop()
+        except IndexError:
+            self.scratch = np.empty(8192, np.uint8)
+        self._addresses = (data_address(self.adjoint), data_address(marks))
+        self._scratch_address = data_address(self.scratch)
+        self.switch = reverse_switch(store.special)
+        self.array_run = run_address() if Signature.ALL else 0
+        Signature.compile_pending()
+
+    def run(self, high, low, stop_at_large):
+        """Sweep from `high` to `low`; returns the next slot to visit."""
+        adjoint, marks = self._addresses
+        # A hook may have recorded, and so moved the records.
+        return walk.reverse(
+            self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
+            FLOAT_TYPE, self._scratch_address, stop_at_large,
+        )
 
     def free_all(self):
         """Free the adjoints of a sweep that was broken off."""

@@ -243,7 +243,7 @@ def test_integer_and_boolean_arrays_are_static_by_content():
         grad(changing)(x, index)
 
 
-def test_custom_primitives_are_right_and_say_why_they_are_not_replayed():
+def test_primitives_with_results_that_are_no_floats_are_not_replayed():
     @tg.primitive
     def both(x, y):
         return np.outer(x, y), np.argsort(x)
@@ -261,6 +261,62 @@ def test_custom_primitives_are_right_and_say_why_they_are_not_replayed():
     for _ in range(5):
         pair.check(rng.standard_normal(3))
     assert "primitive 'both'" in pair.stats.fallback and pair.stats.replays == 0
+
+
+def test_custom_primitives_are_replayed_at_other_points():
+    @tg.primitive
+    def scaled(x, y, *, power):
+        return x**power * y, np.sum(x)
+
+    @scaled.defvjp
+    def _(g, result, x, y, *, power):
+        first, second = g
+        return power * x ** (power - 1) * y * first + second, x**power * first
+
+    class Swish(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            s = 1.0 / (1.0 + np.exp(-x))
+            ctx.s = s
+            ctx.save_for_backward(x)
+            return x * s
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * (ctx.s + x * ctx.s * (1.0 - ctx.s))
+
+    def function(x):
+        product, total = scaled(x, np.sin(x), power=3)
+        for _ in range(2):
+            product = Swish.apply(product) + total * x
+        return np.sum(product * product) + Swish.apply(x[0]) if total > 0 else np.sum(Swish.apply(x))
+
+    pair = Pair(function)
+    rng = np.random.default_rng(0)
+    for k in range(40):
+        pair.check(rng.standard_normal(3))
+    assert not pair.stats.fallback and pair.stats.replays >= 30
+
+
+def test_an_error_in_a_rule_leaves_the_replay_usable():
+    @tg.primitive
+    def square(x):
+        return x * x
+
+    @square.defvjp
+    def _(g, result, x):
+        if x[0] > 10.0:
+            raise RuntimeError("too large")
+        return 2.0 * x * g
+
+    g = tg.grad(lambda x: np.sum(square(np.sin(x) + x) * x))
+    x = np.array([1.0, 2.0])
+    expected = g(x)
+    g(x)
+    with pytest.raises(RuntimeError, match="too large"):
+        g(x + 20.0)
+    np.testing.assert_array_equal(g(x), expected)
 
 
 def test_a_backward_pass_inside_is_right_and_not_replayed():
@@ -305,3 +361,13 @@ def test_the_memory_order_of_an_argument():
     pair = Pair(in_order)
     for point in (x, np.asfortranarray(x), x[::-1], x.T.copy().T, x[:, ::-1]):
         pair.check(point)
+
+
+def test_a_singular_matrix_raises_in_a_replay_too():
+    g = tg.value_and_grad(lambda a: np.sum(np.linalg.inv(a)) + np.linalg.solve(a, np.ones(2))[0])
+    regular = np.array([[2.0, 1.0], [0.5, 3.0]])
+    before = [g(regular), g(regular + 0.1), g(regular)]
+    assert g.stats().replays
+    with pytest.raises(np.linalg.LinAlgError):
+        g(np.ones((2, 2)))
+    np.testing.assert_array_equal(g(regular)[1], before[0][1])
