@@ -7,6 +7,7 @@ are a table, `CHECKS`, to which each new way of differentiating adds a line.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -268,6 +269,62 @@ def _lanes(problem, check):
         _same(problem, check, d, way, [t[d] for t in tangents])
 
 
+def _replay(problem, check):
+    """Recorded at the point, replayed at two others, one of them in a thread: beside differences and define-by-run there."""
+    from .functional import grad as recorded
+
+    def weighted(*points):
+        total = 0.0
+        for r, w in zip(_flat(problem.f(*problem._with(points))), problem.weights):
+            total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
+        return total
+
+    g = recorded(weighted, tuple(range(len(problem.points))))
+    g(*problem.points)
+    for number in range(2):
+        single = any(np.asarray(p).dtype.char == "f" for p in problem.points)
+        step = 2e-2 if single else 1e-3
+        moved = [p + step * problem.rng.standard_normal(np.shape(p)) for p in problem.points]
+        moved = [float(m) if type(p) is float else m.astype(p.dtype) for m, p in zip(moved, problem.points)]
+        found = g(*moved) if number == 0 else _in_a_thread(g, moved)
+        there = Problem(problem.f, problem._with(moved), problem.reference, number, 1, problem.rtol, None)
+        there.weights = problem.weights
+        way = there.ways[0]
+        ours, theirs = _dot(found, way), there.difference(way)
+        check.note(
+            abs(ours - theirs), problem.rtol * there.scale(ours, theirs),
+            f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences",
+        )  # fmt: skip
+        for k, ours, theirs in zip(problem.places, found, there.reverse()):
+            ours = np.asarray(ours, np.float64)
+            with np.errstate(invalid="ignore"):
+                apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
+            size = float(np.max(np.abs(theirs), initial=0.0))
+            worst = float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+            where = "in another thread, " if number else ""
+            check.note(
+                worst, problem.exact * (1.0 + size),
+                f"the gradient of argument {k}, replayed {where}at another point, is {worst:.3g} from define-by-run there",
+            )  # fmt: skip
+
+
+def _in_a_thread(function, args):
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(function(*args))
+        except BaseException as error:  # raised again in the caller's thread
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
 def _same(problem, check, d, way, tangents):
     """<w, Jv> and <J^T w, v>, compared relative to the terms of both sums."""
     gradients = problem.reverse()
@@ -286,6 +343,7 @@ CHECKS = {
     "forward": ("forward mode, central differences", _forward),
     "transpose": ("<w, Jv>, <J^T w, v>", _identity),
     "lanes": ("the same for several v in one pass", _lanes),
+    "replay": ("replays at other points, differences", _replay),
 }
 
 
@@ -314,8 +372,9 @@ def check(f, *args, reference=None, seed=0, directions=2, rtol=None, atol=None, 
         Absolute tolerance of values; 1e-12 in float64 and 2e-5 in float32.
     modes : str or sequence of str, optional
         Which checks, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"``
-        (the identity <w, Jv> = <J^T w, v>) and ``"lanes"`` (the same for several
-        directions in one pass); all by default.
+        (the identity <w, Jv> = <J^T w, v>), ``"lanes"`` (the same for several
+        directions in one pass) and ``"replay"`` (recorded here and replayed at two other
+        points, once in another thread, beside define-by-run there); all by default.
 
     Returns
     -------

@@ -117,3 +117,18 @@ def test_misuse():
 
 def test_empty_arrays():
     assert tg.check(lambda x: x * 2, np.empty((0, 2))).passed
+
+
+def test_a_rule_that_keeps_a_value_of_the_recorded_point_fails_in_the_replay():
+    kept = []
+
+    @tg.primitive
+    def square(x):
+        kept.append(np.array(x))
+        return x * x
+
+    square.defvjp(lambda g, result, x: 2.0 * kept[0] * g)
+    x = np.array([1.0, 2.0])
+    assert tg.check(square, x, modes=["value", "reverse"]).passed
+    with pytest.raises(CheckError, match="replay"):
+        tg.check(lambda x: square(x) * 1.0, x, modes="replay")
