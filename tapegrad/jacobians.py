@@ -255,6 +255,17 @@ class _Jacobian(Transformed):
     def _blocks(self, recording):
         """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
         mode = self._mode
+        compressed = recording.compressed()
+        if compressed is not None:
+            forward, reverse = compressed
+            one = {"forward": forward, "reverse": reverse}.get(mode) if mode != "auto" else min(
+                (c for c in compressed if c is not None), key=lambda c: c.count
+            )
+            if one is not None:
+                if self._explain:
+                    way = "forward mode: its columns have" if one is forward else "reverse mode: its rows have"
+                    print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
+                return _from_colours(recording, one, one is forward)
         if recording.primitive:
             # Its rules run in Python, row by row.
             if self._explain:
@@ -292,6 +303,21 @@ def _shaped(block, output, given):
     if block.dtype.char != char:
         block = block.astype(char)
     return block if block.ndim else block[()]
+
+
+def _from_colours(recording, compressed, forward):
+    """Blocks ``[output][input]`` from one seed per colour."""
+    found = recording.many(forward, compressed.seeds)
+    blocks = [[None] * len(recording.inputs) for _ in recording.outputs]
+    for t, row in enumerate(compressed.places):
+        values = found[t].reshape(-1)
+        for s, (straight, turned, at) in enumerate(row):
+            j, i = (t, s) if forward else (s, t)
+            output, given = recording.outputs[j], recording.inputs[i]
+            block = np.zeros(output.size * given.size, values.dtype)
+            block[straight if forward else turned] = values[at]
+            blocks[j][i] = _shaped(block.reshape(output.size, given.size), output, given)
+    return blocks
 
 
 def by_columns(recording):

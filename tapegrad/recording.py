@@ -158,6 +158,10 @@ class Recording:
         #: What `costs.predict` found, once it was asked.
         self.prediction = None
 
+    def compressed(self):
+        """What makes a sparse Jacobian cheaper (`replay.compressed`): nothing is known of one recording."""
+        return None
+
     def _primitive(self):
         records = self.store.records()
         ops = records["op"][self.marks[: len(records)] == 1]
@@ -289,16 +293,40 @@ class Recording:
             return self._pulled_in_python(cotangents)
         return self._once(self._downward(1), self.outputs, self.inputs, cotangents)
 
+    def many(self, forward, directions):
+        """Matrices (directions, elements) of the outputs (`forward`) or inputs, for several seeds of the others.
+
+        Parameters
+        ----------
+        forward : bool
+        directions : list
+            Each as `prepared` makes it, of the inputs (`forward`) or outputs.
+        """
+        targets = self.outputs if forward else self.inputs
+        found = [np.zeros((len(directions), p.size), p.char) for p in targets]
+        collected = _Collected(targets, found)
+        lanes = self.lanes(len(directions))
+        sweep, used = (self._upward(lanes), self._ports()) if forward else (self._downward(lanes), self._leaves())
+        try:
+            for start in range(0, len(directions), sweep.count):
+                chunk = directions[start : start + sweep.count]
+                for lane, (numbers, values, arrays) in enumerate(chunk):
+                    sweep.seed_numbers(numbers, lane, values)
+                    for slot, seed in arrays:
+                        sweep.seed(slot, lane, seed)
+                sweep.run()
+                sweep.collect(collected.targets, start, len(chunk))
+                sweep.forget(used)
+        finally:
+            sweep.close()
+        collected.finish()
+        return found
+
     def _once(self, sweep, sources, targets, seeds):
         found = [np.zeros((1, p.size), p.char) for p in targets]
         collected = _Collected(targets, found)
-        by_slot = {}
-        for p, seed in zip(sources, seeds):
-            for begin, _, slot, meta in p.pieces:
-                part = float(np.ravel(seed)[begin]) if meta is SCALAR else seed
-                by_slot[slot] = part if slot not in by_slot else by_slot[slot] + part
         try:
-            for slot, seed in by_slot.items():
+            for slot, seed in _by_slot(sources, seeds).items():
                 sweep.seed(slot, 0, seed)
             sweep.run()
             sweep.collect(collected.targets, 0, 1)
@@ -306,6 +334,25 @@ class Recording:
             sweep.close()
         collected.finish()
         return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(targets, found)]
+
+
+def _by_slot(ports, seeds):
+    """Slot -> its seed, from one seed per port."""
+    found = {}
+    for p, seed in zip(ports, seeds):
+        numbers = np.ravel(seed).tolist() if p.elements else [seed]
+        for begin, _, slot, meta in p.pieces:
+            part = float(numbers[begin]) if meta is SCALAR else seed
+            found[slot] = part if slot not in found else found[slot] + part
+    return found
+
+
+def prepared(ports, seeds):
+    """One direction: slots and values of the numbers that are not zero, and (slot, array) pairs."""
+    found = _by_slot(ports, seeds)
+    numbers = [(slot, seed) for slot, seed in found.items() if type(seed) is float and seed]
+    arrays = [(slot, seed) for slot, seed in found.items() if type(seed) is not float and seed.any()]
+    return np.array([s for s, _ in numbers], np.int64), np.array([v for _, v in numbers]), arrays
 
 
 class Port:

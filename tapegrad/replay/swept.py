@@ -71,6 +71,7 @@ class ReplayedRecording(Recording):
         self._stops = stops[stops <= self.high].astype(np.int64)
         self.primitive = ""
         self.prediction = None
+        self._tape, self._uses, self._compressed = tape, 0, None
 
     @classmethod
     def of(cls, workspace):
@@ -78,6 +79,16 @@ class ReplayedRecording(Recording):
         if workspace.recording is None:
             workspace.recording = cls(workspace)
         return workspace.recording
+
+    def compressed(self):
+        """Compressions of its Jacobian by columns and by rows, sought when it is asked for again; or None."""
+        self._uses += 1
+        if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= 16:
+            from .compressed import compression
+
+            found = compression(self._tape, self)
+            self._compressed = None if found == (None, None) else found
+        return self._compressed
 
     def _leaves(self):
         return self._stops

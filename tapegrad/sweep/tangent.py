@@ -205,6 +205,12 @@ class Lanes:
             assert not self.words[slot, lane], "seeded twice"
             walks.seed_one(self._words, self._hot, slot, self.count, lane, data_address(value), value.nbytes)
 
+    def seed_numbers(self, slots, lane, values):
+        """Add `values` to one lane of scalar `slots` (int64 array), each of which occurs once."""
+        if len(slots):
+            self.words.view(np.float64)[slots, lane] += values
+            self.hot[slots] = 1
+
     def collect(self, targets, start, count):
         """Copy `count` lanes of some slots into matrices that are zero.
 
