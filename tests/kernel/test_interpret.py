@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from interpret import FINE, NOT_FINITE, interpret
 
 from tapegrad.kernel import ir
 from tapegrad.rules import lang as L
+from tests.kernel.interpret import FINE, NOT_FINITE, interpret
 
 
 def buffers(n_in, n_out, char="d", **marks):
