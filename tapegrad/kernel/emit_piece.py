@@ -247,7 +247,7 @@ class PieceEmitter:
             b.store(self.position(run.integer), self._at(plan.record + 24))
         addresses = [b.ptrtoint(place, I64) for place in (registers, record, self._at(plan.scratch))]
         signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
-        callee = const(run_address()).inttoptr(signature.as_pointer())
+        callee = b.inttoptr(const(run_address()), signature.as_pointer())
         program = b.ptrtoint(shared.address(words)[0], I64)
         # Numba's calling convention: a result (there is none) and an exception (it raises none).
         spare = self._at(plan.scratch)
