@@ -22,12 +22,13 @@ _rows = "int64[:, ::1]"
 SAMPLES = 8
 
 
-@compiled(f"int64({_ints}, {_rows}, {_ints}, {_rows}, {_rows})")
-def classes(text, runs, table, which, bodies):
+@compiled(f"int64({_ints}, {_ints}, {_rows}, {_ints}, {_rows})")
+def classes(text, weight, runs, table, bodies):
     """Classes of runs.
 
-    `which` gets, for each run, its class and the position in it of the class's canonical first token;
-    `bodies`, for each class, the position of one canonical period and its length.  `table` is scratch, a
+    The last two columns of `runs` get the class of each run and the position in it of the class's canonical
+    first token; `bodies`, for each class, the position of one canonical period, its length, and the weight
+    of all that would be saved.  `table` is scratch, a
     power of two and more than twice as long as `runs`.  Returns the number of classes.
     """
     table[:] = -1
@@ -68,14 +69,16 @@ def classes(text, runs, table, which, bodies):
             table[slot] = found
             bodies[found, 0] = at
             bodies[found, 1] = period
+            bodies[found, 2] = 0
             found += 1
-        which[r, 0] = table[slot]
-        which[r, 1] = at
+        runs[r, 3] = table[slot]
+        runs[r, 4] = at
+        bodies[table[slot], 2] += weight[runs[r, 1]] - weight[first + period]
     return found
 
 
-@compiled(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows})")
-def phases(starts, operands, runs, which, bodies, offsets, far, seen, score):
+@compiled(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows})")
+def phases(starts, operands, runs, bodies, offsets, far, seen, score):
     """What speaks against and for each phase of each class.
 
     Column 0 of `score` counts the values that would cross from one iteration to the next, column 1 the runs
@@ -86,7 +89,7 @@ def phases(starts, operands, runs, which, bodies, offsets, far, seen, score):
     score[:] = 0
     for r in range(runs.shape[0]):
         first, end, period = runs[r, 0], runs[r, 1], runs[r, 2]
-        c, at = which[r, 0], which[r, 1]
+        c, at = runs[r, 3], runs[r, 4]
         row = offsets[c]
         q = (first - at) % period
         score[row + q, 2] += 1
@@ -154,8 +157,8 @@ def choose(bodies, score, offsets, phase):
         phase[c] = best
 
 
-@compiled(f"int64({_ints}, {_rows}, {_rows}, {_ints}, {_rows})")
-def plan(exact, runs, which, phase, plans):
+@compiled(f"int64({_ints}, {_rows}, {_ints}, {_rows})")
+def plan(exact, runs, phase, plans):
     """Rows ``first, iterations, period, class`` of `plans`; returns how many.
 
     A first or last iteration is left out if the numbers of iterations of loops in it differ from those in
@@ -164,7 +167,7 @@ def plan(exact, runs, which, phase, plans):
     found = 0
     for r in range(runs.shape[0]):
         first, end, period = runs[r, 0], runs[r, 1], runs[r, 2]
-        first += (which[r, 1] + phase[which[r, 0]] - first) % period
+        first += (runs[r, 4] + phase[runs[r, 3]] - first) % period
         count = (end - first) // period
         if count >= 6:
             # Whether iterations 1 .. count - 2 are equal, and the outer two equal to them.
@@ -186,7 +189,7 @@ def plan(exact, runs, which, phase, plans):
             plans[found, 0] = first
             plans[found, 1] = count
             plans[found, 2] = period
-            plans[found, 3] = which[r, 0]
+            plans[found, 3] = runs[r, 3]
             found += 1
     return found
 

@@ -22,7 +22,7 @@ def recurring(text, weight, k, least, gain, grams, table, reached, runs, steps):
 
     `weight` holds sums of the tokens' weights; a run counts if it has at least `least` periods and all but
     one of them weigh at least `gain`.  `grams` (as long as the text), `table` (a power of two, more than
-    twice that) and `reached` (one longer than the text) are scratch.  Rows ``s, e, P`` go to `runs`;
+    twice that) and `reached` (one longer than the text) are scratch.  Rows ``first, end, period, 0, 0`` go to `runs`;
     returns how many.  ``steps[0]`` is increased by the number of tokens looked at.
     """
     size = text.size
@@ -69,6 +69,8 @@ def recurring(text, weight, k, least, gain, grams, table, reached, runs, steps):
             runs[found, 0] = first
             runs[found, 1] = end
             runs[found, 2] = period
+            runs[found, 3] = 0
+            runs[found, 4] = 0
             found += 1
     steps[0] += work
     return found
@@ -104,6 +106,8 @@ def disjoint(text, weight, base, least, gain, runs, taken):
         runs[kept, 0] = first
         runs[kept, 1] = end
         runs[kept, 2] = period
+        runs[kept, 3] = runs[i, 3]
+        runs[kept, 4] = runs[i, 4]
         kept += 1
     return kept
 
@@ -112,16 +116,14 @@ def disjoint(text, weight, base, least, gain, runs, taken):
 GRAMS = (3, 12, 48, 192)
 
 
-def find_runs(text, weight, base, least, gain, steps):
-    """Runs that do not overlap, the shortest periods first.
+def find_runs(text, weight, least, gain, steps):
+    """All runs worth folding, the shortest periods first.
 
     Parameters
     ----------
     text : ndarray of int64
     weight : ndarray of int64
         Sums of the weights of tokens, from 0.
-    base : int
-        First token that is a loop.
     least, gain : int
         What makes a run worth folding, see `recurring`.
     steps : ndarray of int64, shape (1,)
@@ -129,23 +131,20 @@ def find_runs(text, weight, base, least, gain, steps):
 
     Returns
     -------
-    ndarray of int64, shape (runs, 3)
-        Rows ``first, end, period``.
+    ndarray of int64, shape (runs, 5)
+        Rows ``first, end, period, 0, 0``; the last two are for `folding.classes`.
     """
     size = text.size
     grams = np.empty(size, np.int64)
     table = np.empty(1 << max(4, (2 * size).bit_length()), np.int64)
     reached = np.empty(size + 1, np.int64)
-    found = []
+    found = [np.empty((0, 5), np.int64)]
     for k in GRAMS:
         if k < size:
-            rows = np.empty((size // least + 1, 3), np.int64)
+            rows = np.empty((size // least + 1, 5), np.int64)
             found.append(rows[: recurring(text, weight, k, least, gain, grams, table, reached, rows, steps)])
-    if not found:
-        return np.empty((0, 3), np.int64)
     runs = np.concatenate(found)
+    if not len(runs):
+        return runs
     runs = runs[np.lexsort((runs[:, 0], runs[:, 2]))]
-    if len(runs):
-        runs = runs[np.concatenate(([True], np.any(runs[1:] != runs[:-1], axis=1)))]
-        runs = runs[: disjoint(text, weight, base, least, gain, runs, np.zeros(size, np.int8))]
-    return runs
+    return runs[np.concatenate(([True], np.any(runs[1:] != runs[:-1], axis=1)))]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from .folding import choose, classes, fold, phases, plan
-from .runs import find_runs
+from .runs import disjoint, find_runs
 from .structure import Structure
 from .walking import expand, walk
 
 #: Programs and bodies up to this length may stay straight.
 LINES = 128
 
-#: What is worth folding, first to last: how many periods, and how many lines are saved.
-STAGES = (16, 256), (8, 64), (4, 32)
+#: What is worth folding, first to last: how many periods, how many lines a run saves, and what part of the
+#: text all runs of the class save.
+STAGES = (16, 256, 0.0), (8, 64, 0.0), (4, 32, 0.0), (4, 6, 1 / 32)
 
 #: Lines that a loop counts for besides its body.
 LOOP = 8
@@ -55,7 +56,7 @@ class Search:
 
     def structure(self):
         """Search, and make the tree."""
-        top = self.search(self.code, np.arange(self.code.size + 1), STAGES[:-1])
+        top = self.search(self.code, np.arange(self.code.size + 1), STAGES[:2])
         inside = 0
         while inside < len(self.bodies):
             if self.length(self.bodies[inside]) > self.lines:
@@ -102,21 +103,23 @@ class Search:
         each = np.ones(size, np.int64)
         each[loops] = weights[text[loops] - self.base]
         weight = np.concatenate(([0], np.cumsum(each)))
-        runs = find_runs(text, weight, self.base, *stage, self.steps)
+        least, gain, share = stage
+        runs = find_runs(text, weight, least, gain, self.steps)
+        bodies = np.empty((len(runs), 3), np.int64)
+        bodies = bodies[: classes(text, weight, runs, _table(len(runs)), bodies)]
+        runs = runs[bodies[runs[:, 3], 2] >= share * weight[-1]]
+        runs = runs[: disjoint(text, weight, self.base, least, gain, runs, np.zeros(size, np.int8))]
         if not len(runs):
             return None
-        which = np.empty((len(runs), 2), np.int64)
-        bodies = np.empty((len(runs), 2), np.int64)
-        bodies = bodies[: classes(text, runs, _table(len(runs)), which, bodies)]
         offsets = np.concatenate(([0], np.cumsum(bodies[:, 1] + 1)))
         score = np.empty((offsets[-1], 3), np.int64)
         phases(
-            starts, self.operands, runs, which, bodies, offsets, self.far, np.zeros(len(bodies), np.int64), score
+            starts, self.operands, runs, bodies, offsets, self.far, np.zeros(len(bodies), np.int64), score
         )
         phase = np.empty(len(bodies), np.int64)
         choose(bodies, score, offsets, phase)
         plans = np.empty((len(runs), 4), np.int64)
-        plans = plans[: plan(exact, runs, which, phase, plans)]
+        plans = plans[: plan(exact, runs, phase, plans)]
         if not len(plans):
             return None
         plans = np.ascontiguousarray(plans[np.argsort(plans[:, 0])])
