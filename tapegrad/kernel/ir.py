@@ -167,14 +167,17 @@ class Guard(Statement):
 
     Attributes
     ----------
+    number : int or Index
+        An index is evaluated (its table, if it has one, holds the numbers).
     value : Value
-    seen : bool, or bytes
-        The outcome of a condition; or the bytes of the value itself.
+    seen : bool, bytes or Load
+        The outcome of a condition; or the bytes of the value itself (loaded from a
+        constant of the same type, where they differ from iteration to iteration).
     early : bool
         Test before going on (what follows forms addresses from it), else at the end.
     """
 
-    number: int
+    number: object
     value: Value
     seen: object
     early: bool = False
@@ -269,8 +272,10 @@ def operands(statement):
     """The values a statement (not a loop) uses, in order, each once."""
     if isinstance(statement, Let):
         return statement.expr.leaves()
-    if isinstance(statement, (Store, Guard)):
+    if isinstance(statement, Store):
         return [statement.value]
+    if isinstance(statement, Guard):
+        return [statement.value, statement.seen] if isinstance(statement.seen, Load) else [statement.value]
     return []
 
 
