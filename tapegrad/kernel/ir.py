@@ -60,6 +60,8 @@ class Buffer:
         Elements of a constant.
     zeroed : bool
         Whether a temporary or output has to be all zeros when the kernel begins.
+    finite : bool
+        Whether the kernel reports an output that is not finite in every element.
     """
 
     role: str
@@ -68,6 +70,7 @@ class Buffer:
     number: int = 0
     data: np.ndarray | None = None
     zeroed: bool = False
+    finite: bool = False
 
     @property
     def nbytes(self):
@@ -268,6 +271,44 @@ class LoopProgram:
 def constant(number, char="d"):
     """The value that is always `number`."""
     return Let(L.Expr("const", (float(number),)), char)
+
+
+#: Operations that integers have; other expressions over integers are computed in double.
+_OF_INTEGERS = {"arg", "const", "add", "sub", "mul", "neg", "abs", "sign", "select", *L.COMPARISONS, *L.LOGIC}
+
+
+def arithmetic(let):
+    """In what a `Let` computes: 'd', 'f' or 'q'.
+
+    Floating results are computed in their own type, to which operands are converted.  A truth
+    value or an integer is computed in the widest type of its operands.
+    """
+    if let.char in "df":
+        return let.char
+    chars = {leaf.char for leaf in let.expr.leaves()} - {"?"}
+    if chars == {"f"}:
+        return "f"
+    if not chars & {"d", "f"} and (chars or let.char != "?") and all(_integral(node) for node in nodes(let.expr)):
+        return "q"
+    return "d"
+
+
+def _integral(node):
+    return node.op in _OF_INTEGERS and (node.op != "const" or float(node.args[0]).is_integer())
+
+
+def nodes(expr):
+    """The distinct nodes of an expression, operands before what uses them."""
+    found, stack = {}, [(expr, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            found[id(node)] = node
+        elif id(node) not in found:
+            stack.append((node, True))
+            if node.op not in ("arg", "const"):
+                stack.extend((arg, False) for arg in node.args)
+    return list(found.values())
 
 
 def operands(statement):
