@@ -100,7 +100,7 @@ class Interpreter:
         if index.table is not None:
             assert 0 <= found < len(index.table), (found, len(index.table))
             found = int(index.table[found])
-        return found
+        return found if index.plus is None else found + int(self.values[id(index.plus)])
 
     def element(self, buffer, index):
         found = self.position(index)
