@@ -17,13 +17,13 @@ import numpy as np
 
 from ..replay.trace import GUARD, HOST, SHAPE
 from ..rules.table import ROWS
-from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
 
 #: Kinds of what comes from outside: a number, an element of an argument, a whole argument, an array constant.
 NUMBER, ELEMENT, ARGUMENT, ARRAY = range(4)
 #: Codes of entries are counted from here; those of scalar instructions are ``4 * opcode + constants``.
-ENTRIES = 1 << 20
+ENTRIES = 4 * FIRST_ARRAY
 
 
 @dataclass(eq=False)
@@ -68,13 +68,13 @@ class Columns:
         return len(self.slots)
 
     def pairs(self):
-        """The first two operands of each instruction, as int32; 0 where there is none."""
+        """The instructions that compute the first two operands of each one, as int32; -1 where there is none."""
         count = np.diff(self.first)
-        found = np.zeros((len(self), 2), np.int32)
+        found = np.full((len(self), 2), -1, np.int32)
         for k in range(2):
             has = np.flatnonzero(count > k)
             found[has, k] = self.operands[self.first[has] + k]
-        return found
+        return np.maximum(found, -1)
 
 
 class _Outside:

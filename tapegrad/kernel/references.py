@@ -22,7 +22,7 @@ entry by entry: where elements do not advance evenly there is a table.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,13 +35,15 @@ from .nest import Level, Spot, Tables, Template, nest
 _STACK = BY_NAME["stack"]
 
 
-class Direct(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Direct:
     """The value that `template` computed last."""
 
     template: Template
 
 
-class Carried(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Carried:
     """What `template` computed in the iteration of `level` before; `init` in the first one."""
 
     level: Level
@@ -49,7 +51,8 @@ class Carried(NamedTuple):
     init: object
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Number:
     """A float, by its bits."""
 
     bits: int
@@ -59,47 +62,54 @@ class Number(NamedTuple):
         return float(np.int64(self.bits).view(np.float64))
 
 
-class Numbers(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Numbers:
     """Elements of constants, table number `table`."""
 
     table: int
     spot: Spot
 
 
-class Element(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Element:
     """An element of argument `argument`."""
 
     argument: int
     spot: Spot
 
 
-class Argument(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Argument:
     """Argument `argument`, as a whole."""
 
     argument: int
 
 
-class Constant(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Constant:
     """Array constant `constant` of the tape."""
 
     constant: int
 
 
-class Constants(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Constants:
     """One of several array constants."""
 
     constants: tuple
     spot: Spot
 
 
-class Stored(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stored:
     """What `template` computed in the execution whose number is at `spot`."""
 
     template: Template
     spot: Spot
 
 
-class Gathered(NamedTuple):
+@dataclass(eq=False)
+class Gathered:
     """All operands of an instruction that puts scalars side by side."""
 
     pieces: list  # of copies.Piece
@@ -234,7 +244,7 @@ class References:
             found = self._outside(refs, body)
             if found is not None:
                 return found
-        owners, ranks = np.where(refs >= 0, self.owner[refs], refs), self.rank[refs]
+        owners, ranks = np.where(refs >= 0, self.owner[refs], refs), np.where(refs >= 0, self.rank[refs], 0)
         alone = owners[0] >= 0 and bool((owners == owners[0]).all())
         if alone:
             t = self.templates[owners[0]]
