@@ -83,8 +83,8 @@ def phases(starts, operands, runs, bodies, offsets, far, seen, score):
 
     Column 0 of `score` counts the values that would cross from one iteration to the next, column 1 the runs
     that would lose an iteration, column 2 the runs that begin in that phase; the rows of class c begin at
-    ``offsets[c]``, one for each phase relative to the canonical one and one more.  `far` is scratch with -1
-    for each instruction, `seen` with 0 for each class.
+    ``offsets[c]``, one for each phase relative to the canonical one and one that sums iterations.  `far` is scratch with -1
+    for each instruction; `seen`, 0 for each class, counts the runs looked at for column 0.
     """
     score[:] = 0
     for r in range(runs.shape[0]):
@@ -93,6 +93,7 @@ def phases(starts, operands, runs, bodies, offsets, far, seen, score):
         row = offsets[c]
         q = (first - at) % period
         score[row + q, 2] += 1
+        score[row + period, 0] += (end - first) // period
         # Of the phases that begin `slack + 1` tokens after the first or later, one iteration is lost.
         slack = (end - first) % period
         q = (q + slack + 1) % period
@@ -138,22 +139,22 @@ def phases(starts, operands, runs, bodies, offsets, far, seen, score):
             score[row, 1] += score[row - 1, 1]
 
 
-@compiled(f"void({_rows}, {_rows}, {_ints}, {_ints})")
-def choose(bodies, score, offsets, phase):
-    """The best phase of each class: fewest values cross, fewest iterations are lost, most runs begin there."""
+#: Values that may cross rather than that all iterations are lost.
+LOST = 64.0
+
+
+@compiled(f"void({_rows}, {_rows}, {_ints}, {_ints}, {_ints})")
+def choose(bodies, score, offsets, seen, phase):
+    """The best phase of each class: few values cross, few iterations are lost, many runs begin there."""
     for c in range(phase.size):
-        best = 0
         row = offsets[c]
-        for q in range(1, bodies[c, 1]):
-            a, b = row + q, row + best
-            if score[a, 0] != score[b, 0]:
-                better = score[a, 0] < score[b, 0]
-            elif score[a, 1] != score[b, 1]:
-                better = score[a, 1] < score[b, 1]
-            else:
-                better = score[a, 2] > score[b, 2]
-            if better:
-                best = q
+        runs = max(seen[c], 1)
+        iterations = max(score[row + bodies[c, 1], 0], 1)
+        best, least = 0, 0.0
+        for q in range(bodies[c, 1]):
+            cost = score[row + q, 0] / runs + LOST * score[row + q, 1] / iterations
+            if q == 0 or cost < least or cost == least and score[row + q, 2] > score[row + best, 2]:
+                best, least = q, cost
         phase[c] = best
 
 

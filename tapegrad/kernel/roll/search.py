@@ -113,11 +113,10 @@ class Search:
             return None
         offsets = np.concatenate(([0], np.cumsum(bodies[:, 1] + 1)))
         score = np.empty((offsets[-1], 3), np.int64)
-        phases(
-            starts, self.operands, runs, bodies, offsets, self.far, np.zeros(len(bodies), np.int64), score
-        )
+        seen = np.zeros(len(bodies), np.int64)
+        phases(starts, self.operands, runs, bodies, offsets, self.far, seen, score)
         phase = np.empty(len(bodies), np.int64)
-        choose(bodies, score, offsets, phase)
+        choose(bodies, score, offsets, seen, phase)
         plans = np.empty((len(runs), 4), np.int64)
         plans = plans[: plan(exact, runs, phase, plans)]
         if not len(plans):
