@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..recomputed import Recomputed
 from ..replay.trace import HOST
 from ..replay.values import ValueProgram
 from ..rules import BY_NAME
@@ -152,6 +153,8 @@ class Arrays:
     def _host(self, entry, operands, target, body, place):
         ufunc, out = entry.function.ufunc, entry.meta
         plan = LoopPlanner(operands, out, body)
+        if isinstance(entry.function.function, Recomputed) and entry.function.__name__ == "truth":
+            return plan.deliver(L.ne(plan.operands[0], 0.0) if operands[0].char != "?" else plan.operands[0], target)
         if ufunc is not None:
             expr = HOST_FUNCTIONS.get(ufunc.__name__)
             if expr is not None and (expr.of is None or all(o.char in expr.of for o in operands)):

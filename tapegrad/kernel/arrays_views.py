@@ -163,14 +163,14 @@ def _window(x, shape, strides, offset):
     counts = [*shape, *(loop.total for loop, _ in offset.steps)]
     steps = [*strides, *(c for _, c in offset.steps)]
     start = np.unravel_index(offset.base, x.shape)
-    reach = [[s, s] for s in start]
+    reach = [[int(s), int(s)] for s in start]
     turned = []
     for n, step in zip(counts, steps):
         if n == 1:
             turned.append((0,) * x.ndim)
             continue
         stop = np.unravel_index(offset.base + step * (n - 1), x.shape)
-        change = [b - a for a, b in zip(start, stop)]
+        change = [int(b - a) for a, b in zip(start, stop)]
         if any(c % (n - 1) for c in change):
             return None
         for r, c in zip(reach, change):
