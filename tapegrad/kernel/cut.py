@@ -17,6 +17,8 @@ from . import ir
 
 #: Work of one statement, about in LLVM instructions.
 _COST = {ir.Let: 0, ir.Load: 2, ir.Store: 2, ir.Guard: 4, ir.Run: 20, ir.Loop: 6}
+#: How much longer a loop may be than straight-line code.
+WHOLE = 4
 
 
 @dataclass(eq=False)
@@ -68,7 +70,7 @@ def cut(program, limit, single_loops=False):
     Parameters
     ----------
     limit : int
-        Cost of a piece, at most (a single statement may cost more).
+        Cost of a piece, at most; but a loop of up to `WHOLE` times as much stays whole.
     single_loops : bool
         A loop ends its piece: so memory can be used again by the next one.
     """
@@ -80,7 +82,7 @@ def _cut(body, cost, limit, single_loops):
     for statement in body:
         item, own = statement, cost[id(statement)]
         guards = [s for s in ir.walk([statement]) if isinstance(s, ir.Guard)]
-        if isinstance(statement, ir.Loop) and own > limit:
+        if isinstance(statement, ir.Loop) and own > WHOLE * limit:
             item, own = CutLoop(statement, _cut(statement.body, cost, limit, False)), _COST[ir.Loop]
         if pieces[-1].cost and pieces[-1].cost + own > limit:
             pieces.append(Piece())

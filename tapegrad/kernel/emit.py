@@ -36,11 +36,11 @@ class Options:
         Allow LLVM to contract ``a * b + c`` into one rounding, and to reassociate sums and products.  Results then differ
         from those of the sweeps by rounding, and by more where a sum cancels; NaN and infinity keep their meaning.
     limit : int
-        About the greatest number of LLVM instructions in a function before it is cut.
+        About how many LLVM instructions of straight-line code a function may have (see `kernel.cut`).
     """
 
     fastmath: bool = False
-    limit: int = 800
+    limit: int = 300
 
 
 class Emission:

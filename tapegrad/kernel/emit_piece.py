@@ -163,7 +163,7 @@ class PieceEmitter:
         if known is None and is_number(value):
             known = self.values[id(value)] = number(value.expr.args[0], value.char)
         if known is None:
-            known = self._load(self._word(id(value)), MEMORY[value.char], ("word", id(value)))
+            known = self._load(self._word(id(value)), MEMORY[value.char], "words")
             if value.char == "?":
                 known = self.b.icmp_unsigned("!=", known, ir.Constant(I8, 0))
             self.values[id(value)] = known
@@ -172,7 +172,7 @@ class PieceEmitter:
     def counter(self, loop):
         known = self.counters.get(id(loop))
         if known is None:
-            known = self.counters[id(loop)] = self._load(self._word(id(loop)), I64, ("word", id(loop)))
+            known = self.counters[id(loop)] = self._load(self._word(id(loop)), I64, "words")
         return known
 
     def define(self, value, found):
@@ -186,7 +186,7 @@ class PieceEmitter:
 
     def _cross(self, value):
         found = self.values[id(value)]
-        self._store(self.b.zext(found, I8) if value.char == "?" else found, self._word(id(value)), ("word", id(value)))
+        self._store(self.b.zext(found, I8) if value.char == "?" else found, self._word(id(value)), "words")
 
     # -- statements ------------------------------------------------------------------
     def statement(self, statement):
@@ -263,7 +263,7 @@ class PieceEmitter:
         if loop.ragged:
             extents, kept = self.shared.address(np.asarray(loop.extent, np.int64))
             extent = self._load(b.gep(extents, [self.position(loop.which)], source_etype=I64), I64, "tables", True)
-            first = self._load(self._word(("ragged", id(loop))), I64, ("ragged", id(loop)))
+            first = self._load(self._word(("ragged", id(loop))), I64, "words")
             last = b.add(first, extent, flags=("nsw",))
         else:
             last = const(loop.extent)
@@ -290,7 +290,7 @@ class PieceEmitter:
         b.cbranch(b.icmp_signed("<", following, last), head, after)
         b.position_at_end(after)
         if loop.ragged:
-            self._store(last, self._word(("ragged", id(loop))), ("ragged", id(loop)))
+            self._store(last, self._word(("ragged", id(loop))), "words")
 
     def Loop(self, loop):
         guarded = any(isinstance(s, K.Guard) and not s.early for s in K.walk(loop.body))
@@ -320,7 +320,7 @@ class PieceEmitter:
             self._store(self.failed, self.workspace, "guards")
         frame = self._open(loop)
         if id(loop) in self.plan.slots:
-            self._store(frame[1], self._word(id(loop)), ("word", id(loop)))
+            self._store(frame[1], self._word(id(loop)), "words")
         for carry, phi in zip(loop.carries, frame[3]):
             self.define(carry, phi)
         for piece in item.pieces:

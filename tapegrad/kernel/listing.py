@@ -23,7 +23,7 @@ from . import ir
 
 _INFIX = {"add": (" + ", 4), "sub": (" - ", 4), "mul": (" * ", 5), "div": (" / ", 5), "lt": (" < ", 3), "le": (" <= ", 3),
           "gt": (" > ", 3), "ge": (" >= ", 3), "eq": (" == ", 3), "ne": (" != ", 3), "and": (" and ", 2), "or": (" or ", 1)}  # fmt: skip
-_PREFIX = {"neg": ("-", 6), "not": ("not ", 6)}
+_PREFIX = {"neg": ("-", 6), "not": ("not ", 2.5)}
 _LETTERS = {ir.INPUT: "x", ir.OUTPUT: "y", ir.TEMPORARY: "t", ir.CONSTANT: "c"}
 _COUNTERS = "ijklmnopqrs"
 
@@ -44,7 +44,9 @@ def _node(node, args, name):
         return name(node.args[0]), 9
     if node.op in _INFIX:
         sign, strength = _INFIX[node.op]
-        left, right = (_bound(a, strength + k) for k, a in enumerate(args))
+        # A comparison of comparisons is not a chain.
+        first = strength + 0.5 * (strength == 3)
+        left, right = _bound(args[0], first), _bound(args[1], strength + 1)
         return left + sign + right, strength
     if node.op in _PREFIX:
         sign, strength = _PREFIX[node.op]
