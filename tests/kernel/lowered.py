@@ -1,0 +1,64 @@
+"""Loop programs of functions, compared with replays of the same tape."""
+
+import numpy as np
+
+from tapegrad.kernel import ir
+from tapegrad.kernel.pipeline import lower
+from tapegrad.replay.function import Replayed
+from tapegrad.replay.workspace import Workspace
+
+from tests.kernel.interpret import interpret
+
+
+def tape_of(function, *args):
+    """The finished tape of `function`, recorded at `args`."""
+    return Replayed(function, tuple(range(len(args))), scalar=False).tape(args, {})
+
+
+def replayed(tape, args):
+    """Outcome and outputs of a replay by sweep."""
+    workspace = Workspace(tape)
+    outcome = workspace.run([np.array(a, "d") if np.ndim(a) == 0 else np.ascontiguousarray(a) for a in args], False)
+    return outcome, [workspace.output(k) for k in range(len(tape.outputs))]
+
+
+def interpreted(program, tape, args):
+    """Outcome and outputs of the slow reference of `program`."""
+    inputs = [np.array(a, np.dtype(b.char)).reshape(-1) for a, b in zip(args, program.inputs)]
+    outputs = [np.full(b.size, 3, np.dtype(b.char)) for b in program.outputs]
+    return interpret(program, inputs, outputs), outputs
+
+
+def agree(function, *points, rtol=1e-13, atol=1e-14):
+    """Record `function` at the first of `points` (tuples of arguments); its loop program must give, at
+    every point, what a replay gives.  Returns the program."""
+    tape = tape_of(function, *points[0])
+    program = lower(tape)
+    agrees(program, tape, *points, rtol=rtol, atol=atol)
+    return program
+
+
+def agrees(program, tape, *points, rtol=1e-13, atol=1e-14):
+    """Whether `program` gives what a replay of `tape` gives."""
+    for args in points:
+        expected, results = replayed(tape, args)
+        found, outputs = interpreted(program, tape, args)
+        assert found == expected, (found, expected)
+        if found < 0:
+            for one, two in zip(outputs, results):
+                np.testing.assert_allclose(one, np.asarray(two).reshape(-1), rtol=rtol, atol=atol)
+
+
+def loops(program):
+    """Extents of the loops in order; lists are nested as the loops are, a ragged loop is a tuple."""
+
+    def of(body):
+        found = []
+        for statement in body:
+            if isinstance(statement, ir.Loop):
+                inner = of(statement.body)
+                extent = tuple(statement.extent.tolist()) if statement.ragged else statement.extent
+                found.append([extent, *inner] if inner else extent)
+        return found
+
+    return of(program.body)
