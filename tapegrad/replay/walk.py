@@ -207,14 +207,13 @@ def replay(p):
 
 
 @compiled("int64(int64, int64, int64)")
-def quick(p, spec, args):
-    """`replay` with gradients for a tuple of Python objects, if they are as `spec` says.
+def read_arguments(inputs, spec, args):
+    """Addresses of the data of a tuple of Python objects, to `inputs`; `DONE` if they are as `spec` says, else `OTHER`.
 
     `spec` holds their number, then for each one ``FLOAT, type``; ``ARRAY, type,
     dtype, dimensions, extents...``; or ``SAME, address``.  Objects are read by
     the public C structs of CPython and NumPy (tried out in `sweep.native`).
     """
-    inputs = load_int(p + 8 * P_INPUTS)
     if load_int(args + 16) != load_int(spec):
         return OTHER
     at, item = spec + 8, args + 24
@@ -244,6 +243,14 @@ def quick(p, spec, args):
                 at += 8
             store_int(inputs, load_int(thing + 16))
         inputs += 8
+    return DONE
+
+
+@compiled("int64(int64, int64, int64)")
+def quick(p, spec, args):
+    """`replay` with gradients for a tuple of Python objects, if they are as `spec` says (`read_arguments`)."""
+    if read_arguments(load_int(p + 8 * P_INPUTS), spec, args) != DONE:
+        return OTHER
     store_int(p + 8 * P_BACKWARD, 1)
     enter(p)
     return resume(p)
