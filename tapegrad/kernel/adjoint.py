@@ -89,7 +89,7 @@ class _Adjoint:
             elif meta is SCALAR:
                 seed = Term(writer, writer.fixed(1.0), (), "d")
             else:
-                seed = Term(writer, writer.constant(np.ones(meta.shape, meta.char)), meta.shape, meta.char)
+                seed = Term(writer, 0, meta.shape, meta.char, 1.0)
             self._add(slot, meta, seed)
 
     # -- scalar instructions ------------------------------------------------------
@@ -137,7 +137,8 @@ class _Adjoint:
     def _taken(self, slot):
         """The adjoint of the result of an entry."""
         if self.tape.metas[slot] is SCALAR:
-            return Term(self.writer, int(self.word[slot]), (), "d") if self.word[slot] else None
+            word = int(self.word[slot])
+            return Term(self.writer, word, (), "d", self.writer.number_of(word)) if word else None
         return self.terms.pop(slot, None)
 
     def _add(self, slot, meta, found):
@@ -161,10 +162,9 @@ class _Adjoint:
         if meta is not SCALAR:
             self.terms[slot] = found if known is None else known + found
             return
-        if found.number is not None:
-            found = Term(self.writer, self.writer.fixed(found.number), (), "d")
+        term = found.slot if found.number is None or found.slot > 0 else self.writer.fixed(found.number)
         word = int(self.word[slot])
-        self.word[slot] = found.slot if not word else self.writer.scalar(BY_NAME["add"], word, found.slot)
+        self.word[slot] = self.writer.scalar(BY_NAME["add"], word, term) if word else term
 
     # -- results ------------------------------------------------------------------------
     def _gradients(self):

@@ -51,7 +51,7 @@ class Term:
     char : str
         dtype character.
     number : float, optional
-        The value, if it is a known number.
+        The value of every element, if it is a known number.
     like : str, optional
         Of a condition: the dtype of what it compared.
     """
@@ -91,11 +91,12 @@ class Term:
     def reference(self):
         """What an entry names as its operand."""
         if self.number is not None and self.slot == 0:
-            self.slot = self.writer.constant(self.number)
+            uniform = self.number if self.is_scalar else np.broadcast_to(np.asarray(self.number, self.char), self.shape)
+            self.slot = self.writer.constant(uniform)
         return self.slot
 
-    def _number(self, number):
-        return Term(self.writer, 0, (), "d", float(number))
+    def _number(self, number, shape=(), char="d"):
+        return Term(self.writer, 0, shape, char, float(number))
 
     def _lift(self, thing):
         return thing if isinstance(thing, Term) else self._number(thing)
@@ -105,7 +106,7 @@ class Term:
         if self.char == char:
             return self
         if self.number is not None:
-            return self.constant(np.asarray(self.number, char))
+            return self._number(np.asarray(self.number, char), self.shape, char)
         return self._entry("astype", self.shape, (("dtype", char),), char=char)
 
     # -- element-wise ---------------------------------------------------------------
@@ -113,14 +114,15 @@ class Term:
         name = "mul" if name == "mul0" else name
         args = [self._lift(a) for a in args]
         if all(a.number is not None for a in args):
+            shape, char = np.broadcast_shapes(*(a.shape for a in args)), _result(args)
             with np.errstate(all="ignore"):
-                return self._number(value_function(name)(*[a.number for a in args]))
+                return self._number(value_function(name)(*[np.dtype(char).type(a.number) for a in args]), shape, char)
         simple = _simple(name, args)
         if simple is not None:
             return simple
         if name == "select" and args[0].number is not None:
-            yes, no = args[1:]
-            return yes if args[0].number else no
+            shape, char = np.broadcast_shapes(*(a.shape for a in args)), _result(args[1:])
+            return args[1 if args[0].number else 2].cast(char).broadcast_to(shape)
         if all(a.is_scalar for a in args):
             return self._scalar(name, args)
         return self._array(name, args)
@@ -221,13 +223,14 @@ class Term:
     # -- movement of data -----------------------------------------------------------
     def own(self):
         """A copy, which stays as it is when this value's memory is written to."""
-        return self if self.is_scalar else self._entry("clone", self.shape)
+        return self if self.is_scalar or self.number is not None else self._entry("clone", self.shape)
 
     def transpose(self, axes):
         axes = tuple(int(a) % self.ndim for a in axes)
         if axes == tuple(range(self.ndim)):
             return self
-        return self._entry("transpose", [self.shape[k] for k in axes], (("axes", axes),))
+        shape = [self.shape[k] for k in axes]
+        return self._uniform(shape) or self._entry("transpose", shape, (("axes", axes),))
 
     def swapaxes(self, i, j):
         axes = list(range(self.ndim))
@@ -236,7 +239,13 @@ class Term:
 
     def reshape(self, shape):
         shape = tuple(int(n) for n in shape)
-        return self if shape == self.shape else self._entry("reshape", shape, (("shape", shape),))
+        if shape == self.shape:
+            return self
+        return self._uniform(shape) or self._entry("reshape", shape, (("shape", shape),))
+
+    def _uniform(self, shape):
+        """The same number in another shape, or None if this is no number."""
+        return None if self.number is None else self._number(self.number, shape, self.char)
 
     def expand_dims(self, axes):
         shape = list(self.shape)
@@ -245,7 +254,7 @@ class Term:
         return self.reshape(shape)
 
     def flip(self, axes):
-        return self._entry("flip", self.shape, (("axes", tuple(int(a) % self.ndim for a in axes)),))
+        return self._uniform(self.shape) or self._entry("flip", self.shape, (("axes", tuple(int(a) % self.ndim for a in axes)),))
 
     def broadcast_to(self, shape):
         shape = tuple(shape)
@@ -253,7 +262,7 @@ class Term:
             return self
         lead = len(shape) - self.ndim
         own = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(self.shape, c_strides(self.shape, 1)))
-        return self._entry("broadcast_to", shape, (("shape", shape), ("strides", own)))
+        return self._uniform(shape) or self._entry("broadcast_to", shape, (("shape", shape), ("strides", own)))
 
     def narrow(self, axis, start, stop):
         shape, strides = list(self.shape), c_strides(self.shape, 1)
@@ -268,7 +277,7 @@ class Term:
         if offset == 0 and shape == self.shape and strides == c_strides(shape, 1):
             return self
         name = "select" if shape == () else "as_strided"
-        return self._entry(name, shape, (("shape", shape), ("strides", strides)), integer=int(offset))
+        return self._uniform(shape) or self._entry(name, shape, (("shape", shape), ("strides", strides)), integer=int(offset))
 
     def gather(self, index, shape):
         return self._entry("gather", shape, (("shape", tuple(shape)),), others=(index,))
@@ -325,7 +334,10 @@ class Term:
         axes = tuple(sorted(int(a) % self.ndim for a in axes))
         if not axes:
             return self
+        count = math.prod(self.shape[k] for k in axes)
         kept = [1 if k in axes else n for k, n in enumerate(self.shape) if keepdims or k not in axes]
+        if self.number is not None and how == "add" and self.char == "d":
+            return self._number(self.number * count, kept)
         name = {"add": "sum", "mul": "prod"}.get(how, how)
         return self._entry(name, kept, (("axis", axes), ("keepdims", keepdims)), char="d" if self.char not in "df" else None)
 
@@ -365,18 +377,18 @@ def _simple(name, args):
     """An operation that needs no instruction, or a cheaper one; None if there is none."""
     if name == "mul":
         for one, other in (args, args[::-1]):
-            if one.number == 1.0:
-                return other
-            if one.number == -1.0:
-                return other._apply("neg", other)
-    elif name == "div" and args[1].number == 1.0:
+            if one.number in (1.0, -1.0) and _decides(other, one):
+                return other if one.number == 1.0 else other._apply("neg", other)
+    elif name == "div" and args[1].number == 1.0 and _decides(*args):
         return args[0]
-    elif name == "pow":
-        if args[1].number == 1.0:
-            return args[0]
-        if args[1].number == 2.0:
-            return args[0] * args[0]
+    elif name == "pow" and args[1].number in (1.0, 2.0) and _decides(*args):
+        return args[0] if args[1].number == 1.0 else args[0] * args[0]
     return None
+
+
+def _decides(one, other):
+    """Whether `one` alone has the shape and dtype of an operation with `other`."""
+    return np.broadcast_shapes(one.shape, other.shape) == one.shape and _result([one, other]) == one.char
 
 
 def _row(name):
@@ -388,8 +400,5 @@ def _row(name):
 
 def _result(terms):
     """The dtype of an element-wise result: numbers and scalars are weak beside arrays."""
-    kinds = [1.0 if t.is_scalar else np.dtype(t.char) for t in terms]
-    if all(k == 1.0 for k in kinds if isinstance(k, float)) and not any(isinstance(k, np.dtype) for k in kinds):
-        return "d"
-    found = np.result_type(*kinds).char
+    found = np.result_type(*(1.0 if t.is_scalar or t.number is not None and t.char == "d" else np.dtype(t.char) for t in terms)).char
     return found if found in "df" else "d"

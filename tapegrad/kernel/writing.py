@@ -75,6 +75,11 @@ class Writer:
         """A leaf that is a constant (for what has no inline constant)."""
         return self._append(SCALAR_LEAF, 0, 0, number)
 
+    def number_of(self, slot):
+        """The value of a leaf made by `fixed`, else None."""
+        made = slot >= self.first and self.ops[slot] == SCALAR_LEAF and slot not in self.metas
+        return float(self.constants[slot]) if made else None
+
     def argument(self, meta):
         """The leaf of a further argument."""
         slot = self._append(SCALAR_LEAF if meta is SCALAR else ARRAY_LEAF, 0, 0, 0.0)
