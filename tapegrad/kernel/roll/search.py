@@ -14,7 +14,17 @@ LINES = 128
 
 #: What is worth folding, first to last: how many periods, how many lines a run saves, and what part of the
 #: text all runs of the class save.
-STAGES = (16, 256, 0.0), (8, 64, 0.0), (4, 32, 0.0), (4, 6, 1 / 32)
+STAGES = (
+    (16, 256, 0.0),
+    (8, 64, 0.0),
+    (4, 3, 1 / 8),
+    (4, 3, 1 / 16),
+    (4, 3, 1 / 32),
+    (4, 32, 1 / 64),
+    (4, 3, 1 / 64),
+    (3, 3, 1 / 32),
+    (4, 32, 0.0),
+)
 
 #: Lines that a loop counts for besides its body.
 LOOP = 8
