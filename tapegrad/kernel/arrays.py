@@ -7,7 +7,7 @@ How the builder calls this::
 
     arrays = Arrays(guards)                     # one for each program
     ref = arrays.constant(array)                # a constant of the tape: ArrayRef, or a Value of a 0-d one
-    statements, result = arrays.emit(item, operands, target, integer, reuse)
+    statements, result = arrays.emit(item, operands, target, integer, reuse, lazy)
 
 `operands` are ArrayRefs and Values, in the order of ``item.operands``; Values have been executed,
 but for those that `constant` gave, which is called once for each use.  `statements` are to be executed in order at the place of the instruction;
@@ -18,8 +18,13 @@ but for those that `constant` gave, which is called once for each use.  `stateme
 * with `target` (an ArrayRef of the result's shape and dtype, of size 1 for a value): the target, written.
 
 `integer` is the dynamic attribute (the `i` of ``x[i]``): None (that of the entry), or an `Index` in
-the counters of the loops around the instruction, base included.  `reuse` says that the memory
-of the first operand may be written over (an indexed assignment then goes into it, and it is the result).
+the counters of the loops around the instruction, base included.  `reuse` holds the positions of the operands whose
+memory may be written over: an indexed assignment then goes into its first operand, an addition of a `Spread` into
+the other operand, and that is the result.
+
+With `lazy`, the result of a `place` or `scatter` is a `Spread`: nothing is computed until an addition takes it up (or any other
+instruction, which is a waste if there are several).  So ask for it if an `add` is the only
+reader; until then what the Spread reads (`buffers`) must not be written over.
 
 Inside rolled loops, offsets of ArrayRefs and `integer` may depend on the counters of the loops around
 the place; a table in them is looked up by statements of the result.  Temporaries are made for
@@ -38,10 +43,12 @@ from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
 from .arrays_planner import HOST_FUNCTIONS, INTEGER_OPERATIONS, LoopPlanner
-from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
+from .arrays_views import VIEWS, ArrayRef, Spread, c_elements, plain, view
 from .reasons import NotLowered
 
 _WRITES = (BY_NAME["setitem"], BY_NAME["put"])
+_SPREADS = (BY_NAME["place"], BY_NAME["scatter"])
+_ADD = BY_NAME["add"]
 #: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
 _RAISING = (BY_NAME["inv"], BY_NAME["solve"])
 
@@ -79,24 +86,25 @@ class Arrays:
         return value
 
     # -- one instruction -------------------------------------------------------------
-    def emit(self, item, operands, target=None, integer=None, reuse=False, place=""):
+    def emit(self, item, operands, target=None, integer=None, reuse=(), lazy=False, place=""):
         """The statements of one array instruction, and where its result is.
 
         Parameters
         ----------
         item : replay.finish.Item
             Not a guard.
-        operands : list of ArrayRef or Value
+        operands : list of ArrayRef, Value or Spread
         target : ArrayRef, optional
         integer : ir.Index, optional
-        reuse : bool
+        reuse : collection of int
+        lazy : bool
         place : object
             Where it was recorded, for errors.
 
         Returns
         -------
         statements : list of ir.Statement
-        result : ArrayRef or Value
+        result : ArrayRef, Value or Spread
 
         Raises
         ------
@@ -105,6 +113,8 @@ class Arrays:
         """
         entry, body = item.entry, []
         operands = [self._ready(o, body) for o in operands]
+        if entry.kind == HOST:
+            operands = [LoopPlanner([], entry.meta, body).gathered(o) if isinstance(o, Spread) else o for o in operands]
         if target is not None:
             target = ArrayRef(target.buffer, plain(target.offset, body), target.shape, target.strides, target.char)
         out = entry.meta
@@ -117,13 +127,20 @@ class Arrays:
         if row.dynamic:
             integer = ir.Index(entry.integer or 0) if integer is None else plain(integer, body)
             attrs[row.dynamic] = integer
+        if row is _ADD and out.shape and any(isinstance(o, Spread) for o in operands):
+            return body, self._add(operands, out, body, target, reuse)
+        operands = [LoopPlanner([], out, body).gathered(o) if isinstance(o, Spread) else o for o in operands]
+        if lazy and target is None and row in _SPREADS and out.shape:
+            if row.dynamic:
+                return body, Spread(operands[0], out.shape, attrs["strides"], attrs[row.dynamic], out.char)
+            return body, Spread(operands[0], out.shape, None, operands[1], out.char)
         plan = LoopPlanner(operands, out, body)
         if row in VIEWS:
             found = view(row.name, operands[0], attrs, out)
             if found is None:
                 found = view(row.name, plan.in_order(operands[0]), attrs, out)
             return body, self._viewed(plan, found, target)
-        if row in _WRITES and reuse and _whole(operands[0]):
+        if row in _WRITES and 0 in reuse and _whole(operands[0]):
             result = plan.write_into(operands[0], row.name, operands, attrs)
             return body, result if target is None else plan.copy(result, target)
         if out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS:
@@ -133,6 +150,21 @@ class Arrays:
             plan.demand_finite(result, self.guards)
         return body, result
 
+    def _add(self, operands, out, body, target, reuse):
+        """An addition of something `Spread`, which goes into the memory of the other operand, or of its copy."""
+        plan = LoopPlanner([], out, body)
+        first = next(k for k in (1, 0) if isinstance(operands[k], Spread))
+        spread, other = operands[first], operands[1 - first]
+        mine = 1 - first in reuse and isinstance(other, ArrayRef) and other.buffer not in spread.buffers
+        if target is None and mine and _whole(other) and other.char == out.char and other.shape == out.shape:
+            target = other
+        elif isinstance(other, Spread):
+            target = plan.gathered(other, target)
+        else:
+            target = plan.fresh(other, target)
+        plan.spread(spread, target)
+        return target
+
     def _viewed(self, plan, found, target):
         if target is not None:
             return plan.copy(found, target)
@@ -141,6 +173,8 @@ class Arrays:
         return found
 
     def _ready(self, operand, body):
+        if isinstance(operand, Spread):
+            return operand
         if isinstance(operand, ArrayRef):
             if operand.offset.table is None:
                 return operand

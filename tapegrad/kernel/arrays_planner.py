@@ -470,6 +470,49 @@ class LoopPlanner(Planner):
         self.loop([sym.expr], [atom], sym.shape, [None if distinct else "add"])
         return self._sym(target)
 
+    def gathered(self, spread, target=None):
+        """A `Spread` in memory."""
+        if target is None:
+            target = whole(ir.Buffer(ir.TEMPORARY, math.prod(spread.shape), spread.char), spread.shape)
+        source = self.sym_of(spread.source)
+        distinct = spread.strides is not None and _distinct(source.shape, spread.strides)
+        rest = self._around(source.shape, spread) if distinct else [(spread.shape, 0)]
+        for shape, start in rest:
+            atom = self.sym_of(target).atom
+            self.loop([L.Expr.lift(0.0)], [self._window(atom.reg, shape, c_elements(shape), start, spread.char)], shape, [None])
+        self.spread(spread, target, not distinct)
+        return target
+
+    def _around(self, shape, spread):
+        """Flat pieces of zeros around a window: (shape, first position)."""
+        size, count = math.prod(spread.shape), math.prod(shape)
+        if count == size:
+            return []
+        at = spread.at
+        dense = at.plus is None and not at.steps and sum(n != 1 for n in shape) <= 1 and all(s == 1 or n == 1 for n, s in zip(shape, spread.strides))
+        if not dense or len(spread.shape) != 1:
+            return [(spread.shape, 0)]
+        pieces = [((at.base,), 0), ((size - at.base - count,), at.base + count)]
+        return [(shape, start) for shape, start in pieces if shape != (0,)]
+
+    def fresh(self, operand, target=None):
+        """A copy of an ArrayRef or Value, of the shape of the result."""
+        out = self.out
+        if target is None:
+            target = whole(ir.Buffer(ir.TEMPORARY, math.prod(out.shape), out.char), out.shape)
+        self._store(self.sym_of(operand).broadcast_to(out.shape), target)
+        return target
+
+    def spread(self, spread, target, add=True):
+        """Add what is spread into `target`, a C-contiguous array."""
+        source, atom = self.sym_of(spread.source), self.sym_of(target).atom
+        if spread.strides is None:
+            flat = self._sym(atom).reshape((target.size,)).atom
+            self._write_at(flat, source, self.sym_of(spread.at), add)
+            return
+        window = self._window(atom.reg, source.shape, spread.strides, spread.at, target.char)
+        self.loop([source.expr], [window], source.shape, ["add" if add else None])
+
     def write_into(self, ref, name, operands, attrs):
         """An indexed assignment in the memory of its operand."""
         x, value, *rest = self.operands

@@ -4,15 +4,15 @@ import numpy as np
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
-from tapegrad.kernel.arrays_views import ArrayRef, whole
-from tapegrad.replay.trace import GUARD
+from tapegrad.kernel.arrays_views import ArrayRef, Spread, whole
+from tapegrad.replay.trace import GUARD, ROW
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.rules import lang as L
 from tapegrad.tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from tapegrad.tape.meta import SCALAR
 
 _ROW_OF = {row.opcode: row for row in ROWS}
-_WRITES = (BY_NAME["setitem"], BY_NAME["put"])
+_ADD = BY_NAME["add"]
 
 
 class _Straight:
@@ -91,16 +91,24 @@ class _Straight:
         if item.entry.kind == GUARD:
             self._guard(tape.guards[item.number], operands[0], item.number)
             return
-        reuse = False
-        if item.entry.function in _WRITES and item.operands[0] > 0:
-            buffer = operands[0].buffer
-            sharing = [s for s, v in self.values.items() if isinstance(v, ArrayRef) and v.buffer is buffer]
-            reuse = buffer in self.fresh and all(self.last.get(s, 0) <= item.slot for s in sharing)
-        statements, result = self.arrays.emit(item, operands, reuse=reuse, place=tape.place(item.slot))
+        reuse = [k for k, o in enumerate(operands) if isinstance(o, ArrayRef) and self._dead(o.buffer, item.slot)]
+        lazy = self._only_added(item)
+        statements, result = self.arrays.emit(item, operands, reuse=reuse, lazy=lazy, place=tape.place(item.slot))
         self.body += statements
         self.values[item.slot] = result
         if isinstance(result, ArrayRef) and all(not isinstance(o, ArrayRef) or o.buffer is not result.buffer for o in operands):
             self.fresh.add(result.buffer)
+
+    def _dead(self, buffer, slot):
+        """Whether nothing reads a buffer that this program made after `slot`."""
+        sharing = [s for s, v in self.values.items() if buffer in _buffers(v)]
+        return buffer in self.fresh and all(self.last.get(s, 0) <= slot for s in sharing)
+
+    def _only_added(self, item):
+        """Whether an addition of arrays is the only reader of an item."""
+        readers = [other for other in self.tape.items if item.slot in other.operands]
+        one = len(readers) == 1 and readers[0].entry.kind == ROW and readers[0].entry.function is _ADD
+        return one and readers[0].slot == self.last.get(item.slot) and len(set(readers[0].operands)) == 2
 
     def _guard(self, guard, value, number):
         if guard.how == "bool":
@@ -111,6 +119,12 @@ class _Straight:
         elif guard.how != "shape":
             statements, holds = self.arrays.same(value, guard.seen)
             self.body += [*statements, ir.Guard(number, holds, True)]
+
+
+def _buffers(value):
+    if isinstance(value, Spread):
+        return value.buffers
+    return {value.buffer} if isinstance(value, ArrayRef) else ()
 
 
 class _Meta:

@@ -8,6 +8,9 @@ from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
 from tapegrad.kernel.arrays_views import ArrayRef, whole
 from tapegrad.kernel.reasons import NotLowered
+from tapegrad.functions import frozen
+from tapegrad.record import apply
+from tapegrad.rules import BY_NAME
 from tapegrad.replay.function import Replayed
 from tapegrad.replay.workspace import Workspace
 from tests.kernel.interpret import FINE, interpret
@@ -178,6 +181,56 @@ def test_host_functions_are_not_lowered():
 
     with pytest.raises(NotLowered, match="argsort at .*test_arrays.py"):
         straight(tape_of(f, [np.array([3.0, 1.0, 2.0])]))
+
+
+def placed(x, shape, strides, offset):
+    return apply(BY_NAME["place"], (x,), (("shape", shape), ("strides", strides)), integer=offset)
+
+
+def scattered(x, index, shape):
+    return apply(BY_NAME["scatter"], (x, frozen(index)), (("shape", shape),))
+
+
+def stored(program):
+    """How many stores into temporaries there are, and into how many."""
+    found = [s.buffer for s in ir.walk(program.body) if isinstance(s, ir.Store) and s.buffer.role == ir.TEMPORARY]
+    return len(found), len(set(found))
+
+
+@pytest.mark.parametrize("strides, offsets", [((1,), (0, 1)), ((-1,), (4, 5)), ((1,), (1, 1)), ((0,), (2, 0))])
+def test_added_windows_share_one_array(strides, offsets):
+    def f(x):
+        return placed(x * 2.0, (6,), strides, offsets[0]) + placed(x * 3.0, (6,), strides, offsets[1]) + x.sum()
+
+    agree(f, [RNG.standard_normal(5)], [RNG.standard_normal(5)])
+
+    def g(x):
+        return placed(x, (6,), strides, offsets[0]) + placed(x[::-1], (6,), strides, offsets[1])
+
+    assert stored(agree(g, [RNG.standard_normal(5)]))[1] == 1
+
+
+def test_chains_of_windows_and_positions():
+    def f(x, y):
+        total = y * 1.0
+        for k in range(3):
+            total = total + placed(x * (1.0 + k), (4, 3), (3,), k)
+        total = scattered(x[:2] + x[2:], [11, 11], (4, 3)) + total
+        return total + placed(x.sum(), (4, 3), (), 7)
+
+    args = [RNG.standard_normal(4), RNG.standard_normal((4, 3))]
+    program = agree(f, args, [a * 2.0 for a in args])
+    shapes = [s.buffer.size for s in ir.walk(program.body) if isinstance(s, ir.Store) and s.buffer.role == ir.TEMPORARY]
+    assert len({id(s.buffer) for s in ir.walk(program.body) if isinstance(s, ir.Store) and s.buffer.size == 12}) <= 3, shapes
+
+
+def test_what_is_read_later_is_not_added_into():
+    def f(x):
+        y = x * 2.0
+        z = y + placed(y[:3], (5,), (1,), 2)
+        return z * y + placed(z[1:4], (5,), (1,), 0)
+
+    agree(f, [RNG.standard_normal(5)], [RNG.standard_normal(5)])
 
 
 # ---- inside loops ------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def placement_cases():
     found = []
     for x, shape, strides, offset in (
         (V, (12,), (2,), 1), (V, (2, 6), (-2,), 11), (M, (4, 5), (5, 1), 6), (M, (3, 4), (1, 3), 0), (V, (3,), (0,), 2),
-        (M, (6,), (1, 1), 0), (1.5, (2, 2), (), 3), (V[:0], (2, 3), (1,), 0), (C, (4, 6), (0, 6, 1), 2),
+        (M, (6,), (1, 1), 0), (V, (8,), (1,), 1), (1.5, (2, 2), (), 3), (V[:0], (2, 3), (1,), 0), (C, (4, 6), (0, 6, 1), 2),
     ):  # fmt: skip
         def on_arrays(t, shape=shape, strides=strides, offset=offset):
             whole = np.zeros(int(np.prod(shape)), np.asarray(t).dtype)
