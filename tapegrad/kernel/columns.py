@@ -187,8 +187,8 @@ def _constants(tape, outside):
     """References to the tape's constants."""
     found = []
     for k, constant in enumerate(tape.constants):
-        if type(constant) is float:
-            found.append(int(outside.add(NUMBER, 0, 0, [constant])[0]))
+        if np.ndim(constant) == 0 and np.asarray(constant).dtype.char == "d":
+            found.append(int(outside.add(NUMBER, 0, 0, [float(constant)])[0]))
         else:
             found.append(int(outside.add(ARRAY, k, 0, np.zeros(1))[0]))
     return found
