@@ -148,10 +148,15 @@ class PieceEmitter:
         if index.table is not None:
             address, kept = self.shared.address(index.table)
             if isinstance(total, ir.Constant):
-                return const(int(kept[total.constant]))
+                total = const(int(kept[total.constant]))
+                return total if index.plus is None else self._plus(total, index.plus)
             place = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
             total = convert(b, self._load(place, MEMORY[kept.dtype.char], "tables", True), kept.dtype.char, "q")
-        return total
+        return total if index.plus is None else self._plus(total, index.plus)
+
+    def _plus(self, total, value):
+        more = convert(self.b, self.value(value), value.char, "q")
+        return more if isinstance(total, ir.Constant) and total.constant == 0 else self.b.add(total, more, flags=("nsw",))
 
     def element(self, buffer, index):
         return self.b.gep(self.base(buffer), [self.position(index)], inbounds=True, source_etype=MEMORY[buffer.char])
@@ -194,7 +199,7 @@ class PieceEmitter:
 
     def Load(self, load):
         buffer, index = load.buffer, load.index
-        if buffer.role == K.CONSTANT and not index.steps:
+        if buffer.role == K.CONSTANT and not index.steps and index.plus is None and not buffer.data.flags.writeable:
             at = index.base if index.table is None else int(index.table[index.base])
             self.define(load, number(np.ravel(buffer.data)[at], buffer.char))
             return

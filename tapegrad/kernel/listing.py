@@ -87,6 +87,10 @@ class _Listing:
         return known
 
     def index(self, index):
+        text = self._affine(index)
+        return text if index.plus is None else f"{self.value(index.plus)} + {text}".removesuffix(" + 0")
+
+    def _affine(self, index):
         terms = [_term(self.names[id(loop)], step) for loop, step in index.steps]
         if index.base or not terms:
             terms.append(f"{index.base:+d}")
