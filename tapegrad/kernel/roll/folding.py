@@ -26,10 +26,10 @@ SAMPLES = 8
 def classes(text, weight, runs, table, bodies):
     """Classes of runs.
 
-    The last two columns of `runs` get the class of each run and the position in it of the class's canonical
-    first token; `bodies`, for each class, the position of one canonical period, its length, and the weight
-    of all that would be saved.  `table` is scratch, a
-    power of two and more than twice as long as `runs`.  Returns the number of classes.
+    The last two columns of `runs` are replaced by the class of each run and the position in it of the
+    class's canonical first token; `bodies` gets, for each class, the position of one canonical period, its
+    length, and the weight of all that would be saved.  `table` is scratch, a power of two and more than
+    twice as long as `runs`.  Returns the number of classes.
     """
     table[:] = -1
     mask = table.size - 1

@@ -15,14 +15,19 @@ from ...native.compile import compiled
 
 _ints = "int64[::1]"
 
+#: Periods that a run has at least.
+LEAST = 3
 
-@compiled(f"int64({_ints}, {_ints}, int64, int64, int64, {_ints}, {_ints}, {_ints}, int64[:, ::1], {_ints})")
-def recurring(text, weight, k, least, gain, grams, table, reached, runs, steps):
+#: Lengths of grams.
+GRAMS = (3, 12, 48, 192)
+
+
+@compiled(f"int64({_ints}, {_ints}, int64, {_ints}, {_ints}, {_ints}, int64[:, ::1], {_ints})")
+def recurring(text, weight, k, grams, table, reached, runs, steps):
     """Find the runs of `text` that show in grams of `k` tokens.
 
-    `weight` holds sums of the tokens' weights; a run counts if it has at least `least` periods and all but
-    one of them weigh at least `gain`.  `grams` (as long as the text), `table` (a power of two, more than
-    twice that) and `reached` (one longer than the text) are scratch.  Rows ``first, end, period, 0, 0`` go to `runs`;
+    `weight` holds sums of the tokens' weights.  `grams` (as long as the text), `table` (a power of two, more than
+    twice that) and `reached` (one longer than the text) are scratch.  Rows as those of `find_runs` go to `runs`;
     returns how many.  ``steps[0]`` is increased by the number of tokens looked at.
     """
     size = text.size
@@ -65,12 +70,12 @@ def recurring(text, weight, k, least, gain, grams, table, reached, runs, steps):
         work += end - t + before - first
         reached[period] = end
         count = (end - first) // period
-        if count >= least and (count - 1) * (weight[first + period] - weight[first]) >= gain and found < runs.shape[0]:
+        if count >= LEAST and found < runs.shape[0]:
             runs[found, 0] = first
             runs[found, 1] = end
             runs[found, 2] = period
-            runs[found, 3] = 0
-            runs[found, 4] = 0
+            runs[found, 3] = count
+            runs[found, 4] = (count - 1) * (weight[first + period] - weight[first])
             found += 1
     steps[0] += work
     return found
@@ -112,27 +117,21 @@ def disjoint(text, weight, base, least, gain, runs, taken):
     return kept
 
 
-#: Lengths of grams.
-GRAMS = (3, 12, 48, 192)
-
-
-def find_runs(text, weight, least, gain, steps):
-    """All runs worth folding, the shortest periods first.
+def find_runs(text, weight, steps):
+    """All runs, the shortest periods first.
 
     Parameters
     ----------
     text : ndarray of int64
     weight : ndarray of int64
         Sums of the weights of tokens, from 0.
-    least, gain : int
-        What makes a run worth folding, see `recurring`.
     steps : ndarray of int64, shape (1,)
         Increased by the work done.
 
     Returns
     -------
     ndarray of int64, shape (runs, 5)
-        Rows ``first, end, period, 0, 0``; the last two are for `folding.classes`.
+        Rows ``first, end, period``, how many periods there are, and the weight of all but one.
     """
     size = text.size
     grams = np.empty(size, np.int64)
@@ -141,8 +140,8 @@ def find_runs(text, weight, least, gain, steps):
     found = [np.empty((0, 5), np.int64)]
     for k in GRAMS:
         if k < size:
-            rows = np.empty((size // least + 1, 5), np.int64)
-            found.append(rows[: recurring(text, weight, k, least, gain, grams, table, reached, rows, steps)])
+            rows = np.empty((size // LEAST + 1, 5), np.int64)
+            found.append(rows[: recurring(text, weight, k, grams, table, reached, rows, steps)])
     runs = np.concatenate(found)
     if not len(runs):
         return runs

@@ -83,38 +83,39 @@ class Search:
     def search(self, text, starts, stages):
         """Fold `text` until nothing is left that is worth it; returns the last text.
 
+        Of `stages`, the first that finds something is taken; all of them if the text is too long otherwise.
         Loops are new tokens for each text: the numbers of iterations of a loop in a body are those in one
         execution of that body.
         """
         known = {}
         exact = text
-        stage = 0
         for _ in range(ROUNDS):
-            if text.size < 4:
-                break
-            folded = None
-            while folded is None and stage < len(stages):
-                folded = self.fold(text, starts, exact, stages[stage], known)
-                stage += folded is None
+            weight = self.weigh(text)
+            runs = find_runs(text, weight, self.steps)
+            for stage in stages:
+                folded = self.fold(text, starts, exact, weight, runs, stage, known)
+                if folded is not None:
+                    break
             if folded is None:
-                if stages is not STAGES and self.length(text) > self.lines:
-                    stages = STAGES
-                    continue
-                break
-            text, starts, exact = folded
-            stage = 0
+                if stages is STAGES or self.length(text) <= self.lines:
+                    break
+                stages = STAGES
+            else:
+                text, starts, exact = folded
         return text
 
-    def fold(self, text, starts, exact, stage, known):
+    def weigh(self, text):
+        """Sums of the weights of the tokens, from 0."""
+        each = np.ones(text.size, np.int64)
+        loops = text >= self.base
+        each[loops] = np.array(self.weights, np.int64)[text[loops] - self.base]
+        return np.concatenate(([0], np.cumsum(each)))
+
+    def fold(self, text, starts, exact, weight, runs, stage, known):
         """One round: the new text, starts and exact names; None if nothing is worth folding."""
         size = text.size
-        weights = np.array(self.weights, np.int64)
-        loops = text >= self.base
-        each = np.ones(size, np.int64)
-        each[loops] = weights[text[loops] - self.base]
-        weight = np.concatenate(([0], np.cumsum(each)))
         least, gain, share = stage
-        runs = find_runs(text, weight, least, gain, self.steps)
+        runs = runs[(runs[:, 3] >= least) & (runs[:, 4] >= gain)]
         bodies = np.empty((len(runs), 3), np.int64)
         bodies = bodies[: classes(text, weight, runs, _table(len(runs)), bodies)]
         runs = runs[bodies[runs[:, 3], 2] >= share * weight[-1]]
@@ -142,7 +143,6 @@ class Search:
         made = fold(
             text, starts, exact, plans, bodies, symbols, _table(len(bodies)), _table(len(plans)), out, rows, ends, same, sizes
         )
-        self.steps += size
         self.rows.append(rows[:made].copy())
         length = sizes[0]
         return out[:length].copy(), ends[: length + 1].copy(), same[:length].copy()

@@ -11,6 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
+#: A loop that stands for so many instructions or less each time is written out.
+STRAIGHT = 12
+
 
 @dataclass(eq=False, slots=True)
 class Line:
@@ -82,7 +85,9 @@ class Structure:
                     body = build(first + 1, ends[first])
                     if (extent == extent[0]).all():
                         extent = int(extent[0])
-                    if isinstance(extent, int) and extent == 1:
+                    if isinstance(extent, int) and _short(extent, body):
+                        nodes.extend(Line(line.members[k::extent]) for k in range(extent) for line in body)
+                    elif isinstance(extent, int) and extent == 1:
                         nodes.extend(body)
                     else:
                         nodes.append(Repeat(extent, body))
@@ -94,7 +99,11 @@ class Structure:
     @property
     def lines(self):
         """How many instructions the rolled program has."""
-        return int(np.count_nonzero(self.symbols < self.base))
+
+        def count(nodes):
+            return sum(1 if isinstance(node, Line) else count(node.body) for node in nodes)
+
+        return count(self.nodes)
 
     def order(self):
         """Positions of the instructions in the order in which the loops run them (``0 .. n-1``)."""
@@ -131,6 +140,10 @@ class Structure:
 
         show(self.nodes, "")
         return "\n".join(text)
+
+
+def _short(extent, body):
+    return extent * len(body) <= STRAIGHT and all(isinstance(node, Line) for node in body)
 
 
 def _shortly(numbers):
