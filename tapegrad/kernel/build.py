@@ -197,7 +197,7 @@ class Builder:
                 self._add(ir.Guard(number, value, seen[0]))
             return
         if isinstance(value, ArrayRef):
-            raise NotLowered(f"{how} at {self.tape.place(item.slot)} saw another array in each iteration")
+            raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
         data = np.frombuffer(b"".join(seen), np.dtype(value.char))
         before = ir.Load(self._constant(data), t.body.index(t.body.place, self.tables))
         self._add(before, ir.Guard(number, value, before))
