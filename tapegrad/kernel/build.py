@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.trace import GUARD, HOST
+from ..replay.trace import GUARD, HOST, SHAPE
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.table import ROWS
@@ -176,6 +176,9 @@ class Builder:
 
     def _guard(self, t, item):
         how, columns = item.entry.function, self.columns
+        if how == SHAPE:
+            # What has machine code has one shape only.
+            return
         value = self._executed(self.value(t.operands[0]))
         numbers = t.body.fit(columns.integer[t.members], self.tables)
         number = t.body.index(numbers, self.tables) if numbers.steps else numbers.base
@@ -194,7 +197,7 @@ class Builder:
                 self._add(ir.Guard(number, value, seen[0]))
             return
         if isinstance(value, ArrayRef):
-            raise NotLowered(f"{how} at {self.tape.place(item.slot)} saw another array in each iteration")
+            raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
         data = np.frombuffer(b"".join(seen), np.dtype(value.char))
         before = ir.Load(self._constant(data), t.body.index(t.body.place, self.tables))
         self._add(before, ir.Guard(number, value, before))

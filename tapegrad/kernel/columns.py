@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..recomputed import Recomputed
 from ..replay.trace import GUARD, HOST, SHAPE
 from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
@@ -186,8 +187,8 @@ def _constants(tape, outside):
     """References to the tape's constants."""
     found = []
     for k, constant in enumerate(tape.constants):
-        if type(constant) is float:
-            found.append(int(outside.add(NUMBER, 0, 0, [constant])[0]))
+        if np.ndim(constant) == 0 and np.asarray(constant).dtype.char == "d":
+            found.append(int(outside.add(NUMBER, 0, 0, [float(constant)])[0]))
         else:
             found.append(int(outside.add(ARRAY, k, 0, np.zeros(1))[0]))
     return found
@@ -216,8 +217,11 @@ def _description(tape, item, references):
     if entry.kind == GUARD:
         return (GUARD, entry.function, entry.seen if entry.function in ("bool", SHAPE) else len(entry.seen), metas)
     if entry.kind == HOST:
-        ufunc = entry.function.ufunc
-        return (HOST, ufunc if ufunc is not None else entry.function, metas, fixed, entry.meta)
+        function, ufunc = entry.function.function, entry.function.ufunc
+        if ufunc is None:
+            recomputed = isinstance(function, Recomputed) and not function.data
+            ufunc = function.name if recomputed else entry.function
+        return (HOST, ufunc, metas, fixed, entry.meta)
     return (entry.function, entry.attrs, metas, fixed, entry.meta)
 
 

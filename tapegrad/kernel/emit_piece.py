@@ -148,10 +148,15 @@ class PieceEmitter:
         if index.table is not None:
             address, kept = self.shared.address(index.table)
             if isinstance(total, ir.Constant):
-                return const(int(kept[total.constant]))
+                total = const(int(kept[total.constant]))
+                return total if index.plus is None else self._plus(total, index.plus)
             place = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
             total = convert(b, self._load(place, MEMORY[kept.dtype.char], "tables", True), kept.dtype.char, "q")
-        return total
+        return total if index.plus is None else self._plus(total, index.plus)
+
+    def _plus(self, total, value):
+        more = convert(self.b, self.value(value), value.char, "q")
+        return more if isinstance(total, ir.Constant) and total.constant == 0 else self.b.add(total, more, flags=("nsw",))
 
     def element(self, buffer, index):
         return self.b.gep(self.base(buffer), [self.position(index)], inbounds=True, source_etype=MEMORY[buffer.char])
@@ -194,7 +199,7 @@ class PieceEmitter:
 
     def Load(self, load):
         buffer, index = load.buffer, load.index
-        if buffer.role == K.CONSTANT and not index.steps:
+        if buffer.role == K.CONSTANT and not index.steps and index.plus is None and not buffer.data.flags.writeable:
             at = index.base if index.table is None else int(index.table[index.base])
             self.define(load, number(np.ravel(buffer.data)[at], buffer.char))
             return
@@ -212,23 +217,33 @@ class PieceEmitter:
 
     def Guard(self, guard):
         b, value = self.b, self.value(guard.value)
-        if isinstance(guard.seen, bytes):
-            wanted = bits(guard.seen, guard.value.char)
+        if not isinstance(guard.seen, bool):
+            wanted = self._bits(guard.seen, guard.value.char)
             found = b.zext(value, I8) if guard.value.char == "?" else b.bitcast(value, wanted.type) if value.type != wanted.type else value
             bad = b.icmp_unsigned("!=", found, wanted)
         else:
             truth = convert(b, value, guard.value.char, "?")
             bad = b.not_(truth) if guard.seen else truth
+        number = ir.Constant(I32, guard.number) if isinstance(guard.number, int) else b.trunc(self.position(guard.number), I32)
         if not guard.early:
-            failed = b.select(bad, ir.Constant(I32, guard.number), NONE)
+            failed = b.select(bad, number, NONE)
             self.failed = b.select(b.icmp_signed("<", failed, self.failed), failed, self.failed)
             return
         broken, on = self.function.append_basic_block("broken"), self.function.append_basic_block("on")
         b.cbranch(bad, broken, on)
         b.position_at_end(broken)
-        self._store(ir.Constant(I32, guard.number), self.workspace, "guards")
+        self._store(number, self.workspace, "guards")
         b.branch(self._stop())
         b.position_at_end(on)
+
+    def _bits(self, seen, char):
+        """What a guard saw, as an integer."""
+        if isinstance(seen, bytes):
+            return bits(seen, char)
+        seen = self.value(seen)
+        if char == "?":
+            return self.b.zext(seen, I8)
+        return self.b.bitcast(seen, ir.IntType(64 if char == "d" else 32)) if char in "df" else seen
 
     def _stop(self):
         if self.stop is None:

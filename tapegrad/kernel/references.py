@@ -292,6 +292,9 @@ class References:
         if (refs[begun] != inits[executions]).any():
             return None
         times = level.body.starts[level.first]
+        if (inits >= times).any():
+            # The first iteration computes it itself.
+            return None
         return Carried(level, t, self.describe(inits, level.parent, level.place, times))
 
     def is_scalar(self, t):

@@ -1,12 +1,14 @@
-"""Loop programs of functions, compared with replays of the same tape."""
+"""Loop programs of functions, interpreted and compiled, compared with replays of the same tape."""
 
 import numpy as np
 
 from tapegrad.kernel import ir
+from tapegrad.kernel.machine import compile_program
 from tapegrad.kernel.pipeline import lower
 from tapegrad.replay.function import Replayed
 from tapegrad.replay.workspace import Workspace
 
+from tests.kernel.compare import call, waste
 from tests.kernel.interpret import interpret
 
 
@@ -22,11 +24,15 @@ def replayed(tape, args):
     return outcome, [workspace.output(k) for k in range(len(tape.outputs))]
 
 
-def interpreted(program, tape, args):
+def inputs_of(program, args):
+    """The arguments as a kernel takes them."""
+    return [np.array(a, np.dtype(b.char)).reshape(-1) for a, b in zip(args, program.inputs)]
+
+
+def interpreted(program, args):
     """Outcome and outputs of the slow reference of `program`."""
-    inputs = [np.array(a, np.dtype(b.char)).reshape(-1) for a, b in zip(args, program.inputs)]
-    outputs = [np.full(b.size, 3, np.dtype(b.char)) for b in program.outputs]
-    return interpret(program, inputs, outputs), outputs
+    outputs = waste(program)
+    return interpret(program, inputs_of(program, args), outputs), outputs
 
 
 def agree(function, *points, rtol=1e-13, atol=1e-14):
@@ -40,13 +46,17 @@ def agree(function, *points, rtol=1e-13, atol=1e-14):
 
 def agrees(program, tape, *points, rtol=1e-13, atol=1e-14):
     """Whether `program` gives what a replay of `tape` gives."""
+    machine = compile_program(program)
     for args in points:
         expected, results = replayed(tape, args)
-        found, outputs = interpreted(program, tape, args)
+        found, outputs = interpreted(program, args)
         assert found == expected, (found, expected)
+        compiled = waste(program)
+        assert call(machine, inputs_of(program, args), compiled) == expected
         if found < 0:
-            for one, two in zip(outputs, results):
-                np.testing.assert_allclose(one, np.asarray(two).reshape(-1), rtol=rtol, atol=atol)
+            for one, two, three in zip(outputs, compiled, results):
+                np.testing.assert_allclose(one, np.asarray(three).reshape(-1), rtol=rtol, atol=atol)
+                np.testing.assert_allclose(two, np.asarray(three).reshape(-1), rtol=rtol, atol=atol)
 
 
 def loops(program):
