@@ -320,7 +320,7 @@ class PieceEmitter:
 
     def cut_loop(self, item):
         """A loop whose body is pieces: each iteration calls them."""
-        b, loop = self.b, item.loop
+        loop = item.loop
         if self.piece.guards:
             self._store(self.failed, self.workspace, "guards")
         frame = self._open(loop)

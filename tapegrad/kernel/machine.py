@@ -17,9 +17,8 @@ from ..native.llvm import new_target_machine, optimise
 from ..native.vector_math import vectorise_calls
 from .emit import Emission, Options
 
-#: Sizes from which on straight-line code is not searched for vectors (that took 97 % of the time for 900 instructions),
-#: and optimisation is light.
-_MEDIUM, _LARGE = 400, 20_000
+#: Size from which on optimisation is light.
+_LARGE = 20_000
 
 
 class Machine:
@@ -54,7 +53,8 @@ class Machine:
     def _optimised(self):
         level = 3 if self.size <= _LARGE else 1
         target = new_target_machine(level)
-        return target, optimise(self._text, target, level, self.size <= _MEDIUM)
+        # Vectors in straight-line code took 97 % of the time for 900 instructions, and made a Runge-Kutta step slower.
+        return target, optimise(self._text, target, level, straight=False)
 
     def llvm(self):
         """The optimised LLVM module as text."""

@@ -88,21 +88,21 @@ def _keep(digest, code):
         warn_no_cache(str(cache_dir()), error.strerror or str(error))
 
 
-def optimise(text, machine, level=3, slp=True):
+def optimise(text, machine, level=3, straight=True):
     """Parse, verify and optimise IR for a target machine; returns the LLVM module.
 
     Parameters
     ----------
     level : int
-    slp : bool
-        Look for vectors in straight-line code, which takes long where that is long.
+    straight : bool
+        Look for vectors in straight-line code too.
     """
     module = llvm.parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization, options.slp_vectorization = level > 1, slp
+    options.loop_vectorization, options.slp_vectorization = level > 1, straight
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
