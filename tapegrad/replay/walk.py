@@ -40,6 +40,7 @@ PROGRAM = 2  # words, slot, operands, (register, address)*; the first is the res
 HOST = 3  # number
 GUARD = 4  # number, address, nbytes, address of what was seen
 COMPARE = 5  # number, comparison, address, address, outcome seen
+COLLECT = 6  # address, count, addresses of doubles
 #: Ufunc -> comparison of a COMPARE step.
 COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "equal": 4, "not_equal": 5}
 
@@ -93,6 +94,11 @@ def forward(p):
                 store_int(p + 8 * P_STOPPED, load_int(at + 8))
                 return AT_GUARD
             at += 40
+        elif code == COLLECT:
+            target, count = load_int(at + 8), load_int(at + 16)
+            for k in range(count):
+                store_double(target + 8 * k, load_double(load_int(at + 24 + 8 * k)))
+            at += 24 + 8 * count
         elif code == HOST:
             store_int(p + 8 * P_STOPPED, load_int(at + 8))
             store_int(p + 8 * P_AT, (at + 16 - stream) // 8)

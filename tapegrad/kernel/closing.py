@@ -1,0 +1,182 @@
+"""From what a `Writer` holds to a `FinishedTape`: shared, folded, without what nobody needs, numbered anew.
+
+The instructions of the forward tape all stay, for its outputs and guards need them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..replay.finish import FinishedTape, Guard, Item
+from ..replay.trace import GUARD, ROW
+from ..rules import BY_NAME, ROWS
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.meta import SCALAR
+from ..tape.store import RECORD_DTYPE
+from .expand import tidy as T
+
+_ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative")])
+
+
+def close(writer, results, inputs=(), wanted=()):
+    """Finish what was written.
+
+    Parameters
+    ----------
+    writer : Writer
+    results : list of (int, object)
+        Slot and description of each result beyond the tape's own, or 0 and the constant itself.
+    inputs : sequence of (int, Meta)
+        Slot of the leaf and description of each further argument.
+    wanted : sequence of bool
+        Which of these will be differentiated.
+
+    Returns
+    -------
+    FinishedTape
+    """
+    return _Closing(writer, results, tuple(inputs), tuple(wanted)).run()
+
+
+class _Closing:
+    def __init__(self, writer, results, inputs, wanted):
+        self.writer, self.tape, self.results = writer, writer.tape, results
+        self.inputs, self.wanted = inputs, wanted
+        self.count = count = writer.count
+        self.ops, self.lefts, self.rights, self.constants = (
+            np.ascontiguousarray(c[:count]) for c in (writer.ops, writer.lefts, writer.rights, writer.constants)
+        )
+        self.items = [(item.slot, item.entry, item.operands) for item in self.tape.items]
+        self.items += [(slot, *made) for slot, made in writer.entries.items()]
+
+    def run(self):
+        self._tidy()
+        self._resolve()
+        needed = self._needed()
+        return self._build(*self._number(needed))
+
+    def _tidy(self):
+        """Fold constants, share what is the same; ``alias[i]`` stands for slot i."""
+        tape, first = self.tape, self.writer.first
+        self.fixed = fixed = (self.ops == SCALAR_LEAF).astype(np.int8)
+        # Leaves that are arguments are no constants.
+        fixed[[slot for _, _, slot in tape.elements]] = 0
+        fixed[[slot for slot, _ in self.inputs]] = 0
+        constant = np.flatnonzero(fixed[:first])
+        self.constants[constant] = tape.records["value"][constant]
+        self.alias = np.zeros(self.count, np.int32)
+        T.tidy(first, self.count, self.ops, self.lefts, self.rights, self.constants, self.constants.view(np.int64), fixed, self.alias, _ARITHMETIC)
+
+    def _resolve(self):
+        """Operands of items and results through `alias`."""
+        alias = self.alias.tolist()
+        first = self.writer.first
+        self.items = [
+            (slot, entry, operands if slot < first else tuple([alias[o] if o > 0 else o for o in operands]))
+            for slot, entry, operands in self.items
+        ]
+        self.results = [(alias[slot] if slot else 0, what) for slot, what in self.results]
+
+    def _needed(self):
+        first, count = self.writer.first, self.count
+        needed = np.zeros(count, np.int8)
+        needed[:first] = 1
+        needed[[slot for slot, _ in self.inputs]] = 1
+        needed[[slot for slot, _ in self.results]] = 1
+        starts, operands, item_of = columns_of(self.items, count)
+        T.sweep_needed(first, count, self.ops, self.lefts, self.rights, starts, operands, item_of, needed)
+        return needed
+
+    def _number(self, needed):
+        """Old slots in the new order, and the new number of each."""
+        kept = np.flatnonzero(needed)
+        rank = np.where(kept == 0, 0, np.where(self.ops[kept] == SCALAR_LEAF, 1, np.where(self.ops[kept] == ARRAY_LEAF, 2, 3)))
+        order = kept[np.argsort(rank, kind="stable")]
+        new = np.zeros(self.count, np.int32)
+        new[order] = np.arange(len(order))
+        return order, new
+
+    def _build(self, order, new):
+        writer, tape, first = self.writer, self.tape, self.writer.first
+        source = writer.origins[: self.count][order]
+        records = np.zeros(len(order), RECORD_DTYPE)
+        records["op"], records["constant"] = self.ops[order], self.constants[order]
+        scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < FIRST_ARRAY)
+        records["a"], records["b"] = new[self.lefts[order]] * scalar, new[self.rights[order]] * scalar
+        records["offset"] = tape.records["offset"][source]
+        made = order >= first
+        records["value"][~made] = tape.records["value"][order[~made]]
+        fixed = self.fixed[order] == 1
+        records["value"][fixed] = self.constants[order][fixed]
+        records["constant"][fixed] = 0.0
+        special = {row.opcode for row in ROWS if row.calls_scipy}
+        present = np.unique(records["op"]).tolist()
+
+        number = new.tolist()
+        metas = [SCALAR] * len(order)
+        metas[0] = None
+        for slot in np.flatnonzero((self.ops >= FIRST_ARRAY) & (new > 0)).tolist():
+            metas[number[slot]] = writer.meta(slot)
+        items = [
+            Item(number[slot], entry, tuple([number[o] if o > 0 else o for o in operands]))
+            for slot, entry, operands in self.items if number[slot]
+        ]
+        items.sort(key=lambda item: item.slot)
+        renumbered = {}
+        for item in tape.items:
+            if item.entry.kind == GUARD:
+                renumbered[number[item.slot]] = item.number
+        for item in items:
+            item.number = renumbered.get(item.slot, -1)
+        outputs = [(number[slot], what) if slot else (0, what) for slot, what in (*tape.outputs, *self.results)]
+        further = [number[slot] for slot, _ in self.inputs]
+        leaves = [number[slot] if slot else 0 for slot in tape.leaves]
+        elements = [(k, position, number[slot]) for k, position, slot in tape.elements]
+        for k, ((_, meta), slot) in enumerate(zip(self.inputs, further), len(tape.inputs)):
+            leaves.append(0 if meta is SCALAR else slot)
+            if meta is SCALAR:
+                elements.append((k, 0, slot))
+        origins = np.asarray(tape.origins)[source].tolist()
+        finished = FinishedTape(
+            records=records, inputs=[*tape.inputs, *(meta for _, meta in self.inputs)], leaves=leaves, elements=elements,
+            items=items, constants=writer.values,
+            guards=[Guard(number[g.slot], g.how, g.seen, g.place) for g in tape.guards],
+            outputs=outputs, active=None, metas=metas, origins=origins, code_runs=list(tape.code_runs),
+            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *self.wanted), cuts=list(tape.cuts),
+            structure=tape.structure, forward_only=True,
+        )
+        finished.active = activity(finished)
+        return finished
+
+
+def columns_of(items, count):
+    """Operands of items in columns: where those of each start, they, and the number of the item of each slot.
+
+    `items` are triples whose first is the slot and whose last are the operands.
+    """
+    starts = np.zeros(len(items) + 1, np.int64)
+    starts[1:] = np.cumsum([len(operands) for *_, operands in items])
+    operands = np.fromiter((o for *_, given in items for o in given), np.int32, int(starts[-1]))
+    item_of = np.full(count, -1, np.int32)
+    item_of[[slot for slot, *_ in items]] = np.arange(len(items))
+    return starts, operands, item_of
+
+
+def activity(tape):
+    """Which slots depend differentiably on a wanted argument."""
+    active = np.zeros(len(tape.records), bool)
+    active[[slot for k, slot in enumerate(tape.leaves) if slot and tape.wanted[k]]] = True
+    active[[slot for k, _, slot in tape.elements if tape.wanted[k]]] = True
+    passing = []
+    for item in tape.items:
+        entry = item.entry
+        if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
+            slots = entry.function.slots(len(item.operands))
+            passing.append((item.slot, [item.operands[k] for k in slots]))
+        else:
+            passing.append((item.slot, ()))
+    starts, operands, item_of = columns_of(passing, len(tape.records))
+    ops, lefts, rights = (np.ascontiguousarray(tape.records[name]) for name in ("op", "a", "b"))
+    T.spread_active(ops, lefts, rights, starts, operands, item_of, active)
+    active[0] = False
+    return active

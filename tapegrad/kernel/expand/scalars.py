@@ -1,0 +1,84 @@
+"""From scalar instructions and templates to the scalar instructions of their adjoints.
+
+Columns are parallel arrays with one entry a slot: opcode, two operands (0: the
+constant stands in), constant, and the forward slot it was made for.  `expand`
+walks a run of forward instructions from the end to the start; `word[i]` is the
+slot of the adjoint of slot i, 0 if there is none yet.
+
+A template is a few instructions over these operands::
+
+    0, 1, 2, 3     x, y, z, w: operands, result and adjoint of the forward instruction
+    4 + k          the template's k-th instruction
+    -1             none: the constant stands in
+
+and contributions ``(operand 0 or 1, value, sign)``, added in order.
+"""
+
+from __future__ import annotations
+
+from ...native.compile import compiled
+
+_COLUMNS = "int32[::1], int32[::1], int32[::1], float64[::1], int32[::1]"
+
+
+@compiled(
+    f"int64(int64, int64, {_COLUMNS}, int64, int64[::1], int32[::1], int64[::1], float64[::1], "
+    "int64[::1], int32[:, ::1], float64[::1], int64[::1], int32[:, ::1], int64, int64, int64)"
+)
+def expand(
+    low, high, ops, lefts, rights, constants, origins, count, word, template, pools, pool,
+    starts, instructions, literals, ends, contributions, add, subtract, negative,
+):  # fmt: skip
+    """Append the adjoints of the instructions `low` to `high` to the columns; returns the new `count`.
+
+    Rows of `instructions` are (opcode, left, right, place in the pool or -1), with
+    the literal constant beside them; rows of `contributions` (operand, value, sign).
+    """
+    for i in range(high, low - 1, -1):
+        w = word[i]
+        t = template[i]
+        if w == 0 or t < 0:
+            continue
+        base = count
+        first = starts[t]
+        for k in range(first, starts[t + 1]):
+            ops[count] = instructions[k, 0]
+            for side in range(2):
+                ref = instructions[k, 1 + side]
+                if ref < 0:
+                    slot = 0
+                elif ref == 0:
+                    slot = lefts[i]
+                elif ref == 1:
+                    slot = rights[i]
+                elif ref == 2:
+                    slot = i
+                elif ref == 3:
+                    slot = w
+                else:
+                    slot = base + ref - 4
+                if side == 0:
+                    lefts[count] = slot
+                else:
+                    rights[count] = slot
+            where = instructions[k, 3]
+            constants[count] = pool[pools[i] + where] if where >= 0 else literals[k]
+            origins[count] = i
+            count += 1
+        for k in range(ends[t], ends[t + 1]):
+            target = lefts[i] if contributions[k, 0] == 0 else rights[i]
+            ref = contributions[k, 1]
+            value = w if ref == 3 else base + ref - 4
+            positive = contributions[k, 2] > 0
+            known = word[target]
+            if known == 0 and positive:
+                word[target] = value
+                continue
+            ops[count] = negative if known == 0 else add if positive else subtract
+            lefts[count] = value if known == 0 else known
+            rights[count] = 0 if known == 0 else value
+            constants[count] = 0.0
+            origins[count] = i
+            word[target] = count
+            count += 1
+    return count
