@@ -185,7 +185,11 @@ class _Adjoint:
             if k in elements:
                 single = self._collected(elements[k], meta)
                 whole = single if whole is None else whole + single
-            found.append((0, np.zeros(meta.shape, meta.char)) if whole is None else (whole.reference(), self.writer.meta(whole.slot)))
+            slot = whole.reference() if whole is not None else 0
+            if slot > 0:
+                found.append((slot, self.writer.meta(slot)))
+            else:
+                found.append((0, np.array(self.writer.values[-1 - slot]) if slot else np.zeros(meta.shape, meta.char)))
         return found
 
     def _collected(self, elements, meta):

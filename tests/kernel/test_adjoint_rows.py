@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tests.kernel.agreement import check
+from tapegrad.kernel.adjoint import adjoint
+from tapegrad.kernel.reasons import NotLowered
+from tests.kernel.agreement import check, tape_of
 from tests.replay.test_rows import numbered, result_of
 
-#: Rows whose adjoint solves systems or multiplies matrices in another order of operations than the sweep's.
-LOOSE = {"inv", "solve", "det", "logabsdet", "cholesky", "eigh", "svd", "qr", "pinv", "solve_triangular", "matmul"}
+#: Rows whose adjoint sums, solves systems or multiplies matrices in another order than the sweep's.
+LOOSE = {"binary_cross_entropy_with_logits", "inv", "solve", "det", "logabsdet", "cholesky", "eigh", "svd", "qr", "pinv", "solve_triangular", "matmul"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -29,4 +31,9 @@ def test_row(example):
     rng = np.random.default_rng(1)
     moved = [a + 0.01 * rng.standard_normal(np.shape(a)).astype(np.asarray(a).dtype) for a in args]
     moved = [float(m) if isinstance(a, float) else np.asarray(m) for a, m in zip(args, moved)]
+    if row.name in ("gammainc", "gammaincc"):
+        # Their derivative in the order is compiled from Python, and has no row.
+        with pytest.raises(NotLowered, match=f"{row.name}.*gammainc_da"):
+            adjoint(tape_of(function, *args))
+        return
     check(function, *args, at=[moved], ulps=256 if row.name in LOOSE else 4)
