@@ -112,7 +112,7 @@ class Arrays:
             NumPy itself has to be called for this instruction.
         """
         entry, body = item.entry, []
-        operands = [self._ready(o, body) for o in operands]
+        operands = [self.ready(o, body) for o in operands]
         if entry.kind == HOST:
             operands = [LoopPlanner([], entry.meta, body).gathered(o) if isinstance(o, Spread) else o for o in operands]
         if target is not None:
@@ -172,7 +172,7 @@ class Arrays:
             return plan.load(found)
         return found
 
-    def _ready(self, operand, body):
+    def ready(self, operand, body):
         if isinstance(operand, Spread):
             return operand
         if isinstance(operand, ArrayRef):
@@ -217,7 +217,7 @@ class Arrays:
         body = []
         shape = value.shape if isinstance(value, ArrayRef) else ()
         before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(shape or (1,)))
-        plan = LoopPlanner([self._ready(value, body), before], Meta((), (), "?", 1), body)
+        plan = LoopPlanner([self.ready(value, body), before], Meta((), (), "?", 1), body)
         x, y = plan.operands
         if not shape:
             y = y.reshape(())

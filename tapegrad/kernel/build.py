@@ -138,11 +138,9 @@ class Builder:
             self._stacked(t)
             return
         operands = [self.value(what) for what in t.operands]
-        expr = _expression(entry, operands)
-        if expr is not None:
-            self._computed(t, expr, entry.meta.char)
+        if _is_expression(entry, operands):
+            self._computed(t, _expression(entry, [self._argument(v) for v in operands]), entry.meta.char)
             return
-        operands = [self._executed(value) for value in operands]
         integer = None
         if entry.kind != HOST and entry.function.dynamic:
             integer = t.body.index(t.body.fit(self.columns.integer[t.members], self.tables), self.tables)
@@ -231,7 +229,7 @@ class Builder:
         if kind is Carried:
             return what.level.carries[what]
         if kind is Number:
-            return ir.constant(what.value)
+            return self.arrays.constant(what.value)
         if kind is Constant:
             return self.arrays.constant(self.tape.constants[what.constant])
         if kind is Argument:
@@ -300,10 +298,12 @@ class Builder:
         return self._constant(np.concatenate([p.reshape(-1) for p in parts])), spot, _Meta(parts[0].shape, parts[0].dtype.char)
 
     def _executed(self, value):
-        """`value`, executed here if it stands nowhere yet."""
-        if type(value) is ir.Let and not value.expr.leaves() and value.expr.is_const:
-            self._add(value)
-        return value
+        """`value`, executed here if it is a constant that stands nowhere yet."""
+        return self.arrays.ready(value, self.blocks[-1].statements)
+
+    def _argument(self, value):
+        """A Value as part of an expression."""
+        return value.expr if type(value) is ir.Let and value.expr.is_const else L.arg(self._executed(value))
 
     # -- copies and outputs ---------------------------------------------------------------
     def copy(self, parts, target):
@@ -353,17 +353,19 @@ class _Meta:
         self.shape, self.char = shape, char
 
 
-def _expression(entry, operands):
-    """The expression of an entry on scalars, or None if it is no such thing."""
+def _is_expression(entry, operands):
+    """Whether an entry is an expression over scalars."""
     if entry.meta.shape != () or any(isinstance(v, ArrayRef) for v in operands):
-        return None
+        return False
     chars = {v.char for v in operands}
-    args = [v.expr if type(v) is ir.Let and v.expr.is_const else L.arg(v) for v in operands]
     if entry.kind == HOST:
         name = getattr(entry.function.ufunc, "__name__", None)
-        return _COMPARISONS[name](*args) if name in _COMPARISONS and len(chars) == 1 and chars <= {"d", "f"} else None
+        return name in _COMPARISONS and len(chars) == 1 and chars <= {"d", "f"}
     row = entry.function
     if not row.elementwise or entry.meta.char not in "df" or row.primitive is not None:
-        return None
-    own = chars - {"?"} if row is _WHERE else chars
-    return row.expr(*args) if own == {entry.meta.char} else None
+        return False
+    return (chars - {"?"} if row is _WHERE else chars) == {entry.meta.char}
+
+
+def _expression(entry, args):
+    return _COMPARISONS[entry.function.ufunc.__name__](*args) if entry.kind == HOST else entry.function.expr(*args)
