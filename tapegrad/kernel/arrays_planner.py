@@ -90,7 +90,7 @@ def _combined(how, total, x):
         return total + x
     if how == "mul":
         return total * x
-    return L.select(L.isnan(total) | (total >= x if how == "max" else total <= x), total, x)
+    return L.Expr("maximum" if how == "max" else "minimum", (total, x))
 
 
 class LoopPlanner(Planner):

@@ -43,7 +43,10 @@ class _Straight:
                 self.values[slot] = whole(self.inputs[k], meta.shape) if meta.shape else self._add(slot, ir.Load(self.inputs[k], ir.Index()))
         items = {item.slot: item for item in tape.items}
         for slot, op in enumerate(tape.records["op"].tolist()):
-            if slot == 0 or op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES) or slot in self.values:
+            if slot == 0 or op in (ARRAY_LEAF, CONTINUES) or slot in self.values:
+                continue
+            if op == SCALAR_LEAF:
+                self._add(slot, ir.constant(tape.records["value"][slot]))
                 continue
             if op == TRACED:
                 self._item(items[slot])
