@@ -25,7 +25,7 @@ from .copies import copy_array, copy_loop
 from .nest import Level, Spot
 from .pools import lay_out
 from .reasons import NotLowered
-from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Pooled, References, Stored
+from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Placed, Pooled, References, Stored
 
 _ROW_OF = {row.opcode: row for row in ROWS}
 _WHERE = BY_NAME["where"]
@@ -88,6 +88,8 @@ class Builder:
     # -- the tree ---------------------------------------------------------------------
     def _fill(self, body):
         for node in body.nodes:
+            for storage, r in body.copies.get(node.place, ()):
+                self._add(*copy_array(self.outside_array(r), self._whole(storage)))
             if isinstance(node, Level):
                 self._loop(node)
             elif self.columns.code[node.members[0]] < ENTRIES:
@@ -144,9 +146,11 @@ class Builder:
         integer = None
         if entry.kind != HOST and entry.function.dynamic:
             integer = t.body.index(t.body.fit(self.columns.integer[t.members], self.tables), self.tables)
-        target = self._target(t)
+        target, reuse = self._target(t), ()
+        if t.storage is not None and t in t.storage.writes:
+            target, reuse = None, (0,)
         statements, result = self.arrays.emit(
-            item, operands, target=target, integer=integer, place=self.tape.place(item.slot)
+            item, operands, target=target, integer=integer, reuse=reuse, place=self.tape.place(item.slot)
         )
         self._add(*statements)
         t.value = result
@@ -160,6 +164,8 @@ class Builder:
     def _target(self, t):
         """Where the array that `t` computes has to be, or None."""
         meta = self.meta(t)
+        if t.storage is not None:
+            return self._whole(t.storage)
         if not t.stored or meta.shape == ():
             return None
         offset = t.body.index(self._row_of(t, t.body.place), self.tables)
@@ -168,9 +174,15 @@ class Builder:
     def _stacked(self, t):
         """Scalars side by side."""
         meta = self.meta(t)
-        buffer = t.home if t.stored else ir.Buffer(ir.TEMPORARY, meta.size, meta.char)
-        t.value = self.row(buffer, t.offset, meta)
-        self.copy(t.operands[0].pieces, (buffer, t.offset))
+        t.value = self._target(t) or self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta)
+        self.copy(t.operands[0].pieces, (t.value.buffer, t.value.offset.base))
+
+    def _whole(self, storage):
+        """The array in a storage."""
+        meta = self.meta(storage.templates[0])
+        if storage.buffer is None:
+            storage.buffer = ir.Buffer(ir.TEMPORARY, meta.size, meta.char)
+        return self.row(storage.buffer, 0, meta)
 
     def _guard(self, t, item):
         how, columns = item.entry.function, self.columns
@@ -228,6 +240,8 @@ class Builder:
             return what.template.value
         if kind is Carried:
             return what.level.carries[what]
+        if kind is Placed:
+            return self._whole(what.storage)
         if kind is Number:
             return self.arrays.constant(what.value)
         if kind is Constant:

@@ -83,3 +83,13 @@ def agree_with_adjoint(function, *points, rtol=1e-11, atol=1e-12):
         programs.append(lower(each))
         agrees(programs[-1], each, *points, rtol=rtol, atol=atol)
     return programs
+
+
+def temporaries(program):
+    """Elements of all temporaries."""
+    buffers = {}
+    for statement in ir.walk(program.body):
+        for buffer in [b for _, b, _ in statement.operands] if isinstance(statement, ir.Run) else [getattr(statement, "buffer", None)]:
+            if buffer is not None and buffer.role == ir.TEMPORARY:
+                buffers[id(buffer)] = buffer.size
+    return sum(buffers.values())

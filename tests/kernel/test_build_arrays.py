@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.kernel.lowered import agree_with_adjoint
+from tests.kernel.lowered import agree_with_adjoint, temporaries
 
 
 def points(*shapes, count=2):
@@ -55,7 +55,8 @@ def test_elements_written_one_by_one():
             y[i] = 0.5 * y[i - 1] + np.sin(x[i])
         return np.sum(y * x)
 
-    agree_with_adjoint(function, *points(60))
+    for program in agree_with_adjoint(function, *points(60)):
+        assert temporaries(program) < 20 * 60
 
 
 def test_elements_written_in_loops_in_loops():
@@ -67,7 +68,8 @@ def test_elements_written_in_loops_in_loops():
             y = y * 0.5
         return np.sum(y * y)
 
-    agree_with_adjoint(function, *points(80))
+    for program in agree_with_adjoint(function, *points(80)):
+        assert temporaries(program) < 30 * 80
 
 
 def test_versions_that_are_read_later():
