@@ -98,7 +98,7 @@ class Arrays:
             NumPy itself has to be called for this instruction.
         """
         entry, body = item.entry, []
-        operands = [self.ready(o, body) for o in operands]
+        operands = [self._ready(o, body) for o in operands]
         if target is not None:
             target = ArrayRef(target.buffer, plain(target.offset, body), target.shape, target.strides, target.char)
         out = entry.meta
@@ -138,7 +138,7 @@ class Arrays:
             return plan.load(found)
         return found
 
-    def ready(self, operand, body):
+    def _ready(self, operand, body):
         if isinstance(operand, ArrayRef):
             if operand.offset.table is None:
                 return operand
@@ -178,7 +178,7 @@ class Arrays:
         body = []
         shape = value.shape if isinstance(value, ArrayRef) else ()
         before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(shape or (1,)))
-        plan = LoopPlanner([self.ready(value, body), before], Meta((), (), "?", 1), body)
+        plan = LoopPlanner([self._ready(value, body), before], Meta((), (), "?", 1), body)
         x, y = plan.operands
         if not shape:
             y = y.reshape(())

@@ -143,6 +143,7 @@ class Builder:
         if _is_expression(entry, operands):
             self._computed(t, _expression(entry, [self._argument(v) for v in operands]), entry.meta.char)
             return
+        operands = [self._executed(value) for value in operands]
         integer = None
         if entry.kind != HOST and entry.function.dynamic:
             integer = t.body.index(t.body.fit(self.columns.integer[t.members], self.tables), self.tables)
@@ -243,7 +244,7 @@ class Builder:
         if kind is Placed:
             return self._whole(what.storage)
         if kind is Number:
-            return self.arrays.constant(what.value)
+            return ir.constant(what.value)
         if kind is Constant:
             return self.arrays.constant(self.tape.constants[what.constant])
         if kind is Argument:
@@ -313,7 +314,9 @@ class Builder:
 
     def _executed(self, value):
         """`value`, executed here if it is a constant that stands nowhere yet."""
-        return self.arrays.ready(value, self.blocks[-1].statements)
+        if type(value) is ir.Let and value.expr.is_const:
+            self._add(value)
+        return value
 
     def _argument(self, value):
         """A Value as part of an expression."""
