@@ -14,6 +14,7 @@ these that describes all of them:
 `Argument`, `Constant`  a whole array; `Constants` one for each execution
 `Stored`                an element of the owner's *home*, where it stores the values of all executions
 `Pooled`                an element of the common home of several owners
+`Placed`                an array that is written element by element (`storage`)
 ======================  ===============================================================
 
 The descriptions are exact for every execution, since the columns were compared
@@ -30,6 +31,7 @@ from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER
 from .copies import pieces
+from .storage import place_writes
 from .nest import Level, Spot, Tables, Template, nest
 
 _STACK = BY_NAME["stack"]
@@ -115,6 +117,13 @@ class Gathered:
     pieces: list  # of copies.Piece
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a storage holds now."""
+
+    storage: object
+
+
 class Pooled:
     """What one of several templates computed, or something from outside.
 
@@ -170,8 +179,9 @@ class References:
 
     def resolve(self):
         """Describe the operands of every template."""
-        columns, owner, rank = self.columns, self.owner, self.rank
+        columns = self.columns
         first = columns.first
+        place_writes(self)
         for t in self.templates:
             begin, end = int(first[t.members[0]]), int(first[t.members[0] + 1])
             if t.body.count == 1 and self._stacks(t, begin, end):
@@ -223,6 +233,8 @@ class References:
         if r < 0:
             return self._one_outside(r)
         t = self.templates[self._owners[r]]
+        if t.storage is not None:
+            return Placed(t.storage)
         if len(t.members) == 1 or self._ranks[r] == len(t.members) - 1 and self.is_scalar(t):
             return Direct(t)
         return Stored(t, Spot(self._ranks[r]))
@@ -245,6 +257,9 @@ class References:
             if found is not None:
                 return found
         owners, ranks = np.where(refs >= 0, self.owner[refs], refs), np.where(refs >= 0, self.rank[refs], 0)
+        last = self.templates[owners.max()]
+        if last.storage is not None:
+            return Placed(last.storage)
         alone = owners[0] >= 0 and bool((owners == owners[0]).all())
         if alone:
             t = self.templates[owners[0]]
@@ -291,7 +306,7 @@ class References:
         inits = refs[begun[np.searchsorted(executions, np.arange(level.parent.count))]]
         if (refs[begun] != inits[executions]).any():
             return None
-        times = level.body.starts[level.first]
+        times = level.begun
         if (inits >= times).any():
             # The first iteration computes it itself.
             return None
