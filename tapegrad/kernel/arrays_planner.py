@@ -33,6 +33,7 @@ from ..sweep import program as P
 from ..sweep.plan import Planner, _aligned_shape, _coalesce
 from ..sweep.symbolic import ITEMSIZE, Atom, Sym
 from . import ir
+from .arrays_linalg import FORWARDS
 from .arrays_nest import Nest, arithmetic, memory_order
 from .arrays_views import ArrayRef, added, c_elements, moved, whole
 from .reasons import NotLowered
@@ -550,6 +551,9 @@ class LoopPlanner(Planner):
             result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
             tangents = [operands[k] for k in row.slots(len(operands))]
             return self.deliver(row.jvp(tangents, *operands, result, **attrs), target)
+        if row.name in FORWARDS:
+            result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
+            return self.deliver(FORWARDS[row.name](result, *operands, **attrs), target)
         if row.forward is None:
             raise NotLowered(f"{row.name} is computed by calling NumPy")
         return self.deliver(row.forward(*operands, **attrs), target)
