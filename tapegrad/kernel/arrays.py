@@ -38,13 +38,12 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
+from .arrays_linalg import RAISING
 from .arrays_planner import ADDITIONS, HOST_FUNCTIONS, INTEGER_OPERATIONS, LoopPlanner
 from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
 from .reasons import NotLowered
 
 _WRITES = tuple(BY_NAME[name] for name in ("setitem", "put", *ADDITIONS))
-#: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
-_RAISING = (BY_NAME["inv"], BY_NAME["solve"])
 
 
 class Arrays:
@@ -127,7 +126,7 @@ class Arrays:
         if out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS:
             raise NotLowered(f"{row.name} of {out.char} at {place} has no machine code")
         result = plan.row(row, attrs, target)
-        if row in _RAISING:
+        if row.name in RAISING:
             plan.demand_finite(result, self.guards)
         return body, result
 

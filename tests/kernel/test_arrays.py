@@ -19,7 +19,7 @@ from tests.replay.test_rows import result_of
 from tests.rules.examples_of_rows import all_examples
 
 #: Rows whose values only NumPy computes.
-HOSTS = {"pinv", "cholesky", "eigh", "logabsdet", "svd", "qr", "solve_triangular"}
+HOSTS = {"qr"}
 
 
 def tape_of(function, args):
@@ -173,6 +173,9 @@ def test_a_singular_matrix_is_left_to_the_function():
 
     program = straight(tape_of(f, [np.eye(3)]))
     assert computed(program, [np.ones((3, 3))])[0] == 0
+
+    program = straight(tape_of(lambda a: np.linalg.cholesky(a), [np.eye(3)]))
+    assert computed(program, [-np.eye(3)])[0] == 0
 
 
 def test_host_functions_are_not_lowered():
