@@ -3,6 +3,7 @@
 The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
 default it is the user's cache folder.  A directory that cannot be written is
 reported once on the logger ``tapegrad`` and code is then kept in memory only.
+``TAPEGRAD_KERNEL`` (and the variable `kernel`) says when tapes become machine code.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 
 logger = logging.getLogger("tapegrad")
+
+#: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`kernel.promotion`).
+kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
 
 def cache_dir():

@@ -111,3 +111,7 @@ class CalibrationError(TapegradError, ValueError):
 
 class MissingPackageError(TapegradError, ImportError):
     """An optional package is needed for what was asked."""
+
+
+class OptionError(TapegradError, ValueError):
+    """An option has a value that it cannot have; the message lists the possible ones."""

@@ -12,13 +12,23 @@ import time
 
 import numpy as np
 
+from ..record import normalise
 from ..replay.walk import ARRAY
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
 from .emit import FINE, Options
 from .entry import walk as W
+from .ir import walk
 from .kernel import Kernel
 from .pipeline import lower
+
+
+class TooLong(Exception):
+    """The loop program has more statements than were allowed: `size`."""
+
+    def __init__(self, size):
+        super().__init__(f"the kernel would have {size} statements")
+        self.size = size
 
 
 class TapeKernel(Kernel):
@@ -30,6 +40,8 @@ class TapeKernel(Kernel):
     gradients : bool
         Whether the gradients of the wanted arguments are computed too.
     options : kernel.emit.Options
+    limit : int, optional
+        Of statements of the loop program.
 
     Attributes
     ----------
@@ -44,15 +56,20 @@ class TapeKernel(Kernel):
     ------
     NotLowered
         Some instruction cannot be machine code; the message names it.
+    TooLong
+        There are more statements than `limit`.
     """
 
-    def __init__(self, tape, gradients=True, options=Options()):
+    def __init__(self, tape, gradients=True, options=Options(), limit=None):
         seconds = {}
         clock = time.perf_counter()
         self.tape, self.gradients = tape, gradients
         self.whole = adjoint(tape) if gradients else tape
         seconds["adjoint"] = time.perf_counter() - clock
         program = lower(self.whole, seconds)
+        size = sum(1 for _ in walk(program.body))
+        if limit is not None and size > limit:
+            raise TooLong(size)
         self.values = len(tape.outputs)
         for buffer in program.outputs[self.values :]:
             buffer.finite = buffer.char in "df"
@@ -69,21 +86,28 @@ class TapeKernel(Kernel):
 
         Returns
         -------
-        list of ndarray, or None
-            Values, then gradients; None if a guard saw something else than at recording, or a
-            gradient is not finite.
+        status : int
+            FINE; NOT_FINITE, if a gradient is not finite; else the number of a guard that saw
+            something else than at recording, or OTHER.
+        found : tuple of ndarray, or None
+            Values, then gradients, if all is fine.
         """
         found = tuple([np.empty(shape, char) for shape, char in self._metas])
         arguments = tuple(arguments)
         status = W.enter(self._way.pointer, id(arguments), id(found))
-        return found if status == FINE else None
+        return status, (found if status == FINE else None)
 
-    def value(self, found, k):
-        """Result `k` of `run`: a float or an array; a constant as it is."""
+    def results(self, found):
+        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of what `run` found."""
+        values = [self._value(found, k) for k in range(self.values)]
+        rest = iter(found[self.values :])
+        return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
+
+    def _value(self, found, k):
         slot, what = self.tape.outputs[k]
         if not slot:
             return what
-        return found[k].item() if what is SCALAR else found[k]
+        return found[k].item() if what is SCALAR else normalise(found[k])
 
     def __str__(self):
         what = "values and gradients" if self.gradients else "values"
