@@ -51,7 +51,7 @@ class _Closing:
 
     def run(self):
         self._tidy()
-        self._resolve()
+        self.results = [self._resolved(slot, what) for slot, what in self.results]
         needed = self._needed()
         return self._build(*self._number(needed))
 
@@ -67,15 +67,10 @@ class _Closing:
         self.alias = np.zeros(self.count, np.int32)
         T.tidy(first, self.count, self.ops, self.lefts, self.rights, self.constants, self.constants.view(np.int64), fixed, self.alias, _ARITHMETIC)
 
-    def _resolve(self):
-        """Operands of items and results through `alias`."""
-        alias = self.alias.tolist()
-        first = self.writer.first
-        self.items = [
-            (slot, entry, operands if slot < first else tuple([alias[o] if o > 0 else o for o in operands]))
-            for slot, entry, operands in self.items
-        ]
-        self.results = [(alias[slot] if slot else 0, what) for slot, what in self.results]
+    def _resolved(self, slot, what):
+        """A result by the slot that stands for it, or as the constant it has turned out to be."""
+        slot = int(self.alias[slot]) if slot else 0
+        return (0, float(self.constants[slot])) if slot and self.fixed[slot] else (slot, what)
 
     def _needed(self):
         first, count = self.writer.first, self.count
@@ -84,6 +79,8 @@ class _Closing:
         needed[[slot for slot, _ in self.inputs]] = 1
         needed[[slot for slot, _ in self.results]] = 1
         starts, operands, item_of = columns_of(self.items, count)
+        operands = np.where(operands > 0, self.alias[operands], operands)
+        self.starts, self.operands = starts, operands
         T.sweep_needed(first, count, self.ops, self.lefts, self.rights, starts, operands, item_of, needed)
         return needed
 
@@ -110,37 +107,43 @@ class _Closing:
         records["value"][fixed] = self.constants[order][fixed]
         records["constant"][fixed] = 0.0
         special = {row.opcode for row in ROWS if row.calls_scipy}
-        present = np.unique(records["op"]).tolist()
+        present = np.flatnonzero(np.bincount(records["op"][scalar])).tolist()
 
-        number = new.tolist()
+        def number(slot):
+            return int(new[slot])
+
         metas = [SCALAR] * len(order)
         metas[0] = None
-        for slot in np.flatnonzero((self.ops >= FIRST_ARRAY) & (new > 0)).tolist():
-            metas[number[slot]] = writer.meta(slot)
+        arrays = np.flatnonzero((self.ops >= FIRST_ARRAY) & (new > 0))
+        for slot, at in zip(arrays.tolist(), new[arrays].tolist()):
+            metas[at] = writer.meta(slot)
+        operands = np.where(self.operands > 0, new[self.operands], self.operands).tolist()
+        slots = new[[slot for slot, *_ in self.items]].tolist() if self.items else ()
+        starts = self.starts.tolist()
         items = [
-            Item(number[slot], entry, tuple([number[o] if o > 0 else o for o in operands]))
-            for slot, entry, operands in self.items if number[slot]
+            Item(slot, entry, tuple(operands[low:high]))
+            for slot, (_, entry, _), low, high in zip(slots, self.items, starts, starts[1:]) if slot
         ]
         items.sort(key=lambda item: item.slot)
         renumbered = {}
         for item in tape.items:
             if item.entry.kind == GUARD:
-                renumbered[number[item.slot]] = item.number
+                renumbered[number(item.slot)] = item.number
         for item in items:
             item.number = renumbered.get(item.slot, -1)
-        outputs = [(number[slot], what) if slot else (0, what) for slot, what in (*tape.outputs, *self.results)]
-        further = [number[slot] for slot, _ in self.inputs]
-        leaves = [number[slot] if slot else 0 for slot in tape.leaves]
-        elements = [(k, position, number[slot]) for k, position, slot in tape.elements]
+        outputs = [(number(slot), what) if slot else (0, what) for slot, what in (*tape.outputs, *self.results)]
+        further = [number(slot) for slot, _ in self.inputs]
+        leaves = [number(slot) if slot else 0 for slot in tape.leaves]
+        elements = [(k, position, number(slot)) for k, position, slot in tape.elements]
         for k, ((_, meta), slot) in enumerate(zip(self.inputs, further), len(tape.inputs)):
             leaves.append(0 if meta is SCALAR else slot)
             if meta is SCALAR:
                 elements.append((k, 0, slot))
-        origins = np.asarray(tape.origins)[source].tolist()
+        origins = np.asarray(tape.origins)[source]
         finished = FinishedTape(
             records=records, inputs=[*tape.inputs, *(meta for _, meta in self.inputs)], leaves=leaves, elements=elements,
             items=items, constants=writer.values,
-            guards=[Guard(number[g.slot], g.how, g.seen, g.place) for g in tape.guards],
+            guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
             outputs=outputs, active=None, metas=metas, origins=origins, code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *self.wanted), cuts=list(tape.cuts),
             structure=tape.structure, forward_only=True,

@@ -106,6 +106,8 @@ def uses(statement):
     indices = []
     if isinstance(statement, (ir.Load, ir.Store)):
         indices = [statement.index]
+    elif isinstance(statement, ir.Guard):
+        indices = [] if isinstance(statement.number, int) else [statement.number]
     elif isinstance(statement, ir.Run):
         indices = [index for _, _, index in statement.operands] + ([statement.integer] if statement.integer is not None else [])
     return list(ir.operands(statement)) + [loop for index in indices for loop, _ in index.steps]

@@ -217,23 +217,33 @@ class PieceEmitter:
 
     def Guard(self, guard):
         b, value = self.b, self.value(guard.value)
-        if isinstance(guard.seen, bytes):
-            wanted = bits(guard.seen, guard.value.char)
+        if not isinstance(guard.seen, bool):
+            wanted = self._bits(guard.seen, guard.value.char)
             found = b.zext(value, I8) if guard.value.char == "?" else b.bitcast(value, wanted.type) if value.type != wanted.type else value
             bad = b.icmp_unsigned("!=", found, wanted)
         else:
             truth = convert(b, value, guard.value.char, "?")
             bad = b.not_(truth) if guard.seen else truth
+        number = ir.Constant(I32, guard.number) if isinstance(guard.number, int) else b.trunc(self.position(guard.number), I32)
         if not guard.early:
-            failed = b.select(bad, ir.Constant(I32, guard.number), NONE)
+            failed = b.select(bad, number, NONE)
             self.failed = b.select(b.icmp_signed("<", failed, self.failed), failed, self.failed)
             return
         broken, on = self.function.append_basic_block("broken"), self.function.append_basic_block("on")
         b.cbranch(bad, broken, on)
         b.position_at_end(broken)
-        self._store(ir.Constant(I32, guard.number), self.workspace, "guards")
+        self._store(number, self.workspace, "guards")
         b.branch(self._stop())
         b.position_at_end(on)
+
+    def _bits(self, seen, char):
+        """What a guard saw, as an integer."""
+        if isinstance(seen, bytes):
+            return bits(seen, char)
+        seen = self.value(seen)
+        if char == "?":
+            return self.b.zext(seen, I8)
+        return self.b.bitcast(seen, ir.IntType(64 if char == "d" else 32)) if char in "df" else seen
 
     def _stop(self):
         if self.stop is None:

@@ -175,14 +175,17 @@ class Guard(Statement):
 
     Attributes
     ----------
+    number : int or Index
+        An index is evaluated (its table, if it has one, holds the numbers).
     value : Value
-    seen : bool, or bytes
-        The outcome of a condition; or the bytes of the value itself.
+    seen : bool, bytes or Load
+        The outcome of a condition; or the bytes of the value itself (loaded from a
+        constant of the same type, where they differ from iteration to iteration).
     early : bool
         Test before going on (what follows forms addresses from it), else at the end.
     """
 
-    number: int
+    number: object
     value: Value
     seen: object
     early: bool = False
@@ -320,7 +323,8 @@ def operands(statement):
     if isinstance(statement, Store):
         return [*dict.fromkeys([statement.value, *_added(statement.index)])]
     if isinstance(statement, Guard):
-        return [statement.value]
+        own = [statement.value, statement.seen] if isinstance(statement.seen, Load) else [statement.value]
+        return own if isinstance(statement.number, int) else [*own, *_added(statement.number)]
     if isinstance(statement, Run):
         return [*dict.fromkeys(v for _, _, index in statement.operands for v in _added(index))]
     return []

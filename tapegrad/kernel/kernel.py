@@ -35,6 +35,8 @@ class Kernel:
         self.machine = compile_program(program, options)
         self.seconds = self.machine.seconds
         self._code = _CODE(self.machine.address)
+        #: Workspaces that no call is using.
+        self._spare = []
 
     @property
     def address(self):
@@ -68,9 +70,13 @@ class Kernel:
         if outputs is None:
             outputs = self.new_outputs()
         addresses = np.array([data_address(a) for a in (*inputs, *outputs)], np.int64)
-        block = np.empty(self.machine.nbytes + 64, np.uint8)
+        try:
+            block = self._spare.pop()
+        except IndexError:
+            block = np.empty(self.machine.nbytes + 64, np.uint8)
         first, at = data_address(addresses), data_address(block)
         status = self._code(first, first + 8 * len(inputs), at + -at % 64)
+        self._spare.append(block)
         return status, outputs
 
     def source(self):

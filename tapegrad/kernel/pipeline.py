@@ -1,0 +1,44 @@
+"""From a finished tape to the loop program of its kernel."""
+
+from __future__ import annotations
+
+import time
+
+from . import roll
+from .build import build
+from .columns import columns
+
+
+def lower(tape, seconds=None):
+    """The loop program of `tape`.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    seconds : dict, optional
+        Receives the time of each stage, by name.
+
+    Returns
+    -------
+    LoopProgram
+
+    Raises
+    ------
+    NotLowered
+        Some instruction cannot be machine code; the message names it.
+    """
+    seconds = {} if seconds is None else seconds
+    clock = time.perf_counter()
+
+    def done(stage):
+        nonlocal clock
+        now = time.perf_counter()
+        seconds[stage], clock = now - clock, now
+
+    flat = columns(tape)
+    done("columns")
+    structure = roll.find(flat.code, flat.pairs())
+    done("roll")
+    program = build(flat, structure)
+    done("build")
+    return program
