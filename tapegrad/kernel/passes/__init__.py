@@ -10,12 +10,16 @@ In the order in which `run_passes` runs them:
 
 from __future__ import annotations
 
+from .fusing import fuse
 from .pruning import prune
 from .simplifying import simplify
 
 
 def run_passes(program):
     """Improve `program` in place, and return it."""
+    simplify(program)
+    prune(program)
+    fuse(program)
     simplify(program)
     prune(program)
     return program
