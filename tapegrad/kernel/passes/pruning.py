@@ -49,7 +49,7 @@ def prune(program):
             if isinstance(statement, ir.Loop):
                 statement.body = kept(statement.body)
                 statement.carries = [carry for carry in statement.carries if carry in needed]
-                if statement.body:
+                if statement.body or statement.carries:
                     result.append(statement)
             elif statement in needed:
                 result.append(statement)
