@@ -20,8 +20,6 @@ inverse, ...       LAPACK through NumPy's loops (`Run`)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 
@@ -40,43 +38,6 @@ from .reasons import NotLowered
 
 #: Matrix products with no extent above this are loops.
 TINY = 8
-
-#: Element-wise rows that integers may go through.
-INTEGER_OPERATIONS = frozenset("add subtract multiply negative maximum minimum where clone square power2 relu clip".split())
-
-
-@dataclass(frozen=True)
-class HostFunction:
-    """A ufunc without derivative in the rules' language; `of`: the dtypes for which that holds (None: all)."""
-
-    build: Callable
-    of: str | None = None
-
-
-#: NumPy's ufuncs without derivative, by name.
-HOST_FUNCTIONS = {
-    "less": HostFunction(lambda x, y: x < y),
-    "less_equal": HostFunction(lambda x, y: x <= y),
-    "greater": HostFunction(lambda x, y: x > y),
-    "greater_equal": HostFunction(lambda x, y: x >= y),
-    "equal": HostFunction(L.eq),
-    "not_equal": HostFunction(L.ne),
-    "logical_and": HostFunction(lambda x, y: x & y),
-    "logical_or": HostFunction(lambda x, y: x | y),
-    "logical_not": HostFunction(lambda x: ~x),
-    "bitwise_and": HostFunction(lambda x, y: x & y, "?"),
-    "bitwise_or": HostFunction(lambda x, y: x | y, "?"),
-    "invert": HostFunction(lambda x: ~x, "?"),
-    "logical_xor": HostFunction(L.ne, "?"),
-    "bitwise_xor": HostFunction(L.ne, "?"),
-    "isnan": HostFunction(L.isnan, "df"),
-    "isfinite": HostFunction(lambda x: L.abs(x) < math.inf, "df"),
-    "isinf": HostFunction(lambda x: L.eq(L.abs(x), math.inf), "df"),
-    "add": HostFunction(lambda x, y: x + y, "bBhHiIlLqQdf"),
-    "subtract": HostFunction(lambda x, y: x - y, "bBhHiIlLqQdf"),
-    "multiply": HostFunction(lambda x, y: x * y, "bBhHiIlLqQdf"),
-    "negative": HostFunction(lambda x: -x, "bhilqdf"),
-}
 
 #: Rows that add into part of an array.
 ADDITIONS = ("add_window", "add_at")
@@ -207,8 +168,8 @@ class LoopPlanner(Planner):
         return self._sym(Atom(self._base(value), 0, shape, (0,) * len(shape), value.char))
 
     def reduce(self, sym, how, axes, keepdims, carried=None):
-        """Reduce over `axes`; `carried` says whether in a value, not in memory (None: if the last axis is reduced)."""
-        shape, ndim = sym.shape, sym.ndim
+        """Reduce over `axes`; `carried` says whether in a value, not in memory (None: if the innermost axis is reduced)."""
+        shape = sym.shape
         kept = tuple(1 if k in axes else n for k, n in enumerate(shape))
         result = kept if keepdims else tuple(n for k, n in enumerate(shape) if k not in axes)
         char = sym.char if sym.char in "df" else self.out.char if self.out.char in "lqLQ" else "d"

@@ -88,8 +88,8 @@ class Builder:
     # -- the tree ---------------------------------------------------------------------
     def _fill(self, body):
         for node in body.nodes:
-            for storage, r in body.copies.get(node.place, ()):
-                self._add(*copy_array(self.outside_array(r), self._whole(storage)))
+            for storage, what in body.copies.get(node.place, ()):
+                self._add(*copy_array(self.value(what), self._whole(storage)))
             if isinstance(node, Level):
                 self._loop(node)
             elif self.columns.code[node.members[0]] < ENTRIES:
@@ -149,7 +149,7 @@ class Builder:
             integer = t.body.index(t.body.fit(self.columns.integer[t.members], self.tables), self.tables)
         target, reuse = self._target(t), ()
         if t.storage is not None and t in t.storage.writes:
-            target, reuse = None, (0,)
+            operands[0], target, reuse = target, None, (0,)
         statements, result = self.arrays.emit(
             item, operands, target=target, integer=integer, reuse=reuse, place=self.tape.place(item.slot)
         )

@@ -115,7 +115,7 @@ class Body:
     def __init__(self, levels, count, outer):
         self.levels, self.count, self.nodes = levels, count, []
         self.runs = [*outer, np.arange(count)] if levels else []
-        #: Place -> storages and references copied there before that node.
+        #: Place -> storages, and what is copied into them before that node.
         self.copies = {}
         self._counters = {}
 

@@ -31,7 +31,7 @@ from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER
 from .copies import pieces
-from .storage import place_writes
+from .storage import place_writes, times_of
 from .nest import Level, Spot, Tables, Template, nest
 
 _STACK = BY_NAME["stack"]
@@ -166,7 +166,7 @@ class References:
         self.columns = columns
         self.root, self.templates = nest(structure)
         self.tables = Tables()
-        self.pooled = {}
+        self.pooled, self.storages = {}, []
         members = [t.members for t in self.templates]
         counts = np.array([len(m) for m in members], np.int64)
         order = np.concatenate(members) if members else np.empty(0, np.int64)
@@ -181,7 +181,7 @@ class References:
         """Describe the operands of every template."""
         columns = self.columns
         first = columns.first
-        place_writes(self)
+        self.storages = place_writes(self)
         for t in self.templates:
             begin, end = int(first[t.members[0]]), int(first[t.members[0] + 1])
             if t.body.count == 1 and self._stacks(t, begin, end):
@@ -196,6 +196,11 @@ class References:
         for t in self.templates:
             for what in t.operands:
                 self.use(what)
+        for storage in self.storages:
+            for (body, place), refs in storage.copies.items():
+                what = self.describe(refs, body, place, times_of(body, place))
+                self.use(what)
+                body.copies.setdefault(place, []).append((storage, what))
         for slot, _ in columns.tape.outputs:
             if slot:
                 self.use(self.single(int(columns.reference[slot])))
@@ -257,9 +262,10 @@ class References:
             if found is not None:
                 return found
         owners, ranks = np.where(refs >= 0, self.owner[refs], refs), np.where(refs >= 0, self.rank[refs], 0)
-        last = self.templates[owners.max()]
-        if last.storage is not None:
-            return Placed(last.storage)
+        if self.storages:
+            placed = [t.storage for t in map(self.templates.__getitem__, np.unique(owners[owners >= 0])) if t.storage is not None]
+            if placed:
+                return Placed(placed[0])
         alone = owners[0] >= 0 and bool((owners == owners[0]).all())
         if alone:
             t = self.templates[owners[0]]

@@ -3,18 +3,19 @@
 ``y[i] = v`` makes a new version of `y`.  Where nobody reads the old one any more, the
 new one takes its place, so that a loop over elements costs as much as it has
 elements.  A *storage* is one buffer for the versions of several templates: writes, which
-change what is there, and whatever computes the first version.  It is sound if each version is read
-for the last time before the next one of the same storage is made (or by the write that
-makes it); that is checked instruction by instruction, on the recorded order, which is
-the order of execution.  What comes from outside is copied into the storage before the
-loop whose first iteration wants it.
+change what is there, and what computes the first version, if that can be computed there.  Any other
+first version is copied into the storage before the loop whose first iteration wants it.
+
+That is sound if each version is read for the last time before the next one of the same
+storage is made, or by the write that makes it; it is checked instruction by
+instruction, on the recorded order, which is the order of execution.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..replay.trace import GUARD, ROW
+from ..replay.trace import ROW
 from ..rules import BY_NAME
 from .arrays_views import VIEWS
 
@@ -32,7 +33,7 @@ class Storage:
     writes : set of Template
         Those that change what is there.
     copies : dict
-        (body, place) -> reference to something from outside that is copied there before that node.
+        (body, place) -> references, one for each execution, to what is copied there before that node.
     """
 
     def __init__(self, templates, writes):
@@ -52,26 +53,18 @@ def place_writes(references):
     ----------
     references : References
         Not resolved yet; `storage` of its templates is set.
+
+    Returns
+    -------
+    list of Storage
     """
-    columns = references.columns
-    items = columns.tape.items
-    if not any(item.entry.kind == ROW and item.entry.function in WRITES for item in items):
-        return
-    readings = _Readings(references)
-    writes = {t for t in readings.writers if readings.gives_way(t)}
-    for storage in _classes(references, writes):
-        try:
-            _check(storage, readings, references)
-        except _Unsound:
-            continue
-        for t in storage.templates:
-            t.storage = storage
-        for (body, place), r in storage.copies.items():
-            body.copies.setdefault(place, []).append((storage, r))
+    if not any(item.entry.kind == ROW and item.entry.function in WRITES for item in references.columns.tape.items):
+        return []
+    return _Placement(references).run()
 
 
-class _Readings:
-    """When arrays are read, for each array the last time.
+class _Placement:
+    """When arrays are read, and which versions may share a place.
 
     Attributes
     ----------
@@ -83,7 +76,8 @@ class _Readings:
     """
 
     def __init__(self, references):
-        self.references, columns = references, references.columns
+        self.references, self.columns = references, references.columns
+        columns = self.columns
         tape, first, operands = columns.tape, columns.first.tolist(), columns.operands
         self.last, self.root = {}, {}
         numbers = np.flatnonzero(columns.item >= 0)
@@ -96,99 +90,114 @@ class _Readings:
                 r = int(operands[first[i]])
                 self.root[i] = self.root.get(r, r)
             elif entry.kind == ROW and entry.function in WRITES:
-                writers[references.owner[i]] = None
+                writers[int(references.owner[i])] = None
         for slot, _ in tape.outputs:
             if slot:
                 r = int(columns.reference[slot])
                 self.last[self.root.get(r, r)] = len(columns)
-        self.writers = [references.templates[number] for number in writers]
+        self.writers = {references.templates[number] for number in writers}
 
-    def operand(self, t, k):
-        """References of operand `k` of a template."""
-        columns = self.references.columns
-        return columns.operands[columns.first[t.members] + k]
-
-    def gives_way(self, t):
-        """Whether every execution of the write `t` is the last reader of what it changes."""
-        targets, values = self.operand(t, 0).tolist(), self.operand(t, 1).tolist()
-        if max(targets) < 0:
-            return False
-        for i, r, v in zip(t.members.tolist(), targets, values):
-            if r >= 0 and (self.root.get(r, r) != r or self.last[r] > i or self.root.get(v, v) == r):
-                return False
-        return True
-
-
-def _classes(references, writes):
-    """Storages of writes and the templates whose results they change."""
-    group = {}
-
-    def find(number):
-        while group.setdefault(number, number) != number:
-            number = group[number]
-        return number
-
-    columns = references.columns
-    for t in writes:
-        refs = columns.operands[columns.first[t.members]]
-        for owner in np.unique(references.owner[refs[refs >= 0]]).tolist():
-            group[find(owner)] = find(t.number)
-    found = {}
-    for number in sorted(group):
-        found.setdefault(find(number), []).append(references.templates[number])
-    return [Storage(templates, {t for t in templates if t in writes}) for templates in found.values()]
-
-
-def _check(storage, readings, references):
-    """Raise `_Unsound` unless the storage may hold all its versions; note what is copied into it."""
-    columns, owner = references.columns, references.owner
-    own = np.zeros(len(references.templates), bool)
-    own[[t.number for t in storage.templates]] = True
-    #: Reads of what was copied from outside.
-    reads = []
-    for t in references.templates:
-        begin = int(columns.first[t.members[0]])
-        for k in range(int(columns.first[t.members[0] + 1]) - begin):
-            refs = columns.operands[columns.first[t.members] + k]
-            inside = refs >= 0
-            mine = inside & own[owner[np.where(inside, refs, 0)]]
-            if not mine.any():
+    def run(self):
+        found = []
+        for templates in self._joined(self.writers, True):
+            whole = self._sound(templates)
+            if whole is not None:
+                found.append(whole)
                 continue
-            if (inside & ~mine).any():
+            # What computes the first version does so elsewhere.
+            parts = self._joined({t for t in templates if t in self.writers}, False)
+            found += [s for s in map(self._sound, parts) if s is not None]
+        for storage in found:
+            for t in storage.templates:
+                t.storage = storage
+        return found
+
+    def _targets(self, t):
+        """References to what the write `t` changes."""
+        return self.columns.operands[self.columns.first[t.members]]
+
+    def _joined(self, writers, with_first):
+        """Templates that may share a place: writes and what they change; `with_first`: what is no write itself too."""
+        references, group = self.references, {}
+
+        def find(number):
+            while group.setdefault(number, number) != number:
+                number = group[number]
+            return number
+
+        for t in sorted(writers, key=lambda t: t.number):
+            refs = self._targets(t)
+            refs = refs[refs >= 0]
+            for owner in np.unique(references.owner[refs]).tolist():
+                other = references.templates[owner]
+                if other in writers or with_first and int(other.members[0]) not in self.root:
+                    group[find(owner)] = find(t.number)
+        found = {}
+        for number in sorted(group):
+            found.setdefault(find(number), []).append(references.templates[number])
+        return list(found.values())
+
+    def _sound(self, templates):
+        storage = Storage(templates, {t for t in templates if t in self.writers})
+        try:
+            self._check(storage)
+        except _Unsound:
+            return None
+        return storage
+
+    def _check(self, storage):
+        """Raise `_Unsound` unless the storage may hold all its versions; note what is copied into it."""
+        references, columns = self.references, self.columns
+        own = np.zeros(len(references.templates), bool)
+        own[[t.number for t in storage.templates]] = True
+        #: Reads of what is copied.
+        reads = []
+        for t in references.templates:
+            begin = int(columns.first[t.members[0]])
+            for k in range(int(columns.first[t.members[0] + 1]) - begin):
+                refs = columns.operands[columns.first[t.members] + k]
+                mine = (refs >= 0) & own[references.owner[np.maximum(refs, 0)]]
+                if mine.any() or k == 0 and t in storage.writes:
+                    _copied(storage, refs, ~mine, t.body, t.place)
+                    reads += t.members[~mine].tolist()
+        for t in storage.writes:
+            values = columns.operands[columns.first[t.members] + 1]
+            if any(self.root.get(v, v) == r for v, r in zip(values.tolist(), self._targets(t).tolist())):
                 raise _Unsound
-            if not inside.all():
-                _copied(storage, refs, t.body, t.place)
-                reads += t.members[~inside].tolist()
-    versions = [(int(i), i, t in storage.writes) for t in storage.templates for i in t.members.tolist()]
-    for (body, place), r in storage.copies.items():
-        versions += [(time - 0.5, r, False) for time in body.nodes[place].begun.tolist()]
-    versions.sort()
-    times = np.array([time for time, _, _ in versions])
-    last = [readings.last.get(r, -1) if r >= 0 else -1 for _, r, _ in versions]
-    for i, k in zip(reads, (np.searchsorted(times, reads) - 1).tolist()):
-        if k < 0 or versions[k][1] >= 0:
+        versions = [(int(i), int(i), t in storage.writes) for t in storage.templates for i in t.members.tolist()]
+        for (body, place), refs in storage.copies.items():
+            versions += [(time - 0.5, r, None) for time, r in zip(times_of(body, place).tolist(), refs.tolist())]
+        versions.sort(key=lambda version: version[0])
+        times = np.array([time for time, _, _ in versions])
+        last = [-1 if write is None else self.last.get(r, -1) for _, r, write in versions]
+        for i, k in zip(reads, (np.searchsorted(times, reads, side="left") - 1).tolist()):
+            if k < 0 or versions[k][2] is not None:
+                raise _Unsound
+            last[k] = max(last[k], i)
+        if versions[0][2]:
             raise _Unsound
-        last[k] = max(last[k], i)
-    first, operands = columns.first, columns.operands
-    for k in range(1, len(versions)):
-        time, i, write = versions[k]
-        before = versions[k - 1][1]
-        if write and operands[first[i]] != before:
-            raise _Unsound
-        if last[k - 1] > time or last[k - 1] == time and not write:
-            raise _Unsound
-    if versions[0][2]:
-        raise _Unsound
+        first, operands = columns.first, columns.operands
+        for k in range(1, len(versions)):
+            time, i, write = versions[k]
+            if write and operands[first[i]] != versions[k - 1][1]:
+                raise _Unsound
+            if last[k - 1] > time or last[k - 1] == time and not write:
+                raise _Unsound
 
 
-def _copied(storage, refs, body, place):
-    """Note where things from outside that `refs` mean, before node `place` of `body`, are copied."""
-    outside = refs < 0
-    if outside.all():
-        if (refs != refs[0]).any() or storage.copies.setdefault((body, place), int(refs[0])) != refs[0]:
+def times_of(body, place):
+    """When node `place` of `body` begins."""
+    node = body.nodes[place]
+    return node.members if hasattr(node, "members") else node.begun
+
+
+def _copied(storage, refs, other, body, place):
+    """Note where those of `refs` that are versions from elsewhere (`other`) are copied, before node `place` of `body`."""
+    if other.all():
+        if not np.array_equal(storage.copies.setdefault((body, place), refs), refs):
             raise _Unsound
-    elif outside.any():
+    elif other.any():
         level = body.levels[-1] if body.levels else None
-        if level is None or (outside & ~level.begins).any():
+        if level is None or (other & ~level.begins).any():
             raise _Unsound
-        _copied(storage, refs[level.first], level.parent, level.place)
+        _copied(storage, refs[level.first], other[level.first], level.parent, level.place)

@@ -182,7 +182,7 @@ def test_host_functions_are_not_lowered():
     def f(x):
         return x[np.argsort(x)]
 
-    with pytest.raises(NotLowered, match="argsort at .*test_arrays.py"):
+    with pytest.raises(NotLowered, match="argsort.*recorded at .*test_arrays.py"):
         straight(tape_of(f, [np.array([3.0, 1.0, 2.0])]))
 
 
