@@ -316,7 +316,8 @@ class Term:
 
     def put_at(self, index, value):
         value = self._number(0.0) if value is None else value
-        return self._entry("put", self.shape, (("shape", (index.size,)),), others=(value.reshape((index.size,)) if value.size > 1 else value, index))
+        given = value if value.shape == () else value.reshape((index.size,))
+        return self._entry("put", self.shape, (("shape", (index.size,)),), others=(given, index))
 
     def assemble(self, shape, parts):
         """Zeros, in the dtype of this value, with windows ``(value, shape, strides, offset)`` written in order."""
