@@ -10,8 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..replay.trace import HOST, ROW, Entry, Host, Operand
+from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
+
+_ARITHMETIC = {
+    BY_NAME["multiply"].opcode: lambda x, y: x * y, BY_NAME["add"].opcode: lambda x, y: x + y,
+    BY_NAME["subtract"].opcode: lambda x, y: x - y, BY_NAME["negative"].opcode: lambda x, _: -x,
+}  # fmt: skip
 
 
 class Writer:
@@ -77,10 +83,18 @@ class Writer:
         """A leaf that is a constant (for what has no inline constant)."""
         return self._append(SCALAR_LEAF, 0, 0, number)
 
-    def number_of(self, slot):
-        """The value of a leaf made by `fixed`, else None."""
-        made = slot >= self.first and self.ops[slot] == SCALAR_LEAF and slot not in self.metas
-        return float(self.constants[slot]) if made else None
+    def number_of(self, slot, depth=8):
+        """The value of a leaf made by `fixed`, or of little arithmetic on such; else None."""
+        if slot < self.first or slot in self.metas:
+            return None
+        op = self.ops[slot]
+        if op == SCALAR_LEAF:
+            return float(self.constants[slot])
+        function = _ARITHMETIC.get(int(op))
+        if function is None or not depth:
+            return None
+        given = [self.number_of(int(o), depth - 1) if o else float(self.constants[slot]) for o in (self.lefts[slot], self.rights[slot])]
+        return None if None in given else function(*given)
 
     def argument(self, meta, whole=True):
         """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""

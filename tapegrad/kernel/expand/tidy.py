@@ -73,7 +73,8 @@ def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcode
                 elif arithmetic and (of_a or of_b):
                     k = x if of_a else y
                     other = b if of_a else a
-                    if k == 1.0 and (op == multiply or op == divide and of_b):
+                    bits_of_zero = k == 0.0 and np.copysign(1.0, k) > 0.0
+                    if k == 1.0 and (op == multiply or op == divide and of_b) or bits_of_zero and op == subtract and of_b:
                         alias[i] = other
                         continue
                     if k == -1.0 and op == multiply:
