@@ -67,7 +67,7 @@ class _Adjoint:
         tape, writer = self.tape, self.writer
         self.plan = Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active)
         self._seed()
-        writer.reserve(self.plan.bound)
+        writer.reserve(int(self.plan.room[-1]))
         high = len(tape.records) - 1
         for item in reversed(tape.items):
             self._scalars(item.slot + 1, high)
@@ -77,7 +77,7 @@ class _Adjoint:
         self._scalars(1, high)
         writer.place = 0
         results = self._gradients()
-        return close(writer, results, writer.inputs, [False] * len(writer.inputs))
+        return close(writer, results, [False] * len(writer.inputs))
 
     def _seed(self):
         tape, writer = self.tape, self.writer
@@ -98,8 +98,7 @@ class _Adjoint:
         if low > high:
             return
         w, plan = self.writer, self.plan
-        # What entries have written since took room.
-        w.reserve(plan.bound)
+        w.reserve(int(plan.room[high + 1] - plan.room[low]))
         w.count = expand(
             low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
             plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, _ADD, _SUBTRACT, _NEGATIVE,
