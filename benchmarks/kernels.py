@@ -342,11 +342,13 @@ def finance(quick):
 
 @njit
 def descend(c, x, steps):
-    g = np.empty_like(x)
-    for _ in range(steps):
-        c(x, g)
-        x -= 1e-4 * g
-    return c(x, g)
+    """Gradient descent; returns the values on the way."""
+    g, values = np.empty_like(x), np.empty(steps)
+    for k in range(steps):
+        values[k] = c(x, g)
+        for i in range(x.shape[0]):
+            x[i] -= 1e-4 * g[i]
+    return values
 
 
 def inside_numba(quick):

@@ -18,7 +18,7 @@ def rosenbrock(x):
     total = 0.0
     for i in range(x.shape[0] - 1):
         a, b = x[i + 1] - x[i] * x[i], 1.0 - x[i]
-        total += 100.0 * a * a + b * b
+        total = total + 100.0 * a * a + b * b
         g[i] += -400.0 * a * x[i] - 2.0 * b
         g[i + 1] += 200.0 * a
     return total, g
@@ -26,20 +26,20 @@ def rosenbrock(x):
 
 @njit
 def descend(x, steps):
-    """Gradient descent on Rosenbrock's function, the gradient written into one array."""
-    g = np.empty_like(x)
-    for step in range(steps + 1):
+    """Gradient descent on Rosenbrock's function, the gradient written into one array; returns the values on the way."""
+    g, values = np.empty_like(x), np.empty(steps)
+    for k in range(steps):
         total = 0.0
         g[0] = 0.0
         for i in range(x.shape[0] - 1):
             a, b = x[i + 1] - x[i] * x[i], 1.0 - x[i]
-            total += 100.0 * a * a + b * b
+            total = total + 100.0 * a * a + b * b
             g[i] += -400.0 * a * x[i] - 2.0 * b
             g[i + 1] = 200.0 * a
-        if step < steps:
-            for i in range(x.shape[0]):
-                x[i] -= 1e-4 * g[i]
-    return total
+        values[k] = total
+        for i in range(x.shape[0]):
+            x[i] -= 1e-4 * g[i]
+    return values
 
 
 @njit

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ..native.emit import I1, I8, I32, I64, MEMORY
+from ..replay.handle import H_SWEEP
 from ..native.vector_math import vectorise_calls
 from . import ir as K
 from .cut import costs, cut
 from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names
 from .emit_values import POINTER
 from .plan import plan
+from .trampoline import LIMIT, emit_entry
 
 #: What a kernel returns if no guard failed.
 FINE, NOT_FINITE = -1, -2
@@ -38,10 +40,13 @@ class Options:
         from those of the sweeps by rounding, and by more where a sum cancels; NaN and infinity keep their meaning.
     limit : int
         About how many LLVM instructions of straight-line code a function may have (see `kernel.cut`).
+    entry : bool
+        Whether an entry from nopython code is compiled too (`kernel.trampoline`).
     """
 
     fastmath: bool = False
     limit: int = 300
+    entry: bool = False
 
 
 class Emission:
@@ -73,6 +78,8 @@ class Emission:
         self._begin(found)
         self._pieces(pieces, found, shared)
         self._end()
+        if options.entry and found.nbytes <= LIMIT:
+            emit_entry(module, main, found.nbytes, H_SWEEP)
         self.module, self.nbytes, self.keeps = module, found.nbytes, shared.keeps
         self.text = loop_names(vectorise_calls(str(module)))
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]

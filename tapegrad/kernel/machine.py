@@ -15,6 +15,7 @@ import numpy as np
 from ..native.emit import needs_symbols
 from ..native.llvm import new_target_machine, optimise
 from .emit import Emission, Options
+from .trampoline import LIMIT
 
 #: Size from which on optimisation is light.
 _LARGE = 20_000
@@ -46,6 +47,8 @@ class Machine:
         self._engine = llvm.create_mcjit_compiler(module, target)
         self._engine.finalize_object()
         self.address = self._engine.get_function_address("kernel")
+        #: Of the entry from nopython code, or 0.
+        self.entry = self._engine.get_function_address("entry") if options.entry and emission.nbytes <= LIMIT else 0
         times.append(perf_counter())
         self.seconds = dict(zip(("emit", "optimise", "generate"), np.diff(times).tolist()))
 
