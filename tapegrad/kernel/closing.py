@@ -68,9 +68,10 @@ class _Closing:
         self.constants[constant] = tape.records["value"][constant]
         self.alias = np.zeros(self.count, np.int32)
         origins = self.writer.origins[: self.count]
+        bits = self.constants.view(np.int64)
         T.tidy(
-            first, self.count, self.ops, self.lefts, self.rights, self.constants, self.constants.view(np.int64), fixed, self.alias,
-            _ARITHMETIC, origins if self.interleaved else np.full_like(origins, first),
+            first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
+            origins if self.interleaved else np.full_like(origins, first),
         )
 
     def _resolved(self, slot, what):
@@ -139,10 +140,12 @@ class _Closing:
             item.number = renumbered.get(item.slot, -1)
         outputs = [(number(slot), what) if slot else (0, what) for slot, what in (*tape.outputs, *self.results)]
         leaves = [number(slot) if slot else 0 for slot in tape.leaves]
-        elements = [(k, position, number(slot)) for k, position, slot in tape.elements]
+        elements = list(tape.elements)
         for k, (whole, _, parts) in enumerate(self.inputs, len(tape.inputs)):
             leaves.append(number(whole))
-            elements += [(k, position, number(slot)) for position, slot in parts]
+            elements += [(k, position, slot) for position, slot in parts]
+        at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
+        elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
         origins = np.asarray(tape.origins)[source]
         finished = FinishedTape(
             records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in self.inputs)], leaves=leaves, elements=elements,

@@ -27,7 +27,11 @@ CONSTANT, X, Y, Z, W, V, FIRST = -1, 0, 1, 2, 3, 4, 5
 _LEAVES = {"x": X, "y": Y, "z": Z}
 #: What makes a pattern: the operands that need an adjoint or have a tangent, and the one that is the inline constant.
 WANT_X, WANT_Y, FIXED_X, FIXED_Y = 1, 2, 4, 8
-_COMPARE = {"lt": ("is_less", 0), "gt": ("is_less", 1), "le": ("is_less_equal", 0), "ge": ("is_less_equal", 1), "eq": ("is_equal", 0)}
+#: Comparison -> row that gives it as a number, and whether its operands are swapped.
+COMPARISONS = {
+    "lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True),
+    "eq": ("is_equal", False),
+}  # fmt: skip
 
 
 class Undecided(Exception):
@@ -114,8 +118,8 @@ class Template:
             return self._select(expr, self.condition)
         if set(expr.leaves()) <= {"c"}:
             return L.Expr.lift(1.0 if self.decide(expr) else 0.0)
-        if op in _COMPARE:
-            name, swapped = _COMPARE[op]
+        if op in COMPARISONS:
+            name, swapped = COMPARISONS[op]
             left, right = (self.value(a) for a in expr.args)
             return self.emit(name, *((right, left) if swapped else (left, right)))
         if op == "ne":
@@ -131,7 +135,9 @@ class Template:
         if isinstance(second, L.Expr):
             # One of the two is known.
             return first if (second.args[0] == 1.0) == (op == "and") else second
-        return self.emit("multiply", first, second) if op == "and" else self.emit("add", first, self.emit("if_false", first, second))
+        if op == "and":
+            return self.emit("multiply", first, second)
+        return self.emit("add", first, self.emit("if_false", first, second))
 
     def _not(self, number):
         if isinstance(number, L.Expr):
@@ -273,7 +279,8 @@ class Plan:
         own = [c for *_, c in found.instructions if c is not None and not c.is_const]
         if own:
             given = self.constants[slots]
-            self._pool.append(np.stack([np.broadcast_to(evaluate(c, given), given.shape) for c in own], 1).astype(float).reshape(-1))
+            columns = [np.broadcast_to(evaluate(c, given), given.shape) for c in own]
+            self._pool.append(np.stack(columns, 1).astype(float).reshape(-1))
             self.pools[slots] = self._filled + len(own) * np.arange(len(slots))
             self._filled += len(own) * len(slots)
 

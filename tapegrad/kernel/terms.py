@@ -17,12 +17,12 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
+from .templates import COMPARISONS
 
 _UFUNCS = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "isnan": np.isnan,
 }  # fmt: skip
-_SCALAR_COMPARISONS = {"lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True), "eq": ("is_equal", False)}
 
 
 class Placed:
@@ -136,8 +136,8 @@ class Term:
                 if value.number != 0.0
             ]
             return self._number(0.0) if not parts else parts[0] if len(parts) == 1 else self._instruction("add", parts)
-        if name in _SCALAR_COMPARISONS:
-            row, swapped = _SCALAR_COMPARISONS[name]
+        if name in COMPARISONS:
+            row, swapped = COMPARISONS[name]
             return self._instruction(row, args[::-1] if swapped else args, "c")
         if name == "ne" or name == "not":
             inner = self._scalar("eq", args) if name == "ne" else args[0]
@@ -407,5 +407,6 @@ def _row(name):
 
 def _result(terms):
     """The dtype of an element-wise result: numbers and scalars are weak beside arrays."""
-    found = np.result_type(*(1.0 if t.is_scalar or t.number is not None and t.char == "d" else np.dtype(t.char) for t in terms)).char
+    weak = [t.is_scalar or t.number is not None and t.char == "d" for t in terms]
+    found = np.result_type(*(1.0 if w else np.dtype(t.char) for t, w in zip(terms, weak))).char
     return found if found in "df" else "d"

@@ -93,7 +93,8 @@ class Writer:
         function = _ARITHMETIC.get(int(op))
         if function is None or not depth:
             return None
-        given = [self.number_of(int(o), depth - 1) if o else float(self.constants[slot]) for o in (self.lefts[slot], self.rights[slot])]
+        inline, operands = float(self.constants[slot]), (int(self.lefts[slot]), int(self.rights[slot]))
+        given = [self.number_of(o, depth - 1) if o else inline for o in operands]
         return None if None in given else function(*given)
 
     def argument(self, meta, whole=True):

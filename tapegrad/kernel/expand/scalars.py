@@ -20,8 +20,42 @@ and contributions ``(operand 0 or 1, value, sign)``, added in order.
 from __future__ import annotations
 
 from ...native.compile import compiled
+from ...sweep.access import helper
 
 _COLUMNS = "int32[::1], int32[::1], int32[::1], float64[::1], int32[::1]"
+
+
+@helper
+def _written(i, t, w, v, ops, lefts, rights, constants, origins, count, pools, pool, starts, instructions, literals):
+    """Append the instructions of template `t` for instruction `i`; returns the new count."""
+    base = count
+    for k in range(starts[t], starts[t + 1]):
+        for side in range(2):
+            ref = instructions[k, 1 + side]
+            if ref < 0:
+                slot = 0
+            elif ref == 0:
+                slot = lefts[i]
+            elif ref == 1:
+                slot = rights[i]
+            elif ref == 2:
+                slot = i
+            elif ref == 3:
+                slot = w
+            elif ref == 4:
+                slot = v
+            else:
+                slot = base + ref - 5
+            if side == 0:
+                lefts[count] = slot
+            else:
+                rights[count] = slot
+        where = instructions[k, 3]
+        ops[count] = instructions[k, 0]
+        constants[count] = pool[pools[i] + where] if where >= 0 else literals[k]
+        origins[count] = i
+        count += 1
+    return count
 
 
 @compiled(
@@ -43,31 +77,9 @@ def expand(
         if w == 0 or t < 0:
             continue
         base = count
-        first = starts[t]
-        for k in range(first, starts[t + 1]):
-            ops[count] = instructions[k, 0]
-            for side in range(2):
-                ref = instructions[k, 1 + side]
-                if ref < 0:
-                    slot = 0
-                elif ref == 0:
-                    slot = lefts[i]
-                elif ref == 1:
-                    slot = rights[i]
-                elif ref == 2:
-                    slot = i
-                elif ref == 3:
-                    slot = w
-                else:
-                    slot = base + ref - 5
-                if side == 0:
-                    lefts[count] = slot
-                else:
-                    rights[count] = slot
-            where = instructions[k, 3]
-            constants[count] = pool[pools[i] + where] if where >= 0 else literals[k]
-            origins[count] = i
-            count += 1
+        count = _written(
+            i, t, w, 0, ops, lefts, rights, constants, origins, count, pools, pool, starts, instructions, literals
+        )
         for k in range(ends[t], ends[t + 1]):
             target = lefts[i] if contributions[k, 0] == 0 else rights[i]
             ref = contributions[k, 1]
@@ -108,32 +120,9 @@ def advance(
             if of_x == 0 and of_y == 0:
                 continue
             base = count
-            for k in range(starts[t], starts[t + 1]):
-                ops[count] = instructions[k, 0]
-                for side in range(2):
-                    ref = instructions[k, 1 + side]
-                    if ref < 0:
-                        slot = 0
-                    elif ref == 0:
-                        slot = lefts[i]
-                    elif ref == 1:
-                        slot = rights[i]
-                    elif ref == 2:
-                        slot = i
-                    elif ref == 3:
-                        slot = of_x
-                    elif ref == 4:
-                        slot = of_y
-                    else:
-                        slot = base + ref - 5
-                    if side == 0:
-                        lefts[count] = slot
-                    else:
-                        rights[count] = slot
-                where = instructions[k, 3]
-                constants[count] = pool[pools[i] + where] if where >= 0 else literals[k]
-                origins[count] = i
-                count += 1
+            count = _written(
+                i, t, of_x, of_y, ops, lefts, rights, constants, origins, count, pools, pool, starts, instructions, literals
+            )
             found = 0
             for k in range(ends[t], ends[t + 1]):
                 if (of_x if contributions[k, 0] == 0 else of_y) == 0:

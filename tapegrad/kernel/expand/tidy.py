@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...native.compile import compiled
+from ...sweep.access import helper
 from ...tape.layout import FIRST_ARRAY, SCALAR_LEAF
 
 
-@compiled("int64(int32, int64, int64, int64, int64)")
+@helper
 def _hash(op, a, b, bits, mask):
     h = np.uint64(op) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(a) * np.uint64(0xC2B2AE3D27D4EB4F)
     h ^= np.uint64(b) * np.uint64(0x165667B19E3779F9) ^ np.uint64(bits) * np.uint64(0xD6E8FEB86659FD93)
