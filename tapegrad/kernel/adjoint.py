@@ -98,6 +98,8 @@ class _Adjoint:
         if low > high:
             return
         w, plan = self.writer, self.plan
+        # What entries have written since took room.
+        w.reserve(plan.bound)
         w.count = expand(
             low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
             plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, _ADD, _SUBTRACT, _NEGATIVE,

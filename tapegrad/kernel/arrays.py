@@ -7,10 +7,10 @@ How the builder calls this::
 
     arrays = Arrays(guards)                     # one for each program
     ref = arrays.constant(array)                # a constant of the tape: ArrayRef, or a Value of a 0-d one
-    statements, result = arrays.emit(item, operands, target, integer, reuse, lazy)
+    statements, result = arrays.emit(item, operands, target, integer, reuse)
 
-`operands` are ArrayRefs and Values, in the order of ``item.operands``; Values have been executed,
-but for those that `constant` gave, which is called once for each use.  `statements` are to be executed in order at the place of the instruction;
+`operands` are ArrayRefs and Values, in the order of ``item.operands``; Values have been executed
+(the caller puts a constant's Let into its body).  `statements` are to be executed in order at the place of the instruction;
 `result` is an ArrayRef or a Value:
 
 * without `target`: a window on the buffer of an operand (views; no statements), or an array in a
@@ -19,12 +19,8 @@ but for those that `constant` gave, which is called once for each use.  `stateme
 
 `integer` is the dynamic attribute (the `i` of ``x[i]``): None (that of the entry), or an `Index` in
 the counters of the loops around the instruction, base included.  `reuse` holds the positions of the operands whose
-memory may be written over: an indexed assignment then goes into its first operand, an addition of a `Spread` into
-the other operand, and that is the result.
-
-With `lazy`, the result of a `place` or `scatter` is a `Spread`: nothing is computed until an addition takes it up (or any other
-instruction, which is a waste if there are several).  So ask for it if an `add` is the only
-reader; until then what the Spread reads (`buffers`) must not be written over.
+memory may be written over: an indexed assignment or addition (`setitem`, `put`, `add_window`, `add_at`) then goes
+into its first operand, which is the result.  It also does if `target` is where the first operand is.
 
 Inside rolled loops, offsets of ArrayRefs and `integer` may depend on the counters of the loops around
 the place; a table in them is looked up by statements of the result.  Temporaries are made for
@@ -42,13 +38,11 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
-from .arrays_planner import HOST_FUNCTIONS, INTEGER_OPERATIONS, LoopPlanner
-from .arrays_views import VIEWS, ArrayRef, Spread, c_elements, plain, view
+from .arrays_planner import ADDITIONS, HOST_FUNCTIONS, INTEGER_OPERATIONS, LoopPlanner
+from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
 from .reasons import NotLowered
 
-_WRITES = (BY_NAME["setitem"], BY_NAME["put"])
-_SPREADS = (BY_NAME["place"], BY_NAME["scatter"])
-_ADD = BY_NAME["add"]
+_WRITES = tuple(BY_NAME[name] for name in ("setitem", "put", *ADDITIONS))
 #: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
 _RAISING = (BY_NAME["inv"], BY_NAME["solve"])
 
@@ -66,45 +60,37 @@ class Arrays:
     def __init__(self, guards=0):
         self.guards = guards
         self._constants = {}
-        #: Values of constants that stand in no body yet.
-        self._loose = set()
 
     # -- constants ----------------------------------------------------------------
     def constant(self, value):
-        """A constant: its ArrayRef, or the Value of a number or an array of shape ``()``."""
+        """A constant: its ArrayRef, or the Let of a number or an array of shape ``()``."""
         array = np.asarray(value)
-        if array.ndim == 0 and array.dtype.char in "df":
-            return self._loosely(ir.constant(float(array), array.dtype.char))
+        if array.ndim == 0:
+            return ir.constant(float(array), array.dtype.char)
         known = self._constants.get(id(array))
         if known is None:
             known = self._constants[id(array)] = (_constant(array), array)
-        ref = known[0]
-        return ref if array.ndim else self._loosely(ir.Load(ref.buffer, ref.offset))
-
-    def _loosely(self, value):
-        self._loose.add(value)
-        return value
+        return known[0]
 
     # -- one instruction -------------------------------------------------------------
-    def emit(self, item, operands, target=None, integer=None, reuse=(), lazy=False, place=""):
+    def emit(self, item, operands, target=None, integer=None, reuse=(), place=""):
         """The statements of one array instruction, and where its result is.
 
         Parameters
         ----------
         item : replay.finish.Item
             Not a guard.
-        operands : list of ArrayRef, Value or Spread
+        operands : list of ArrayRef or Value
         target : ArrayRef, optional
         integer : ir.Index, optional
         reuse : collection of int
-        lazy : bool
         place : object
             Where it was recorded, for errors.
 
         Returns
         -------
         statements : list of ir.Statement
-        result : ArrayRef, Value or Spread
+        result : ArrayRef or Value
 
         Raises
         ------
@@ -113,8 +99,6 @@ class Arrays:
         """
         entry, body = item.entry, []
         operands = [self._ready(o, body) for o in operands]
-        if entry.kind == HOST:
-            operands = [LoopPlanner([], entry.meta, body).gathered(o) if isinstance(o, Spread) else o for o in operands]
         if target is not None:
             target = ArrayRef(target.buffer, plain(target.offset, body), target.shape, target.strides, target.char)
         out = entry.meta
@@ -127,43 +111,25 @@ class Arrays:
         if row.dynamic:
             integer = ir.Index(entry.integer or 0) if integer is None else plain(integer, body)
             attrs[row.dynamic] = integer
-        if row is _ADD and out.shape and any(isinstance(o, Spread) for o in operands):
-            return body, self._add(operands, out, body, target, reuse)
-        operands = [LoopPlanner([], out, body).gathered(o) if isinstance(o, Spread) else o for o in operands]
-        if lazy and target is None and row in _SPREADS and out.shape:
-            if row.dynamic:
-                return body, Spread(operands[0], out.shape, attrs["strides"], attrs[row.dynamic], out.char)
-            return body, Spread(operands[0], out.shape, None, operands[1], out.char)
         plan = LoopPlanner(operands, out, body)
         if row in VIEWS:
             found = view(row.name, operands[0], attrs, out)
             if found is None:
                 found = view(row.name, plan.in_order(operands[0]), attrs, out)
             return body, self._viewed(plan, found, target)
-        if row in _WRITES and 0 in reuse and _whole(operands[0]):
-            result = plan.write_into(operands[0], row.name, operands, attrs)
-            return body, result if target is None else plan.copy(result, target)
+        if row in _WRITES:
+            x = operands[0]
+            if _whole(x) and x.char == out.char and (0 in reuse or _here(x, target)):
+                plan.write_into(x, row.name, attrs, operands)
+                return body, x if target is None or _here(x, target) else plan.copy(x, target)
+            if row.name in ADDITIONS:
+                return body, plan.added_to(row.name, attrs, target, _is_zero(x))
         if out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS:
             raise NotLowered(f"{row.name} of {out.char} at {place} has no machine code")
         result = plan.row(row, attrs, target)
         if row in _RAISING:
             plan.demand_finite(result, self.guards)
         return body, result
-
-    def _add(self, operands, out, body, target, reuse):
-        """An addition of something `Spread`, which goes into the memory of the other operand, or of its copy."""
-        plan = LoopPlanner([], out, body)
-        first = next(k for k in (1, 0) if isinstance(operands[k], Spread))
-        spread, other = operands[first], operands[1 - first]
-        mine = 1 - first in reuse and isinstance(other, ArrayRef) and other.buffer not in spread.buffers
-        if target is None and mine and _whole(other) and other.char == out.char and other.shape == out.shape:
-            target = other
-        elif isinstance(other, Spread):
-            target = plan.gathered(other, target)
-        else:
-            target = plan.fresh(other, target)
-        plan.spread(spread, target)
-        return target
 
     def _viewed(self, plan, found, target):
         if target is not None:
@@ -173,15 +139,10 @@ class Arrays:
         return found
 
     def _ready(self, operand, body):
-        if isinstance(operand, Spread):
-            return operand
         if isinstance(operand, ArrayRef):
             if operand.offset.table is None:
                 return operand
             return ArrayRef(operand.buffer, plain(operand.offset, body), operand.shape, operand.strides, operand.char)
-        if operand in self._loose:
-            self._loose.remove(operand)
-            body.append(operand)
         return operand
 
     def _host(self, entry, operands, target, body, place):
@@ -251,6 +212,16 @@ def _constant(array):
 
 def _whole(ref):
     return isinstance(ref, ArrayRef) and tuple(ref.strides) == c_elements(ref.shape)
+
+
+def _here(ref, target):
+    """Whether two arrays are the same elements."""
+    return target is not None and ref.buffer is target.buffer and ref.offset.same(target.offset) and ref.strides == target.strides
+
+
+def _is_zero(ref):
+    """Whether an array is a constant zero, repeated."""
+    return isinstance(ref, ArrayRef) and ref.buffer.role == ir.CONSTANT and not any(ref.strides) and not ref.buffer.data.any()
 
 
 def _meta(operand):

@@ -78,6 +78,9 @@ HOST_FUNCTIONS = {
     "negative": HostFunction(lambda x: -x, "bhilqdf"),
 }
 
+#: Rows that add into part of an array.
+ADDITIONS = ("add_window", "add_at")
+
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 
 
@@ -87,7 +90,7 @@ def _combined(how, total, x):
         return total + x
     if how == "mul":
         return total * x
-    return L.select(L.isnan(total) | (total >= x if how == "max" else total <= x), total, x)
+    return L.Expr("maximum" if how == "max" else "minimum", (total, x))
 
 
 class LoopPlanner(Planner):
@@ -470,61 +473,40 @@ class LoopPlanner(Planner):
         self.loop([sym.expr], [atom], sym.shape, [None if distinct else "add"])
         return self._sym(target)
 
-    def gathered(self, spread, target=None):
-        """A `Spread` in memory."""
-        if target is None:
-            target = whole(ir.Buffer(ir.TEMPORARY, math.prod(spread.shape), spread.char), spread.shape)
-        source = self.sym_of(spread.source)
-        distinct = spread.strides is not None and _distinct(source.shape, spread.strides)
-        rest = self._around(source.shape, spread) if distinct else [(spread.shape, 0)]
-        for shape, start in rest:
-            atom = self.sym_of(target).atom
-            self.loop([L.Expr.lift(0.0)], [self._window(atom.reg, shape, c_elements(shape), start, spread.char)], shape, [None])
-        self.spread(spread, target, not distinct)
-        return target
-
-    def _around(self, shape, spread):
-        """Flat pieces of zeros around a window: (shape, first position)."""
-        size, count = math.prod(spread.shape), math.prod(shape)
-        if count == size:
-            return []
-        at = spread.at
-        dense = at.plus is None and not at.steps and sum(n != 1 for n in shape) <= 1 and all(s == 1 or n == 1 for n, s in zip(shape, spread.strides))
-        if not dense or len(spread.shape) != 1:
-            return [(spread.shape, 0)]
-        pieces = [((at.base,), 0), ((size - at.base - count,), at.base + count)]
-        return [(shape, start) for shape, start in pieces if shape != (0,)]
-
-    def fresh(self, operand, target=None):
-        """A copy of an ArrayRef or Value, of the shape of the result."""
-        out = self.out
-        if target is None:
-            target = whole(ir.Buffer(ir.TEMPORARY, math.prod(out.shape), out.char), out.shape)
-        self._store(self.sym_of(operand).broadcast_to(out.shape), target)
-        return target
-
-    def spread(self, spread, target, add=True):
-        """Add what is spread into `target`, a C-contiguous array."""
-        source, atom = self.sym_of(spread.source), self.sym_of(target).atom
-        if spread.strides is None:
-            flat = self._sym(atom).reshape((target.size,)).atom
-            self._write_at(flat, source, self.sym_of(spread.at), add)
-            return
-        window = self._window(atom.reg, source.shape, spread.strides, spread.at, target.char)
-        self.loop([source.expr], [window], source.shape, ["add" if add else None])
-
-    def write_into(self, ref, name, operands, attrs):
-        """An indexed assignment in the memory of its operand."""
+    def write_into(self, ref, name, attrs, operands):
+        """An indexed assignment or addition in the memory of its first operand."""
         x, value, *rest = self.operands
-        if name == "put":
-            flat = x.reshape((x.size,)).atom
-            self._write_at(flat, value.broadcast_to(attrs["shape"]), rest[0], False)
+        if isinstance(operands[1], ArrayRef) and operands[1].buffer is ref.buffer:
+            value = self.compute(value)
+        if name in ("put", "add_at"):
+            flat = self._sym(self._window(x.atom.reg, (x.size,), (1,), 0, ref.char)).atom
+            value = value.broadcast_to(attrs["shape"]) if name == "put" else value
+            self._write_at(flat, value, rest[0], name == "add_at")
         else:
-            atom = self._window(x.atom.reg, attrs["shape"], attrs["strides"], attrs["offset"], ref.char)
-            if isinstance(operands[1], ArrayRef) and operands[1].buffer is ref.buffer:
-                value = self.compute(value)
-            self.loop([value.expr], [atom], attrs["shape"], [None])
-        return ref
+            self._write_window(x.atom.reg, value, attrs, ref.char, "add" if name == "add_window" else None)
+
+    def _write_window(self, reg, value, attrs, char, how):
+        atom = self._window(reg, attrs["shape"], attrs["strides"], attrs["offset"], char)
+        self.loop([value.expr], [atom], attrs["shape"], [how])
+
+    def added_to(self, name, attrs, target, zero):
+        """An addition into part of an array that has to stay as it is; `zero` says that it is all zeros."""
+        x, value, *rest = self.operands
+        if target is None:
+            target = whole(ir.Buffer(ir.TEMPORARY, math.prod(self.out.shape), self.out.char), self.out.shape)
+        reg, size = self.sym_of(target).atom.reg, target.size
+        if name == "add_at":
+            self._store(x.broadcast_to(self.out.shape), target)
+            self._write_at(self._window(reg, (size,), (1,), 0, target.char), value, rest[0], True)
+            return target
+        first = zero and _distinct(attrs["shape"], attrs["strides"])
+        if first:
+            for start, count in _around(attrs, size):
+                self.loop([L.Expr.lift(0.0)], [self._window(reg, (count,), (1,), start, target.char)], (count,), [None])
+        else:
+            self._store(x.broadcast_to(self.out.shape), target)
+        self._write_window(reg, value, attrs, target.char, None if first else "add")
+        return target
 
     # -- products -----------------------------------------------------------------------
     def matmul(self, a, b):
@@ -620,7 +602,11 @@ class LoopPlanner(Planner):
         """The value of a row."""
         operands = self.operands
         if row.elementwise:
-            return self.deliver(row.expr(*operands), target)
+            found = row.expr(*operands)
+            if row.name == "clone" and target is None and self.out.shape:
+                # The copy stays as it is when the operand is written to.
+                return self.ref_of(self._fresh(found.broadcast_to(self.out.shape)))
+            return self.deliver(found, target)
         # Functions are computed once, however often the rule reads their result.
         self.eager = ValuePlanner.eager
         if row.linear:
@@ -684,6 +670,15 @@ class LoopPlanner(Planner):
 
 def whole_constant(array):
     return whole(ir.Buffer(ir.CONSTANT, array.size, array.dtype.char, data=array.reshape(-1)), array.shape)
+
+
+def _around(attrs, size):
+    """The elements that a window leaves out, and maybe some of its own: (first position, number)."""
+    shape, strides, at = attrs["shape"], attrs["strides"], attrs["offset"]
+    count = math.prod(shape)
+    dense = at.plus is None and not at.steps and all(n == 1 or s == c for n, s, c in zip(shape, strides, c_elements(shape)))
+    pieces = [(0, at.base), (at.base + count, size - at.base - count)] if dense else [(0, size)] if count < size else []
+    return [(start, n) for start, n in pieces if n]
 
 
 def _swapped(axes):

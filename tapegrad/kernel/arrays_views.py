@@ -44,34 +44,6 @@ class ArrayRef:
         return size
 
 
-@dataclass(eq=False)
-class Spread:
-    """Zeros but for what is added into a window or at positions: not in memory yet.
-
-    Attributes
-    ----------
-    source : ArrayRef or ir.Value
-        What is added.
-    shape : tuple of int
-    strides : tuple of int, or None
-        Of the window, in elements of the C-ordered whole.
-    at : ir.Index or ArrayRef
-        Where the window begins, or flat positions (`strides` None).
-    char : str
-    """
-
-    source: object
-    shape: tuple
-    strides: tuple | None
-    at: object
-    char: str
-
-    @property
-    def buffers(self):
-        """The buffers that will be read."""
-        return {part.buffer for part in (self.source, self.at) if isinstance(part, ArrayRef)}
-
-
 def whole(buffer, shape):
     """The C-contiguous array that fills `buffer`."""
     return ArrayRef(buffer, ir.Index(), tuple(shape), c_elements(shape), buffer.char)

@@ -25,7 +25,7 @@ from .copies import copy_array, copy_loop
 from .nest import Level, Spot
 from .pools import lay_out
 from .reasons import NotLowered
-from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Pooled, References, Stored
+from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Placed, Pooled, References, Stored
 
 _ROW_OF = {row.opcode: row for row in ROWS}
 _WHERE = BY_NAME["where"]
@@ -88,6 +88,8 @@ class Builder:
     # -- the tree ---------------------------------------------------------------------
     def _fill(self, body):
         for node in body.nodes:
+            for storage, what in body.copies.get(node.place, ()):
+                self._add(*copy_array(self.value(what), self._whole(storage)))
             if isinstance(node, Level):
                 self._loop(node)
             elif self.columns.code[node.members[0]] < ENTRIES:
@@ -138,17 +140,18 @@ class Builder:
             self._stacked(t)
             return
         operands = [self.value(what) for what in t.operands]
-        expr = _expression(entry, operands)
-        if expr is not None:
-            self._computed(t, expr, entry.meta.char)
+        if _is_expression(entry, operands):
+            self._computed(t, _expression(entry, [self._argument(v) for v in operands]), entry.meta.char)
             return
         operands = [self._executed(value) for value in operands]
         integer = None
         if entry.kind != HOST and entry.function.dynamic:
             integer = t.body.index(t.body.fit(self.columns.integer[t.members], self.tables), self.tables)
-        target = self._target(t)
+        target, reuse = self._target(t), ()
+        if t.storage is not None and t in t.storage.writes:
+            operands[0], target, reuse = target, None, (0,)
         statements, result = self.arrays.emit(
-            item, operands, target=target, integer=integer, place=self.tape.place(item.slot)
+            item, operands, target=target, integer=integer, reuse=reuse, place=self.tape.place(item.slot)
         )
         self._add(*statements)
         t.value = result
@@ -162,6 +165,8 @@ class Builder:
     def _target(self, t):
         """Where the array that `t` computes has to be, or None."""
         meta = self.meta(t)
+        if t.storage is not None:
+            return self._whole(t.storage)
         if not t.stored or meta.shape == ():
             return None
         offset = t.body.index(self._row_of(t, t.body.place), self.tables)
@@ -170,9 +175,15 @@ class Builder:
     def _stacked(self, t):
         """Scalars side by side."""
         meta = self.meta(t)
-        buffer = t.home if t.stored else ir.Buffer(ir.TEMPORARY, meta.size, meta.char)
-        t.value = self.row(buffer, t.offset, meta)
-        self.copy(t.operands[0].pieces, (buffer, t.offset))
+        t.value = self._target(t) or self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta)
+        self.copy(t.operands[0].pieces, (t.value.buffer, t.value.offset.base))
+
+    def _whole(self, storage):
+        """The array in a storage."""
+        meta = self.meta(storage.templates[0])
+        if storage.buffer is None:
+            storage.buffer = ir.Buffer(ir.TEMPORARY, meta.size, meta.char)
+        return self.row(storage.buffer, 0, meta)
 
     def _guard(self, t, item):
         how, columns = item.entry.function, self.columns
@@ -230,6 +241,8 @@ class Builder:
             return what.template.value
         if kind is Carried:
             return what.level.carries[what]
+        if kind is Placed:
+            return self._whole(what.storage)
         if kind is Number:
             return ir.constant(what.value)
         if kind is Constant:
@@ -300,10 +313,14 @@ class Builder:
         return self._constant(np.concatenate([p.reshape(-1) for p in parts])), spot, _Meta(parts[0].shape, parts[0].dtype.char)
 
     def _executed(self, value):
-        """`value`, executed here if it stands nowhere yet."""
-        if type(value) is ir.Let and not value.expr.leaves() and value.expr.is_const:
+        """`value`, executed here if it is a constant that stands nowhere yet."""
+        if type(value) is ir.Let and value.expr.is_const:
             self._add(value)
         return value
+
+    def _argument(self, value):
+        """A Value as part of an expression."""
+        return value.expr if type(value) is ir.Let and value.expr.is_const else L.arg(self._executed(value))
 
     # -- copies and outputs ---------------------------------------------------------------
     def copy(self, parts, target):
@@ -353,17 +370,19 @@ class _Meta:
         self.shape, self.char = shape, char
 
 
-def _expression(entry, operands):
-    """The expression of an entry on scalars, or None if it is no such thing."""
+def _is_expression(entry, operands):
+    """Whether an entry is an expression over scalars."""
     if entry.meta.shape != () or any(isinstance(v, ArrayRef) for v in operands):
-        return None
+        return False
     chars = {v.char for v in operands}
-    args = [v.expr if type(v) is ir.Let and v.expr.is_const else L.arg(v) for v in operands]
     if entry.kind == HOST:
         name = getattr(entry.function.ufunc, "__name__", None)
-        return _COMPARISONS[name](*args) if name in _COMPARISONS and len(chars) == 1 and chars <= {"d", "f"} else None
+        return name in _COMPARISONS and len(chars) == 1 and chars <= {"d", "f"}
     row = entry.function
     if not row.elementwise or entry.meta.char not in "df" or row.primitive is not None:
-        return None
-    own = chars - {"?"} if row is _WHERE else chars
-    return row.expr(*args) if own == {entry.meta.char} else None
+        return False
+    return (chars - {"?"} if row is _WHERE else chars) == {entry.meta.char}
+
+
+def _expression(entry, args):
+    return _COMPARISONS[entry.function.ufunc.__name__](*args) if entry.kind == HOST else entry.function.expr(*args)

@@ -51,7 +51,7 @@ class _Closing:
 
     def run(self):
         self._tidy()
-        self.results = [(int(self.alias[slot]) if slot else 0, what) for slot, what in self.results]
+        self.results = [self._resolved(slot, what) for slot, what in self.results]
         needed = self._needed()
         return self._build(*self._number(needed))
 
@@ -66,6 +66,11 @@ class _Closing:
         self.constants[constant] = tape.records["value"][constant]
         self.alias = np.zeros(self.count, np.int32)
         T.tidy(first, self.count, self.ops, self.lefts, self.rights, self.constants, self.constants.view(np.int64), fixed, self.alias, _ARITHMETIC)
+
+    def _resolved(self, slot, what):
+        """A result by the slot that stands for it, or as the constant it has turned out to be."""
+        slot = int(self.alias[slot]) if slot else 0
+        return (0, float(self.constants[slot])) if slot and self.fixed[slot] else (slot, what)
 
     def _needed(self):
         first, count = self.writer.first, self.count

@@ -85,6 +85,11 @@ class Level:
         found[self.first] = True
         return found
 
+    @cached_property
+    def begun(self):
+        """The time at which each execution begins."""
+        return self.body.starts[self.first]
+
     @property
     def step(self):
         """An iteration that another follows in the same execution, or None."""
@@ -110,6 +115,8 @@ class Body:
     def __init__(self, levels, count, outer):
         self.levels, self.count, self.nodes = levels, count, []
         self.runs = [*outer, np.arange(count)] if levels else []
+        #: Place -> storages, and what is copied into them before that node.
+        self.copies = {}
         self._counters = {}
 
     def counter(self, depth):
@@ -128,7 +135,7 @@ class Body:
     def starts(self):
         """The time at which each execution begins."""
         node = self.nodes[0]
-        return node.members if isinstance(node, Template) else node.body.starts[node.first]
+        return node.members if isinstance(node, Template) else node.begun
 
     @cached_property
     def place(self):
@@ -208,15 +215,20 @@ class Template:
         What each operand is (`references`).
     stored : bool
         Whether its value has a home.
+    home, offset : ir.Buffer, int
+        The home, and where in it the first execution is.
+    storage : storage.Storage or None
+        What it shares its place with.
+    value : ir.Value or ArrayRef
     """
 
-    __slots__ = ("number", "body", "place", "members", "operands", "stored", "home", "offset", "value")
+    __slots__ = ("number", "body", "place", "members", "operands", "stored", "home", "offset", "storage", "value")
 
     def __init__(self, number, body, place, members):
         self.number, self.body, self.place, self.members = number, body, place, members
         self.operands = []
         self.stored = False
-        self.home, self.offset, self.value = None, 0, None
+        self.home, self.offset, self.storage, self.value = None, 0, None, None
 
 
 def nest(structure):

@@ -14,6 +14,7 @@ these that describes all of them:
 `Argument`, `Constant`  a whole array; `Constants` one for each execution
 `Stored`                an element of the owner's *home*, where it stores the values of all executions
 `Pooled`                an element of the common home of several owners
+`Placed`                an array that is written element by element (`storage`)
 ======================  ===============================================================
 
 The descriptions are exact for every execution, since the columns were compared
@@ -30,6 +31,7 @@ from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER
 from .copies import pieces
+from .storage import place_writes, times_of
 from .nest import Level, Spot, Tables, Template, nest
 
 _STACK = BY_NAME["stack"]
@@ -115,6 +117,13 @@ class Gathered:
     pieces: list  # of copies.Piece
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a storage holds now."""
+
+    storage: object
+
+
 class Pooled:
     """What one of several templates computed, or something from outside.
 
@@ -157,7 +166,7 @@ class References:
         self.columns = columns
         self.root, self.templates = nest(structure)
         self.tables = Tables()
-        self.pooled = {}
+        self.pooled, self.storages = {}, []
         members = [t.members for t in self.templates]
         counts = np.array([len(m) for m in members], np.int64)
         order = np.concatenate(members) if members else np.empty(0, np.int64)
@@ -170,8 +179,9 @@ class References:
 
     def resolve(self):
         """Describe the operands of every template."""
-        columns, owner, rank = self.columns, self.owner, self.rank
+        columns = self.columns
         first = columns.first
+        self.storages = place_writes(self)
         for t in self.templates:
             begin, end = int(first[t.members[0]]), int(first[t.members[0] + 1])
             if t.body.count == 1 and self._stacks(t, begin, end):
@@ -186,6 +196,11 @@ class References:
         for t in self.templates:
             for what in t.operands:
                 self.use(what)
+        for storage in self.storages:
+            for (body, place), refs in storage.copies.items():
+                what = self.describe(refs, body, place, times_of(body, place))
+                self.use(what)
+                body.copies.setdefault(place, []).append((storage, what))
         for slot, _ in columns.tape.outputs:
             if slot:
                 self.use(self.single(int(columns.reference[slot])))
@@ -223,6 +238,8 @@ class References:
         if r < 0:
             return self._one_outside(r)
         t = self.templates[self._owners[r]]
+        if t.storage is not None:
+            return Placed(t.storage)
         if len(t.members) == 1 or self._ranks[r] == len(t.members) - 1 and self.is_scalar(t):
             return Direct(t)
         return Stored(t, Spot(self._ranks[r]))
@@ -245,6 +262,10 @@ class References:
             if found is not None:
                 return found
         owners, ranks = np.where(refs >= 0, self.owner[refs], refs), np.where(refs >= 0, self.rank[refs], 0)
+        if self.storages:
+            placed = [t.storage for t in map(self.templates.__getitem__, np.unique(owners[owners >= 0])) if t.storage is not None]
+            if placed:
+                return Placed(placed[0])
         alone = owners[0] >= 0 and bool((owners == owners[0]).all())
         if alone:
             t = self.templates[owners[0]]
@@ -291,7 +312,7 @@ class References:
         inits = refs[begun[np.searchsorted(executions, np.arange(level.parent.count))]]
         if (refs[begun] != inits[executions]).any():
             return None
-        times = level.body.starts[level.first]
+        times = level.begun
         if (inits >= times).any():
             # The first iteration computes it itself.
             return None

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tapegrad.kernel import ir
+from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.machine import compile_program
 from tapegrad.kernel.pipeline import lower
 from tapegrad.replay.function import Replayed
@@ -72,3 +73,23 @@ def loops(program):
         return found
 
     return of(program.body)
+
+
+def agree_with_adjoint(function, *points, rtol=1e-11, atol=1e-12):
+    """`agree` for `function`, and for its values and gradients as one tape; returns both programs."""
+    tape = tape_of(function, *points[0])
+    programs = []
+    for each in (tape, adjoint(tape)):
+        programs.append(lower(each))
+        agrees(programs[-1], each, *points, rtol=rtol, atol=atol)
+    return programs
+
+
+def temporaries(program):
+    """Elements of all temporaries."""
+    buffers = {}
+    for statement in ir.walk(program.body):
+        for buffer in [b for _, b, _ in statement.operands] if isinstance(statement, ir.Run) else [getattr(statement, "buffer", None)]:
+            if buffer is not None and buffer.role == ir.TEMPORARY:
+                buffers[id(buffer)] = buffer.size
+    return sum(buffers.values())

@@ -84,9 +84,46 @@ class Nest:
         self.counters.pop()
 
 
-def program(seed):
+class ArrayNest(Nest):
+    """As `Nest`, with two short arrays that are computed, written to by element and by window, and read."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        head, *rest = self.text.split("\n")
+        self.text = "\n".join([head, "    u = np.sin(x[0:6])", "    w = x[3:9] * 0.5", *rest[:-1], self._result(rest[-1])])
+
+    def _result(self, line):
+        return f"{line} + np.sum(u * w) + u[2]"
+
+    def place(self):
+        return f"({self.index()}) % 6"
+
+    def statements(self, least, most):
+        super().statements(least, most)
+        for _ in range(self.random.integers(0, 3)):
+            array, other = self.pick("uw", "wu")
+            scalar = self.pick(*_VARIABLES)
+            self.line(
+                self.pick(
+                    f"{array} = np.sin({array} * {scalar} + 0.1 * {other})",
+                    f"{array} = {array} + {scalar} * x[2:8]",
+                    f"{array} = 0.5 * {other}",
+                    f"{array}[{self.place()}] = np.sin({scalar} + 0.0 * x[0])",
+                    f"{array}[{self.place()}] = {array}[{self.place()}] * 0.9",
+                    f"{array}[1:4] = 0.7 * {other}[2:5]",
+                    f"{array}[2:6] = {array}[0:4] * 0.5",
+                    f"{scalar} = np.sin({array}[{self.place()}] + {other}[{self.place()}])",
+                    f"{scalar} = np.tanh(np.sum({array} * {other}))",
+                    f"{scalar} = np.sin(np.sum({array}[{self.place()}:]))",
+                )
+            )
+            if self.pick(True, False, False):
+                self.line(f"{array} = np.tanh({array})")
+
+
+def program(seed, kind=Nest):
     """The function of a random nest, and its text."""
-    text = Nest(seed).text
+    text = kind(seed).text
     names = {"np": np}
     exec(text, names)
     return names["f"], text

@@ -4,15 +4,14 @@ import numpy as np
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
-from tapegrad.kernel.arrays_views import ArrayRef, Spread, whole
-from tapegrad.replay.trace import GUARD, ROW
-from tapegrad.rules import BY_NAME, ROWS
+from tapegrad.kernel.arrays_views import ArrayRef, whole
+from tapegrad.replay.trace import GUARD
+from tapegrad.rules import ROWS
 from tapegrad.rules import lang as L
 from tapegrad.tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from tapegrad.tape.meta import SCALAR
 
 _ROW_OF = {row.opcode: row for row in ROWS}
-_ADD = BY_NAME["add"]
 
 
 class _Straight:
@@ -44,7 +43,10 @@ class _Straight:
                 self.values[slot] = whole(self.inputs[k], meta.shape) if meta.shape else self._add(slot, ir.Load(self.inputs[k], ir.Index()))
         items = {item.slot: item for item in tape.items}
         for slot, op in enumerate(tape.records["op"].tolist()):
-            if slot == 0 or op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES) or slot in self.values:
+            if slot == 0 or op in (ARRAY_LEAF, CONTINUES) or slot in self.values:
+                continue
+            if op == SCALAR_LEAF:
+                self._add(slot, ir.constant(tape.records["value"][slot]))
                 continue
             if op == TRACED:
                 self._item(items[slot])
@@ -70,9 +72,9 @@ class _Straight:
         return value
 
     def _constant(self, value):
-        statements, = [[]]
-        found = self.arrays._ready(self.arrays.constant(value), statements)
-        self.body += statements
+        found = self.arrays.constant(value)
+        if isinstance(found, ir.Value):
+            self.body.append(found)
         return found
 
     def _scalar(self, slot, row):
@@ -83,7 +85,7 @@ class _Straight:
         self._add(slot, ir.Let(L.Expr.lift(expr)))
 
     def _operand(self, slot):
-        return self.values[slot] if slot > 0 else self.arrays.constant(self.tape.constants[-1 - slot])
+        return self.values[slot] if slot > 0 else self._constant(self.tape.constants[-1 - slot])
 
     def _item(self, item):
         tape = self.tape
@@ -92,8 +94,7 @@ class _Straight:
             self._guard(tape.guards[item.number], operands[0], item.number)
             return
         reuse = [k for k, o in enumerate(operands) if isinstance(o, ArrayRef) and self._dead(o.buffer, item.slot)]
-        lazy = self._only_added(item)
-        statements, result = self.arrays.emit(item, operands, reuse=reuse, lazy=lazy, place=tape.place(item.slot))
+        statements, result = self.arrays.emit(item, operands, reuse=reuse, place=tape.place(item.slot))
         self.body += statements
         self.values[item.slot] = result
         if isinstance(result, ArrayRef) and all(not isinstance(o, ArrayRef) or o.buffer is not result.buffer for o in operands):
@@ -103,12 +104,6 @@ class _Straight:
         """Whether nothing reads a buffer that this program made after `slot`."""
         sharing = [s for s, v in self.values.items() if buffer in _buffers(v)]
         return buffer in self.fresh and all(self.last.get(s, 0) <= slot for s in sharing)
-
-    def _only_added(self, item):
-        """Whether an addition of arrays is the only reader of an item."""
-        readers = [other for other in self.tape.items if item.slot in other.operands]
-        one = len(readers) == 1 and readers[0].entry.kind == ROW and readers[0].entry.function is _ADD
-        return one and readers[0].slot == self.last.get(item.slot) and len(set(readers[0].operands)) == 2
 
     def _guard(self, guard, value, number):
         if guard.how == "bool":
@@ -122,8 +117,6 @@ class _Straight:
 
 
 def _buffers(value):
-    if isinstance(value, Spread):
-        return value.buffers
     return {value.buffer} if isinstance(value, ArrayRef) else ()
 
 
