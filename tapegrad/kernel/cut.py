@@ -64,7 +64,7 @@ def costs(body):
     return found
 
 
-def cut(program, limit, single_loops=False):
+def cut(program, limit, single_loops=False, cost=None):
     """The pieces of a program, in order.
 
     Parameters
@@ -73,8 +73,10 @@ def cut(program, limit, single_loops=False):
         Cost of a piece, at most; but a loop of up to `WHOLE` times as much stays whole.
     single_loops : bool
         A loop ends its piece: so memory can be used again by the next one.
+    cost : dict, optional
+        The `costs` of the program.
     """
-    return _cut(program.body, costs(program.body), limit, single_loops)
+    return _cut(program.body, costs(program.body) if cost is None else cost, limit, single_loops)
 
 
 def _cut(body, cost, limit, single_loops):

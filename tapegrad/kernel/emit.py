@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ..native.emit import I1, I8, I32, I64, MEMORY
+from ..native.vector_math import vectorise_calls
 from . import ir as K
-from .cut import cut
-from .emit_piece import NONE, PieceEmitter, Shared, const
+from .cut import costs, cut
+from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names
 from .emit_values import POINTER
 from .plan import plan
 
@@ -49,20 +50,23 @@ class Emission:
     Attributes
     ----------
     text : str
+        LLVM's, as it is compiled.
     nbytes : int
         Of the workspace.
     keeps : list
         What has to live as long as the code.
     size : int
-        Cost of all pieces, about in instructions.
+        Cost of all statements, about in instructions.
     """
 
     def __init__(self, program, options):
         temporary = sum(b.nbytes for b in _temporaries(program))
-        pieces = cut(program, options.limit, temporary > _SMALL)
+        cost = costs(program.body)
+        self.size = sum(cost[id(s)] for s in program.body)
+        pieces = cut(program, options.limit, temporary > _SMALL, cost)
         found = plan(pieces, program)
         module = ir.Module("kernel")
-        shared = Shared(module, program, found, options)
+        shared = Shared(module, program, found, options, self.size)
         main = ir.Function(module, ir.FunctionType(I64, [POINTER] * 3), "kernel")
         self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))
         self.main = main
@@ -70,7 +74,7 @@ class Emission:
         self._pieces(pieces, found, shared)
         self._end()
         self.module, self.nbytes, self.keeps = module, found.nbytes, shared.keeps
-        self.size = sum(piece.cost for piece in pieces)
+        self.text = loop_names(vectorise_calls(str(module)))
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
 
     def _address(self, buffer, offset=None):

@@ -13,6 +13,8 @@ another function, to which LLVM moves nothing.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from llvmlite import ir
 
@@ -25,6 +27,9 @@ from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reo
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
 NONE = ir.Constant(I32, 2**31 - 1)
+#: In programs larger than `_SMALL` loops of more iterations than these are not unrolled (without, and with sums that may be
+#: reordered): that halves the time of compilation.
+_SMALL, _UNROLLED = 150, (8, 256)
 
 
 def const(value):
@@ -40,15 +45,22 @@ class Shared:
         Arrays whose addresses are in the code.
     """
 
-    def __init__(self, module, program, plan, options):
+    def __init__(self, module, program, plan, options, size):
         self.module, self.plan, self.options = module, plan, options
         self.keeps = []
         self._tags, self._addresses = {}, {}
         self._root = module.add_metadata(["tapegrad kernel"])
         self.nothing = module.add_metadata([])
-        self.count = 0
+        self.count = self.loops = 0
+        self.large = size > _SMALL
         self.always = ("contract", "reassoc") if options.fastmath else ()
         self.reordered = reordered_nodes([c for s in K.walk(program.body) if isinstance(s, K.Loop) for c in s.carries])
+
+    def not_unrolled(self, parts):
+        """Metadata of a loop that is not to be unrolled, but vectorised in so many parts; `loop_names` completes it."""
+        self.loops += 1
+        wishes = [["llvm.loop.unroll.disable"], ["llvm.loop.interleave.count", ir.Constant(I32, parts)]]
+        return self.module.add_metadata([f"loop {self.loops}", *map(self.module.add_metadata, wishes)])
 
     def tag(self, key):
         """Access tag for what overlaps nothing else."""
@@ -70,6 +82,11 @@ class Shared:
     def new_name(self):
         self.count += 1
         return f"piece{self.count}"
+
+
+def loop_names(text):
+    """The text of a module in which metadata of loops refer to themselves, as LLVM wants it and llvmlite cannot write it."""
+    return re.sub(r'^!(\d+) = !\{ !"loop \d+",', r"!\1 = distinct !{ !\1,", text, flags=re.MULTILINE)
 
 
 class PieceEmitter:
@@ -302,7 +319,11 @@ class PieceEmitter:
             phi.add_incoming(convert(b, self.value(carry.next), carry.next.char, carry.char), b.block)
         counter.add_incoming(following, b.block)
         after = self.function.append_basic_block("after")
-        b.cbranch(b.icmp_signed("<", following, last), head, after)
+        again = b.cbranch(b.icmp_signed("<", following, last), head, after)
+        # A sum waits for the one before it, unless there are several.
+        several = any(c.reorder for c in loop.carries)
+        if self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
+            again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))
         b.position_at_end(after)
         if loop.ragged:
             self._store(last, self._word(("ragged", id(loop))), "words")
@@ -339,7 +360,10 @@ class PieceEmitter:
         for carry, phi in zip(loop.carries, frame[3]):
             self.define(carry, phi)
         for piece in item.pieces:
-            self.call(PieceEmitter(self.shared, piece))
+            emitted = PieceEmitter(self.shared, piece)
+            # Else LLVM would put together again what was cut.
+            emitted.function.attributes.add("noinline")
+            self.call(emitted)
         self._close(loop, *frame)
         if self.piece.guards:
             self.failed = self._load(self.workspace, I32, "guards")

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..native.emit import needs_symbols
 from ..native.llvm import new_target_machine, optimise
-from ..native.vector_math import vectorise_calls
 from .emit import Emission, Options
 
 #: Size from which on optimisation is light.
@@ -39,7 +38,7 @@ class Machine:
         emission = Emission(program, options)
         for let in emission.lets:
             needs_symbols(let.expr)
-        self._text = vectorise_calls(str(emission.module))
+        self._text = emission.text
         self.nbytes, self._keeps, self.size = emission.nbytes, emission.keeps, emission.size
         times.append(perf_counter())
         target, module = self._optimised()

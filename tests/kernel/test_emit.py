@@ -282,3 +282,13 @@ def test_an_array_program_with_an_integer():
     x = rng.normal(size=12)
     _, (found,) = agree(w.program(), x)
     np.testing.assert_array_equal(found.reshape(4, 3), [x[k : k + 5 : 2] for k in (0, 6, 1, 5)])
+
+
+def test_tanh_is_accurate_and_keeps_signs_and_limits():
+    x = np.concatenate([np.linspace(-20, 20, 1001), np.geomspace(1e-300, 1, 500), [0.0, -0.0, np.inf, -np.inf, np.nan]])
+    w = Writer()
+    source, y = w.input(len(x)), w.output(len(x))
+    with w.loop(len(x)) as i:
+        w.store(w.let(L.tanh(a(w.load(source, 0, (i, 1))))), y, 0, (i, 1))
+    _, (found,) = agree(w.program(), x, rtol=1e-15)
+    np.testing.assert_array_equal(np.signbit(found[:-1]), np.signbit(x[:-1]))
