@@ -207,7 +207,7 @@ class _Adjoint:
         found = Term(writer, writer.entry(_STACK, slots, (len(slots),), "d", (("axis", 0),)), (len(slots),), "d")
         if len(slots) == meta.size:
             return found.reshape(meta.shape)
-        index = Term(writer, writer.constant(positions), positions.shape, positions.dtype.char)
+        index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
         return found.scattered(index, meta.shape)
 
 

@@ -360,7 +360,10 @@ class PieceEmitter:
         for carry, phi in zip(loop.carries, frame[3]):
             self.define(carry, phi)
         for piece in item.pieces:
-            self.call(PieceEmitter(self.shared, piece))
+            emitted = PieceEmitter(self.shared, piece)
+            # Else LLVM would put together again what was cut.
+            emitted.function.attributes.add("noinline")
+            self.call(emitted)
         self._close(loop, *frame)
         if self.piece.guards:
             self.failed = self._load(self.workspace, I32, "guards")

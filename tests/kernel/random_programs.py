@@ -19,6 +19,7 @@ class _Maker:
         self.w = Writer()
         w, rng = self.w, self.rng
         self.sources = [w.input(_SIZE), w.input(_SIZE, "f"), w.input(_SIZE, "?"), constant(rng.normal(size=_SIZE))]
+        self.small = w.input(_SIZE, "q")
         self.outputs = [w.output(_SIZE, zeroed=True), w.output(_SIZE, "f", zeroed=True), w.output(_SIZE, "q", zeroed=True)]
         self.scratch = [temporary(_SIZE, zeroed=True), temporary(_SIZE, zeroed=True), temporary(_SIZE, "f", zeroed=True)]
         self.values, self.loops, self.budget = [w.let(0.5), w.let(2.0, "f")], [], 60
@@ -29,8 +30,8 @@ class _Maker:
     def number(self):
         return self.pick([v for v in self.values if v.char in "df"][-8:])
 
-    def index(self):
-        """An element of a buffer: a fixed one, one by the counters, or one by a table."""
+    def index(self, computed=True):
+        """An element of a buffer: a fixed one, one by the counters, one by a table, or one by a loaded number."""
         chosen = [loop for loop in self.loops if self.rng.random() < 0.7]
         steps, base, top = [], 0, 0
         for loop in chosen:
@@ -42,9 +43,13 @@ class _Maker:
                 if self.rng.random() < 0.3:
                     base, step = base + reach, -step
                 steps.append((loop, step))
+        table, plus = self.rng.permutation(_SIZE) if self.rng.random() < 0.2 else None, None
+        if computed and self.rng.random() < 0.15 and top < _SIZE - 3:
+            # The numbers are at most 2.
+            plus, top = self.w.add(ir.Load(self.small, self.index(False))), top + 2
+            table = None if table is None else np.minimum(table, _SIZE - 3)
         base += int(self.rng.integers(0, _SIZE - top))
-        table = self.rng.permutation(_SIZE) if self.rng.random() < 0.2 else None
-        return ir.Index(base, tuple(steps), table)
+        return ir.Index(base, tuple(steps), table, plus)
 
     def body(self, depth):
         known = len(self.values)
@@ -62,6 +67,12 @@ class _Maker:
                 condition = self.w.let(a(self.number()) > float(self.rng.normal()) - 1.0, "?")
                 self.values.append(condition)
                 self.w.guard(condition, bool(self.rng.random() < 0.97), early=bool(self.rng.random() < 0.2))
+            elif kind < 0.86:
+                # Some number of guard for each iteration, and what was seen loaded from memory: the value itself.
+                seen = self.w.add(ir.Load(self.sources[0], ir.Index(3)))
+                again = self.w.add(ir.Load(self.sources[0], ir.Index(3 if self.rng.random() < 0.98 else 4)))
+                guard = self.w.guard(again, seen)
+                guard.number = self.index(False)
             elif depth < 3 and self.budget > 0:
                 self.loop(depth)
         if depth:
@@ -105,4 +116,4 @@ def program(seed):
 def arguments(seed):
     """Inputs of all programs."""
     rng = np.random.default_rng(1000 + seed)
-    return rng.normal(size=_SIZE), rng.normal(size=_SIZE).astype("f"), rng.random(_SIZE) < 0.5
+    return rng.normal(size=_SIZE), rng.normal(size=_SIZE).astype("f"), rng.random(_SIZE) < 0.5, rng.integers(0, 3, _SIZE)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from .fusing import fuse
 from .pruning import prune
+from .recomputing import recompute
 from .simplifying import simplify
 
 
@@ -21,5 +22,7 @@ def run_passes(program):
     prune(program)
     fuse(program)
     simplify(program)
+    prune(program)
+    simplify(program, recompute(program))
     prune(program)
     return program
