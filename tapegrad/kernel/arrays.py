@@ -38,13 +38,13 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
-from .arrays_planner import ADDITIONS, HOST_FUNCTIONS, INTEGER_OPERATIONS, LoopPlanner
+from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS
+from .arrays_linalg import RAISING
+from .arrays_planner import ADDITIONS, LoopPlanner
 from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
 from .reasons import NotLowered
 
 _WRITES = tuple(BY_NAME[name] for name in ("setitem", "put", *ADDITIONS))
-#: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
-_RAISING = (BY_NAME["inv"], BY_NAME["solve"])
 
 
 class Arrays:
@@ -73,7 +73,7 @@ class Arrays:
         return known[0]
 
     # -- one instruction -------------------------------------------------------------
-    def emit(self, item, operands, target=None, integer=None, reuse=(), place=""):
+    def emit(self, item, operands, target=None, integer=None, reuse=(), place=None):
         """The statements of one array instruction, and where its result is.
 
         Parameters
@@ -84,7 +84,7 @@ class Arrays:
         target : ArrayRef, optional
         integer : ir.Index, optional
         reuse : collection of int
-        place : object
+        place : Place, optional
             Where it was recorded, for errors.
 
         Returns
@@ -107,7 +107,7 @@ class Arrays:
             return body, result
         row, attrs = entry.function, dict(entry.attrs)
         if row.primitive is not None:
-            raise NotLowered(f"{row.name} at {place} is Python code")
+            raise NotLowered(f"{row.name} is Python code", place)
         if row.dynamic:
             integer = ir.Index(entry.integer or 0) if integer is None else plain(integer, body)
             attrs[row.dynamic] = integer
@@ -125,9 +125,12 @@ class Arrays:
             if row.name in ADDITIONS:
                 return body, plan.added_to(row.name, attrs, target, _is_zero(x))
         if out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS:
-            raise NotLowered(f"{row.name} of {out.char} at {place} has no machine code")
-        result = plan.row(row, attrs, target)
-        if row in _RAISING:
+            raise NotLowered(f"{row.name} of {out.char} has no machine code", place)
+        try:
+            result = plan.row(row, attrs, target)
+        except NotLowered as reason:
+            raise NotLowered(reason.what, place) from None
+        if row.name in RAISING:
             plan.demand_finite(result, self.guards)
         return body, result
 
@@ -159,7 +162,7 @@ class Arrays:
             program = ValueProgram.of_ufunc(ufunc, metas, result)
             if program is not None:
                 return plan.run(program, ufunc.__name__, target)
-        raise NotLowered(f"{entry.name} at {place} is computed by calling NumPy")
+        raise NotLowered(f"{entry.name} is computed by calling NumPy", place)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):

@@ -5,13 +5,11 @@ a row's rule is called with symbolic arrays, and what it does to them becomes
 statements.  A register stands for a buffer and where in it an array begins, or for a
 single value; windows (`Atom`) have strides in bytes, as in the sweeps.
 
-Nests have one loop for each axis that is longer than 1, in C order of the result
-(`_coalesce` would flatten them, but only loops of the same extents can be fused; the
-passes flatten what is left).  What does not depend on the counter of a loop is loaded outside.
+Nests are those of `kernel.arrays_nest`; results lie in memory as their operands do.
 
 =================  ========================================================================
 element-wise       a nest that stores
-reduction          a carried value if the last axis is reduced, else additions to a row in memory
+reduction          a carried value if the innermost axis is reduced, else additions to a row in memory
 scan, recurrence   a carried value along the last axis, else a row in memory
 gather, scatter    a nest over the positions: elements whose number is loaded
 matrix product     loops for products with vectors and of tiny matrices, else BLAS (`Run`)
@@ -22,8 +20,6 @@ inverse, ...       LAPACK through NumPy's loops (`Run`)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 
@@ -32,51 +28,16 @@ from ..replay.values import ValuePlanner
 from ..rules import lang as L
 from ..rules.transposed import _distinct
 from ..sweep import program as P
-from ..sweep.plan import Planner, _aligned, _aligned_shape, _coalesce, _renumber
+from ..sweep.plan import Planner, _aligned_shape, _coalesce
 from ..sweep.symbolic import ITEMSIZE, Atom, Sym
 from . import ir
+from .arrays_linalg import FORWARDS
+from .arrays_nest import Nest, arithmetic, memory_order
 from .arrays_views import ArrayRef, added, c_elements, moved, whole
 from .reasons import NotLowered
 
 #: Matrix products with no extent above this are loops.
 TINY = 8
-
-#: Element-wise rows that integers may go through.
-INTEGER_OPERATIONS = frozenset("add subtract multiply negative maximum minimum where clone square power2 relu clip".split())
-
-
-@dataclass(frozen=True)
-class HostFunction:
-    """A ufunc without derivative in the rules' language; `of`: the dtypes for which that holds (None: all)."""
-
-    build: Callable
-    of: str | None = None
-
-
-#: NumPy's ufuncs without derivative, by name.
-HOST_FUNCTIONS = {
-    "less": HostFunction(lambda x, y: x < y),
-    "less_equal": HostFunction(lambda x, y: x <= y),
-    "greater": HostFunction(lambda x, y: x > y),
-    "greater_equal": HostFunction(lambda x, y: x >= y),
-    "equal": HostFunction(L.eq),
-    "not_equal": HostFunction(L.ne),
-    "logical_and": HostFunction(lambda x, y: x & y),
-    "logical_or": HostFunction(lambda x, y: x | y),
-    "logical_not": HostFunction(lambda x: ~x),
-    "bitwise_and": HostFunction(lambda x, y: x & y, "?"),
-    "bitwise_or": HostFunction(lambda x, y: x | y, "?"),
-    "invert": HostFunction(lambda x: ~x, "?"),
-    "logical_xor": HostFunction(L.ne, "?"),
-    "bitwise_xor": HostFunction(L.ne, "?"),
-    "isnan": HostFunction(L.isnan, "df"),
-    "isfinite": HostFunction(lambda x: L.abs(x) < math.inf, "df"),
-    "isinf": HostFunction(lambda x: L.eq(L.abs(x), math.inf), "df"),
-    "add": HostFunction(lambda x, y: x + y, "bBhHiIlLqQdf"),
-    "subtract": HostFunction(lambda x, y: x - y, "bBhHiIlLqQdf"),
-    "multiply": HostFunction(lambda x, y: x * y, "bBhHiIlLqQdf"),
-    "negative": HostFunction(lambda x: -x, "bhilqdf"),
-}
 
 #: Rows that add into part of an array.
 ADDITIONS = ("add_window", "add_at")
@@ -130,22 +91,29 @@ class LoopPlanner(Planner):
         item = ITEMSIZE[atom.char]
         return ArrayRef(buffer, moved(offset, atom.offset // item), atom.shape, tuple(s // item for s in atom.strides), atom.char)
 
-    def _is_value(self, atom):
+    def is_value(self, atom):
         return isinstance(self.bases[atom.reg], ir.Value)
 
     def _in_memory(self, sym):
         """`sym` as a window on a buffer."""
         sym = sym.window()
-        if not self._is_value(sym.atom):
+        if not self.is_value(sym.atom):
             return sym
         atom = self.temporary(sym.shape, sym.char)
         self.loop([sym.expr], [atom], sym.shape, [None])
         return self._sym(atom)
 
-    def temporary(self, shape, char, zero=False):
-        buffer = ir.Buffer(ir.TEMPORARY, int(np.prod(shape, dtype=np.int64)), char)
-        item = ITEMSIZE[char]
-        atom = Atom(self._base((buffer, ir.Index())), 0, shape, [s * item for s in c_elements(shape)], char)
+    def temporary(self, shape, char, zero=False, like=()):
+        """A new buffer; returns its window, C-contiguous or laid out as the first of the windows `like` that has every axis."""
+        buffer, item, offset = ir.Buffer(ir.TEMPORARY, math.prod(shape), char), ITEMSIZE[char], 0
+        order, turned = memory_order(shape, like)
+        strides = [0] * len(shape)
+        for axis, step in zip(order, c_elements([shape[k] for k in order])):
+            strides[axis] = step * item
+            if axis in turned:
+                offset += strides[axis] * (shape[axis] - 1)
+                strides[axis] *= -1
+        atom = Atom(self._base((buffer, ir.Index())), offset, shape, strides, char)
         if zero:
             self.loop([L.Expr.lift(0.0)], [atom], shape, [None])
         return atom
@@ -158,64 +126,18 @@ class LoopPlanner(Planner):
         raise AssertionError("dynamic offsets are indices here")
 
     # -- nests ----------------------------------------------------------------------
-    def _nest(self, shape, order=None):
-        """Loops over `shape`: the bodies, outermost first, and the loop of each axis (None: it is 1 long)."""
-        bodies, loops = [self.body], [None] * len(shape)
-        for axis in range(len(shape)) if order is None else order:
-            if shape[axis] != 1:
-                loops[axis] = ir.Loop(int(shape[axis]))
-                bodies[-1].append(loops[axis])
-                bodies.append(loops[axis].body)
-        return bodies, loops
-
-    def _index(self, atom, shape, loops):
-        """Where the element of the window `atom`, broadcast to `shape`, is."""
-        item = ITEMSIZE[atom.char]
-        steps = [(loop, s // item) for loop, s in zip(loops, _aligned(atom, shape)) if loop is not None and s]
-        return moved(self.bases[atom.reg][1], atom.offset // item, steps)
-
-    def _load(self, atom, shape, loops, bodies, known):
-        """The element of `atom`, loaded in the outermost body that knows its counters."""
-        if self._is_value(atom):
-            return self.bases[atom.reg]
-        if atom not in known:
-            index = self._index(atom, shape, loops)
-            load = known[atom] = ir.Load(self.bases[atom.reg][0], index)
-            used = {loop for loop, _ in index.steps}
-            depth = max((k + 1 for k, loop in enumerate(_chain(bodies)) if loop in used), default=0)
-            _insert(bodies, depth, load)
-        return known[atom]
-
-    def _value(self, expr, char, shape, loops, bodies, known):
-        """The Value of an expression over windows, in the innermost body."""
-        values = {atom: self._load(atom, shape, loops, bodies, known) for atom in expr.leaves()}
-        if expr.op == "arg" and (value := values[expr.args[0]]).char == char:
-            return value
-        let = ir.Let(_renumber(expr, values), char)
-        bodies[-1].append(let)
-        return let
-
-    def _arithmetic(self, expr, char):
-        """In which type an expression that goes to `char` is computed."""
-        chars = {a.char for a in expr.leaves()}
-        if expr.is_bool:
-            return "?"
-        return "d" if char in "df" and "d" in chars else char
-
     def loop(self, exprs, outputs, shape, accumulate):
         if 0 in shape:
             return
-        bodies, loops = self._nest(shape)
-        known = {}
+        inputs = [atom for expr in exprs for atom in expr.leaves()]
+        nest = Nest.over(self, shape, [*outputs, *inputs])
         for expr, output, how in zip(exprs, outputs, accumulate):
-            value = self._value(expr, self._arithmetic(expr, output.char), shape, loops, bodies, known)
-            index = self._index(output, shape, loops)
-            buffer = self.bases[output.reg][0]
+            value = nest.value(expr, arithmetic(expr, output.char))
             if how is not None:
-                before = ir.Load(buffer, index)
+                before = ir.Load(self.bases[output.reg][0], nest.index(output))
                 value = ir.Let(_combined(how, L.arg(before), L.arg(value)), output.char)
-                bodies[-1] += [before, value]
-            bodies[-1].append(ir.Store(buffer, index, value))
+                nest.add(before, value)
+            nest.store(output, value)
 
     # -- what rules ask for ----------------------------------------------------------
     def call(self, name, *args):
@@ -230,8 +152,7 @@ class LoopPlanner(Planner):
     def _cast(self, sym, char):
         """`sym` computed: a single value, or a buffer of its own."""
         if sym.size == 1:
-            bodies, loops = self._nest(sym.shape)
-            value = self._value(sym.expr, self._arithmetic(sym.expr, char), sym.shape, loops, bodies, {})
+            value = Nest(self, sym.shape, ()).value(sym.expr, arithmetic(sym.expr, char))
             return self._single(self._as(value, char), sym.shape)
         atom = self.temporary(sym.shape, char)
         self.loop([sym.expr], [atom], sym.shape, [None])
@@ -247,56 +168,55 @@ class LoopPlanner(Planner):
         return self._sym(Atom(self._base(value), 0, shape, (0,) * len(shape), value.char))
 
     def reduce(self, sym, how, axes, keepdims, carried=None):
-        """Reduce over `axes`; `carried` says whether in a value, not in memory (None: if the last axis is reduced)."""
-        shape, ndim = sym.shape, sym.ndim
+        """Reduce over `axes`; `carried` says whether in a value, not in memory (None: if the innermost axis is reduced)."""
+        shape = sym.shape
         kept = tuple(1 if k in axes else n for k, n in enumerate(shape))
         result = kept if keepdims else tuple(n for k, n in enumerate(shape) if k not in axes)
         char = sym.char if sym.char in "df" else self.out.char if self.out.char in "lqLQ" else "d"
         if char not in "df" and how not in ("add", "mul"):
             raise NotLowered(f"{how} over integers has no machine code")
-        item = ITEMSIZE[char]
         if 0 in shape:
             found = self.temporary(kept, char)
             self.loop([L.Expr.lift(_IDENTITY[how])], [found], kept, [None])
-            return self._sym(Atom(found.reg, 0, result, [s * item for s in c_elements(result)], char))
-        inner = [k for k in range(ndim) if shape[k] != 1]
-        single = math.prod(kept) == 1
+            return self._reduced(found, result)
+        order, turned = memory_order(shape, sym.expr.leaves())
+        inner = [k for k in order if shape[k] != 1]
+        if math.prod(kept) == 1:
+            total = self._carried(sym, how, axes, char, order, turned, None)
+            return self._single(self._as(total, char), result)
+        found = self.temporary(kept, char)
         if carried is None:
             carried = bool(inner) and inner[-1] in axes and shape[inner[-1]] > 3
-        if not single and not carried:
-            # The last axis stays: rows are added up in memory, in the order of memory.
-            found = self.temporary(kept, char)
+        if carried:
+            self._carried(sym, how, axes, char, order, turned, found)
+        else:
+            # The innermost axis stays: rows are added up in memory.
             self.loop([L.Expr.lift(_IDENTITY[how])], [found], kept, [None])
             window = Atom(found.reg, 0, shape, [0 if k in axes else s for k, s in enumerate(found.strides)], char)
             self.loop([sym.expr], [window], shape, [how])
-            return self._sym(Atom(found.reg, 0, result, [s * item for s in c_elements(result)], char))
-        total = self._carried(sym, how, axes, char, None if single else (found := self.temporary(kept, char)))
-        if single:
-            return self._single(self._as(total, char), result)
-        return self._sym(Atom(found.reg, 0, result, [s * item for s in c_elements(result)], char))
+        return self._reduced(found, result)
 
-    def _carried(self, sym, how, axes, char, found):
-        """Reduce with carried values over loops inside those of the axes that stay; store in `found`."""
+    def _reduced(self, atom, shape):
+        return self._sym(Atom(atom.reg, 0, shape, [s * ITEMSIZE[atom.char] for s in c_elements(shape)], atom.char))
+
+    def _carried(self, sym, how, axes, char, order, turned, found):
+        """Reduce with carried values, in loops inside those of the axes that stay; store in `found`."""
         shape = sym.shape
-        outer = [k for k in range(len(shape)) if k not in axes]
-        bodies, loops = self._nest(shape, [*outer, *sorted(axes)])
+        nest = Nest(self, shape, [k for k in order if k not in axes] + [k for k in order if k in axes], turned)
         wide = "d" if char == "f" and how in ("add", "mul") else char
-        depth = sum(1 for k in outer if shape[k] != 1)
-        start = ir.constant(_IDENTITY[how], wide)
-        _insert(bodies, depth, start)
-        carries, before = [], start
-        for loop in _chain(bodies)[depth:]:
-            before = ir.Carry(before, reorder=how in ("add", "mul", "max", "min"))
+        depth = sum(1 for k, n in enumerate(shape) if n != 1 and k not in axes)
+        before = ir.constant(_IDENTITY[how], wide)
+        nest.insert(depth, before)
+        for loop in nest.chain[depth:]:
+            before = ir.Carry(before, reorder=True)
             loop.carries.append(before)
-            carries.append(before)
-        value = self._value(sym.expr, self._arithmetic(sym.expr, wide), shape, loops, bodies, {})
+        value = nest.value(sym.expr, arithmetic(sym.expr, wide))
         total = ir.Let(_combined(how, L.arg(before), L.arg(value)), wide)
-        bodies[-1].append(total)
-        for carry in carries:
-            carry.next = total
+        nest.add(total)
+        for loop in nest.chain[depth:]:
+            loop.carries[-1].next = total
         if found is not None:
-            kept = [None if k in axes else loop for k, loop in enumerate(loops)]
-            bodies[depth].append(ir.Store(self.bases[found.reg][0], self._index(found, found.shape, kept), total))
+            nest.bodies[depth].append(ir.Store(self.bases[found.reg][0], nest.index(found, axes), total))
         return total
 
     def scan(self, sym, axis, how, reverse, exclusive):
@@ -334,54 +254,43 @@ class LoopPlanner(Planner):
         `step` makes what is carried; with `after`, what is stored is the step without its factor.
         """
         shape, char = sym.shape, sym.char
-        out = self.temporary(shape, char)
+        atoms = [*sym.expr.leaves(), *(factors.expr.leaves() if factors is not None else ())]
+        out = self.temporary(shape, char, like=atoms)
         if 0 in shape:
             return self._sym(out)
-        last = all(n == 1 for n in shape[axis + 1 :])
+        order, turned = memory_order(shape, atoms)
+        order = [k for k in order if shape[k] != 1]
+        alone, last = shape[axis] == 1, bool(order) and order[-1] == axis
         row = None
-        if not last:
+        if not last and not alone:
             kept = [1 if k == axis else n for k, n in enumerate(shape)]
             row = self.temporary(kept, char)
             self.loop([L.Expr.lift(start)], [row], kept, [None])
-        bodies, loops = self._nest(shape)
-        known = {}
-        if last and loops[axis] is not None:
-            depth = len(bodies) - 2
-            first = ir.constant(start, char)
-            _insert(bodies, depth, first)
-            before = ir.Carry(first)
-            loops[axis].carries.append(before)
-        elif last:
-            before = ir.constant(start, char)
-            bodies[-1].append(before)
+        nest = Nest(self, shape, order, turned - {axis})
+        if row is not None:
+            before = ir.Load(self.bases[row.reg][0], nest.index(row))
+            nest.add(before)
         else:
-            at = self._index(row, shape, loops)
-            before = ir.Load(self.bases[row.reg][0], at)
-            bodies[-1].append(before)
-        x = L.arg(self._value(sym.expr, char, shape, loops, bodies, known))
-        f = None if factors is None else L.arg(self._value(factors.expr, char, shape, loops, bodies, known))
-        total = ir.Let(step(L.arg(before), x, None if after else f), char)
-        bodies[-1].append(total)
-        carried = total
+            before = ir.constant(start, char)
+            nest.insert(len(nest.chain) - last, before)
+            if last:
+                before = ir.Carry(before)
+                nest.chain[-1].carries.append(before)
+        x = L.arg(nest.value(sym.expr, char))
+        f = None if factors is None else L.arg(nest.value(factors.expr, char))
+        total = carried = ir.Let(step(L.arg(before), x, None if after else f), char)
+        nest.add(total)
         if after:
             carried = ir.Let(step(L.arg(before), x, f), char)
-            bodies[-1].append(carried)
-        if last and loops[axis] is not None:
+            nest.add(carried)
+        if row is not None:
+            nest.store(row, carried)
+        elif last:
             before.next = carried
-        elif not last:
-            bodies[-1].append(ir.Store(self.bases[row.reg][0], at, carried))
-        stored = before if exclusive else total
-        bodies[-1].append(ir.Store(self.bases[out.reg][0], self._index(out, shape, loops), stored))
+        nest.store(out, before if exclusive else total)
         return self._sym(out)
 
     # -- positions -------------------------------------------------------------------
-    def _at(self, atom, positions, shape, loops, bodies, known):
-        """The elements of the C-contiguous window `atom` at flat positions, in the innermost body of a nest."""
-        buffer, offset = self.bases[atom.reg]
-        number = self._load(positions, shape, loops, bodies, known)
-        index = added(moved(offset, atom.offset // ITEMSIZE[atom.char]), ir.Index(plus=number), bodies[-1])
-        return buffer, index
-
     def _positions(self, index, shape):
         atom = self._in_memory(index).reshape(shape).atom
         assert atom.char in "lqiLQI", atom
@@ -400,12 +309,12 @@ class LoopPlanner(Planner):
         out = None if single else self.temporary(shape, sym.char)
         if 0 in shape:
             return self._sym(out)
-        bodies, loops = self._nest(shape)
-        load = ir.Load(*self._at(source, positions, shape, loops, bodies, {}))
-        bodies[-1].append(load)
+        nest = Nest(self, shape, range(len(shape)))
+        load = ir.Load(*nest.at(source, positions))
+        nest.add(load)
         if single:
             return self._single(load, shape)
-        bodies[-1].append(ir.Store(self.bases[out.reg][0], self._index(out, shape, loops), load))
+        nest.store(out, load)
         return self._sym(out)
 
     def scattered(self, sym, index, shape):
@@ -419,16 +328,15 @@ class LoopPlanner(Planner):
         if 0 in shape:
             return
         positions = self._positions(index, shape)
-        bodies, loops = self._nest(shape)
-        known = {}
+        nest = Nest(self, shape, range(len(shape)))
         expr = sym.expr if isinstance(sym, Sym) else L.Expr.lift(sym)
-        value = self._value(expr, self._arithmetic(expr, target.char), shape, loops, bodies, known)
-        buffer, at = self._at(target, positions, shape, loops, bodies, known)
+        value = nest.value(expr, arithmetic(expr, target.char))
+        buffer, at = nest.at(target, positions)
         if add:
             before = ir.Load(buffer, at)
             value = ir.Let(L.arg(before) + L.arg(value), target.char)
-            bodies[-1] += [before, value]
-        bodies[-1].append(ir.Store(buffer, at, value))
+            nest.add(before, value)
+        nest.add(ir.Store(buffer, at, value))
 
     def put_at(self, sym, index, value):
         atom = self._fresh(sym)
@@ -436,9 +344,9 @@ class LoopPlanner(Planner):
         self._write_at(flat, 0.0 if value is None else value, index, False)
         return self._sym(atom)
 
-    def _fresh(self, sym):
+    def _fresh(self, sym, like=()):
         """A copy of `sym` in a buffer of its own."""
-        atom = self.temporary(sym.shape, sym.char)
+        atom = self.temporary(sym.shape, sym.char, like=like)
         self.loop([sym.expr], [atom], sym.shape, [None])
         return atom
 
@@ -533,17 +441,8 @@ class LoopPlanner(Planner):
         left = Atom(left.reg, left.offset, (*left.shape, 1), (*left.strides, 0), char)
         right = Atom(right.reg, right.offset, (*right.shape[:-2], 1, *right.shape[-2:]), (*right.strides[:-2], 0, *right.strides[-2:]), char)
         lead, axis = [*batch, m, k, n], len(batch) + 1
-        # The sum goes along the memory of the larger factor; across it, rows are added up.
-        if n == 1:
-            along = abs(left.strides[-2]) <= abs(left.strides[-3])
-        elif m == 1:
-            along = abs(right.strides[-2]) < abs(right.strides[-1])
-        else:
-            along = True
-        if n == 1 and m != 1 and not along:
-            left, right = (Atom(x.reg, x.offset, _swapped(x.shape), _swapped(x.strides), char) for x in (left, right))
-            lead, axis = _swapped(lead), axis - 1
-        return self.reduce(Sym(self, lead, char, L.arg(left) * L.arg(right)), "add", (axis,), False, along)
+        products = Sym(self, lead, char, L.arg(left) * L.arg(right))
+        return self.reduce(products, "add", (axis,), False, None if m == 1 or n == 1 else True)
 
     def gufunc(self, ufunc, *syms):
         inputs, outputs = core_dimensions(ufunc)
@@ -613,6 +512,9 @@ class LoopPlanner(Planner):
             result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
             tangents = [operands[k] for k in row.slots(len(operands))]
             return self.deliver(row.jvp(tangents, *operands, result, **attrs), target)
+        if row.name in FORWARDS:
+            result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
+            return self.deliver(FORWARDS[row.name](result, *operands, **attrs), target)
         if row.forward is None:
             raise NotLowered(f"{row.name} is computed by calling NumPy")
         return self.deliver(row.forward(*operands, **attrs), target)
@@ -626,13 +528,13 @@ class LoopPlanner(Planner):
             sym = sym.reshape(out.shape) if sym.size == 1 and sym.ndim > len(out.shape) else sym.broadcast_to(out.shape)
         if target is None and out.shape == ():
             found = self._cast(sym, out.char) if sym.char != out.char or sym.atom is None else sym
-            if self._is_value(found.atom):
+            if self.is_value(found.atom):
                 return self.bases[found.atom.reg]
             return self.load(self.ref_of(found.atom))
         atom = sym.atom
         if target is None:
-            if atom is None or atom.char != out.char or self._is_value(atom):
-                atom = self._fresh(Sym(self, out.shape, out.char, sym.expr))
+            if atom is None or atom.char != out.char or self.is_value(atom):
+                atom = self._fresh(Sym(self, out.shape, out.char, sym.expr), sym.expr.leaves())
             return self.ref_of(atom)
         self._store(sym, target)
         return target
@@ -679,25 +581,3 @@ def _around(attrs, size):
     dense = at.plus is None and not at.steps and all(n == 1 or s == c for n, s, c in zip(shape, strides, c_elements(shape)))
     pieces = [(0, at.base), (at.base + count, size - at.base - count)] if dense else [(0, size)] if count < size else []
     return [(start, n) for start, n in pieces if n]
-
-
-def _swapped(axes):
-    """The last axis but two exchanged with the one after it."""
-    return [*axes[:-3], axes[-2], axes[-3], axes[-1]]
-
-
-def _chain(bodies):
-    """The loops of a nest, outermost first."""
-    found = []
-    for body, inner in zip(bodies, bodies[1:]):
-        found.append(next(s for s in reversed(body) if isinstance(s, ir.Loop) and s.body is inner))
-    return found
-
-
-def _insert(bodies, depth, statement):
-    """Put a statement into the body at `depth` of a nest, before the loop of the nest inside it."""
-    body = bodies[depth]
-    at = len(body)
-    if depth + 1 < len(bodies):
-        at = next(k for k in range(at - 1, -1, -1) if isinstance(body[k], ir.Loop) and body[k].body is bodies[depth + 1])
-    body.insert(at, statement)

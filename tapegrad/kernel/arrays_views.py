@@ -61,9 +61,9 @@ def c_elements(shape):
 def contiguous(shape, strides):
     """Whether elements lie in C order without gaps (the strides of unit axes do not matter)."""
     expected = 1
+    if 0 in shape:
+        return True
     for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent == 0:
-            return True
         if extent != 1:
             if stride != expected:
                 return False

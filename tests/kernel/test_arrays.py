@@ -19,7 +19,7 @@ from tests.replay.test_rows import result_of
 from tests.rules.examples_of_rows import all_examples
 
 #: Rows whose values only NumPy computes.
-HOSTS = {"pinv", "cholesky", "eigh", "logabsdet", "svd", "qr", "solve_triangular"}
+HOSTS = {"qr"}
 
 
 def tape_of(function, args):
@@ -174,12 +174,15 @@ def test_a_singular_matrix_is_left_to_the_function():
     program = straight(tape_of(f, [np.eye(3)]))
     assert computed(program, [np.ones((3, 3))])[0] == 0
 
+    program = straight(tape_of(lambda a: np.linalg.cholesky(a), [np.eye(3)]))
+    assert computed(program, [-np.eye(3)])[0] == 0
+
 
 def test_host_functions_are_not_lowered():
     def f(x):
         return x[np.argsort(x)]
 
-    with pytest.raises(NotLowered, match="argsort at .*test_arrays.py"):
+    with pytest.raises(NotLowered, match="argsort.*recorded at .*test_arrays.py"):
         straight(tape_of(f, [np.array([3.0, 1.0, 2.0])]))
 
 

@@ -1,0 +1,28 @@
+"""Changes to loop programs that make them faster and leave what they compute.
+
+In the order in which `run_passes` runs them:
+
+    simplifying   each value once, stores forwarded to loads, invariants out of loops
+    pruning       only what outputs and guards need
+    fusing        neighbouring loops of equal extent become one
+    recomputing   a stored value that is cheap is computed again where it is used
+"""
+
+from __future__ import annotations
+
+from .fusing import fuse
+from .pruning import prune
+from .recomputing import recompute
+from .simplifying import simplify
+
+
+def run_passes(program):
+    """Improve `program` in place, and return it."""
+    simplify(program)
+    prune(program)
+    fuse(program)
+    simplify(program)
+    prune(program)
+    simplify(program, recompute(program))
+    prune(program)
+    return program
