@@ -290,8 +290,9 @@ class _Trial:
                 return None
             index = store.index
             before = ir.Index(index.base - index.steps[0][1], index.steps)
-            initial = [s for s, _ in work.temporaries[store.buffer].single if s.index.base == before.base and s.value is value.init]
-            index = before if initial else None
+            about = work.temporaries[store.buffer]
+            initial = [(s.value, place < about.place) for s, place in about.single if s.index.base == before.base]
+            index = before if initial == [(value.init, True)] else None
         else:
             store = work.homes.get(value)
             index = None if store is None else store.index
