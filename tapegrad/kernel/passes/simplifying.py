@@ -47,15 +47,15 @@ class _Names(dict):
         return f"{id(value)}"
 
 
-def simplify(program):
-    """Simplify `program` in place."""
-    _Walk().run(program)
+def simplify(program, new=None):
+    """Simplify `program` in place; `new` are values that others have replaced, if any."""
+    _Walk(new).run(program)
     return program
 
 
 class _Walk:
-    def __init__(self):
-        self.new = {}
+    def __init__(self, new):
+        self.new = {} if new is None else new
         self.home = {}
         self.constants = {}
         self.names = _Names()
@@ -102,6 +102,8 @@ class _Walk:
             outer.memory.forget(buffer)
 
     def Load(self, load):
+        if load in self.new:
+            return
         load.index = index = reindexed(load.index, self.new)
         buffer = load.buffer
         # The outermost body in which this element is the same, and in whose loops nothing is written to it.

@@ -19,19 +19,23 @@ class Generated:
         self.random = np.random.default_rng(seed)
         self.w = w = Writer()
         self.inputs = [w.input(SIZE) for _ in range(2)]
-        self.outputs = [w.output(SIZE, zeroed=True) for _ in range(2)]
-        self.temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(4)]
+        self.outputs = [w.output(SIZE, zeroed=True)] + [w.output(SIZE) for _ in range(2)]
+        self.temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
         self.constants = [constant(self.random.normal(size=SIZE))]
         self.tables = [self.random.permutation(SIZE), self.random.integers(0, SIZE, SIZE)]
-        self.extents = [1, 6, 6, 6, 7]
+        self.extents = [1, 6, 6, 6, 6, 6, 7]
         self.scalars = [w.load(self.inputs[0], 3), w.let(1.5)]
         for _ in range(int(self.random.integers(3, 14))):
             if self.random.random() < 0.3:
                 self.statement(self.scalars, [])
             else:
                 self.loop(list(self.scalars), [])
-        for output in self.outputs:
-            w.store(self.pick(self.scalars), output, int(self.random.integers(SIZE)))
+        # What temporaries hold shows in the end, mostly.
+        for output, temporary in zip(self.outputs[1:], self.temporaries[: 1 + (self.random.random() < 0.7)]):
+            with w.loop(SIZE) as loop:
+                w.store(w.load(temporary, 0, (loop, 1)), output, 0, (loop, 1))
+        for k, value in enumerate(self.scalars[:SIZE]):
+            w.store(value, self.outputs[0], k)
         self.program = w.program()
 
     def pick(self, values):
@@ -39,14 +43,14 @@ class Generated:
 
     def loop(self, values, around):
         w, draw = self.w, self.random
-        carries = int(draw.integers(0, 3)) if draw.random() < 0.5 else 0
+        carries = int(draw.integers(0, 3)) if draw.random() < 0.2 else 0
         extent = self.pick(self.extents)
         which = None
         if draw.random() < 0.1 and not around:
             extent, which = np.array([int(draw.integers(1, 7))]), ir.Index()
         with w.loop(extent, *[self.pick(values) for _ in range(carries)], which=which) as loop:
             inside = values + loop.carries
-            for _ in range(int(draw.integers(1, 7))):
+            for _ in range(int(draw.integers(2, 8) if draw.random() < 0.9 else 20)):
                 if len(around) < 2 and draw.random() < 0.15:
                     self.loop(inside, [*around, loop])
                 else:
@@ -61,7 +65,7 @@ class Generated:
         draw = self.random
         steps, low, high = [], 0, 0
         for loop in around:
-            step = int(draw.choice([1, 1, 1, -1, 2, 0])) if loop is around[-1] else int(draw.choice([1, 0, 2]))
+            step = int(draw.choice([1, 1, 1, 1, -1, 2, 0])) if loop is around[-1] else int(draw.choice([1, 0, 2]))
             most = step * (loop.total - 1)
             if step and high + max(most, 0) - low - min(most, 0) < SIZE:
                 steps.append((loop, step))
@@ -74,14 +78,14 @@ class Generated:
         w, draw = self.w, self.random
         kind = draw.random()
         base, steps, table = self.index(around)
-        if kind < 0.35:
-            values.append(w.load(self.pick(self.inputs + 2 * self.temporaries + self.outputs + self.constants), base, *steps, table=table))
-        elif kind < 0.65:
+        if kind < 0.4:
+            values.append(w.load(self.pick(self.inputs + 3 * self.temporaries + self.outputs[:1] + self.constants), base, *steps, table=table))
+        elif kind < 0.6:
             x, y = a(self.pick(values)), a(self.pick(values))
             expr = self.pick([0.5 * x + 0.25 * y, 0.5 * (x - y), L.select(x < y, x, 0.5 * y), 1.0 * x, L.sin(x), -x])
             values.append(w.let(expr))
         elif kind < 0.97:
-            w.store(self.pick(values), self.pick(self.temporaries * 2 + self.outputs), base, *steps, table=table)
+            w.store(self.pick(values), self.pick(self.temporaries * 3 + self.outputs[:1]), base, *steps, table=table)
         else:
             early = draw.random() < 0.3
             w.guard(w.let(L.ne(a(self.pick(values)), L.Expr.lift(1e9)), "?"), early=bool(early))
