@@ -67,7 +67,7 @@ class _Adjoint:
         tape, writer = self.tape, self.writer
         self.plan = Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active)
         self._seed()
-        writer.reserve(self.plan.bound)
+        writer.reserve(int(self.plan.room[-1]))
         high = len(tape.records) - 1
         for item in reversed(tape.items):
             self._scalars(item.slot + 1, high)
@@ -77,7 +77,7 @@ class _Adjoint:
         self._scalars(1, high)
         writer.place = 0
         results = self._gradients()
-        return close(writer, results, writer.inputs, [False] * len(writer.inputs))
+        return close(writer, results, [False] * len(writer.inputs))
 
     def _seed(self):
         tape, writer = self.tape, self.writer
@@ -98,8 +98,7 @@ class _Adjoint:
         if low > high:
             return
         w, plan = self.writer, self.plan
-        # What entries have written since took room.
-        w.reserve(plan.bound)
+        w.reserve(int(plan.room[high + 1] - plan.room[low]))
         w.count = expand(
             low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
             plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, _ADD, _SUBTRACT, _NEGATIVE,
@@ -171,21 +170,18 @@ class _Adjoint:
     # -- results ------------------------------------------------------------------------
     def _gradients(self):
         tape = self.tape
-        elements = {}
-        for k, position, slot in tape.elements:
-            if self.word[slot]:
-                elements.setdefault(k, []).append((position, int(self.word[slot])))
+        elements = self._elements()
         found = []
         for k, meta in enumerate(tape.inputs):
             if not tape.wanted[k]:
                 continue
             if meta is SCALAR:
-                slot = elements[k][0][1] if k in elements else 0
+                slot = int(elements[k][1][0]) if k in elements else 0
                 found.append((slot, SCALAR) if slot else (0, 0.0))
                 continue
             whole = self.terms.get(tape.leaves[k]) if tape.leaves[k] else None
             if k in elements:
-                single = self._collected(elements[k], meta)
+                single = self._collected(*elements[k], meta)
                 whole = single if whole is None else whole + single
             slot = whole.reference() if whole is not None else 0
             if slot > 0:
@@ -194,17 +190,25 @@ class _Adjoint:
                 found.append((0, np.array(self.writer.values[-1 - slot]) if slot else np.zeros(meta.shape, meta.char)))
         return found
 
-    def _collected(self, elements, meta):
+    def _elements(self):
+        """Positions, ascending, and adjoints of the elements of each argument that have one."""
+        given = np.array(self.tape.elements, np.int64).reshape(-1, 3)
+        given = given[np.lexsort((given[:, 1], given[:, 0]))]
+        words = self.word[given[:, 2]]
+        given, words = given[words != 0], words[words != 0]
+        arguments, starts = np.unique(given[:, 0], return_index=True)
+        parts = zip(np.split(given[:, 1], starts[1:]), np.split(words, starts[1:]))
+        return dict(zip(arguments.tolist(), parts))
+
+    def _collected(self, positions, words, meta):
         """The gradient of an array from those of its elements."""
         writer = self.writer
-        elements.sort()
-        positions = [position for position, _ in elements]
-        slots = tuple([slot for _, slot in elements])
+        slots = tuple(words.tolist())
         found = Term(writer, writer.entry(_STACK, slots, (len(slots),), "d", (("axis", 0),)), (len(slots),), "d")
         if len(slots) == meta.size:
             return found.reshape(meta.shape)
-        index = np.array(positions, np.int64)
-        return found.scattered(Term(writer, writer.constant(index), index.shape, "l"), meta.shape)
+        index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
+        return found.scattered(index, meta.shape)
 
 
 def _fitted(found, meta):

@@ -18,7 +18,7 @@ from .expand import tidy as T
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative")])
 
 
-def close(writer, results, inputs=(), wanted=()):
+def close(writer, results, wanted, interleaved=False):
     """Finish what was written.
 
     Parameters
@@ -26,22 +26,24 @@ def close(writer, results, inputs=(), wanted=()):
     writer : Writer
     results : list of (int, object)
         Slot and description of each result beyond the tape's own, or 0 and the constant itself.
-    inputs : sequence of (int, Meta)
-        Slot of the leaf and description of each further argument.
     wanted : sequence of bool
-        Which of these will be differentiated.
+        Which of the further arguments will be differentiated.
+    interleaved : bool
+        Whether what is made comes right after the instruction it is made for, not at the end;
+        it must have been written in that order.
 
     Returns
     -------
     FinishedTape
     """
-    return _Closing(writer, results, tuple(inputs), tuple(wanted)).run()
+    return _Closing(writer, results, tuple(wanted), interleaved).run()
 
 
 class _Closing:
-    def __init__(self, writer, results, inputs, wanted):
+    def __init__(self, writer, results, wanted, interleaved):
         self.writer, self.tape, self.results = writer, writer.tape, results
-        self.inputs, self.wanted = inputs, wanted
+        self.leaves = [slot for whole, _, parts in writer.inputs for slot in ([whole] if whole else []) + [s for _, s in parts]]
+        self.inputs, self.wanted, self.interleaved = writer.inputs, wanted, interleaved
         self.count = count = writer.count
         self.ops, self.lefts, self.rights, self.constants = (
             np.ascontiguousarray(c[:count]) for c in (writer.ops, writer.lefts, writer.rights, writer.constants)
@@ -61,11 +63,16 @@ class _Closing:
         self.fixed = fixed = (self.ops == SCALAR_LEAF).astype(np.int8)
         # Leaves that are arguments are no constants.
         fixed[[slot for _, _, slot in tape.elements]] = 0
-        fixed[[slot for slot, _ in self.inputs]] = 0
+        fixed[self.leaves] = 0
         constant = np.flatnonzero(fixed[:first])
         self.constants[constant] = tape.records["value"][constant]
         self.alias = np.zeros(self.count, np.int32)
-        T.tidy(first, self.count, self.ops, self.lefts, self.rights, self.constants, self.constants.view(np.int64), fixed, self.alias, _ARITHMETIC)
+        origins = self.writer.origins[: self.count]
+        bits = self.constants.view(np.int64)
+        T.tidy(
+            first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
+            origins if self.interleaved else np.full_like(origins, first),
+        )
 
     def _resolved(self, slot, what):
         """A result by the slot that stands for it, or as the constant it has turned out to be."""
@@ -76,7 +83,7 @@ class _Closing:
         first, count = self.writer.first, self.count
         needed = np.zeros(count, np.int8)
         needed[:first] = 1
-        needed[[slot for slot, _ in self.inputs]] = 1
+        needed[self.leaves] = 1
         needed[[slot for slot, _ in self.results]] = 1
         starts, operands, item_of = columns_of(self.items, count)
         operands = np.where(operands > 0, self.alias[operands], operands)
@@ -88,7 +95,7 @@ class _Closing:
         """Old slots in the new order, and the new number of each."""
         kept = np.flatnonzero(needed)
         rank = np.where(kept == 0, 0, np.where(self.ops[kept] == SCALAR_LEAF, 1, np.where(self.ops[kept] == ARRAY_LEAF, 2, 3)))
-        order = kept[np.argsort(rank, kind="stable")]
+        order = kept[np.lexsort((self.writer.origins[kept], rank)) if self.interleaved else np.argsort(rank, kind="stable")]
         new = np.zeros(self.count, np.int32)
         new[order] = np.arange(len(order))
         return order, new
@@ -132,16 +139,16 @@ class _Closing:
         for item in items:
             item.number = renumbered.get(item.slot, -1)
         outputs = [(number(slot), what) if slot else (0, what) for slot, what in (*tape.outputs, *self.results)]
-        further = [number(slot) for slot, _ in self.inputs]
         leaves = [number(slot) if slot else 0 for slot in tape.leaves]
-        elements = [(k, position, number(slot)) for k, position, slot in tape.elements]
-        for k, ((_, meta), slot) in enumerate(zip(self.inputs, further), len(tape.inputs)):
-            leaves.append(0 if meta is SCALAR else slot)
-            if meta is SCALAR:
-                elements.append((k, 0, slot))
+        elements = list(tape.elements)
+        for k, (whole, _, parts) in enumerate(self.inputs, len(tape.inputs)):
+            leaves.append(number(whole))
+            elements += [(k, position, slot) for position, slot in parts]
+        at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
+        elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
         origins = np.asarray(tape.origins)[source]
         finished = FinishedTape(
-            records=records, inputs=[*tape.inputs, *(meta for _, meta in self.inputs)], leaves=leaves, elements=elements,
+            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in self.inputs)], leaves=leaves, elements=elements,
             items=items, constants=writer.values,
             guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
             outputs=outputs, active=None, metas=metas, origins=origins, code_runs=list(tape.code_runs),

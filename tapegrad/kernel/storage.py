@@ -194,7 +194,8 @@ def times_of(body, place):
 def _copied(storage, refs, other, body, place):
     """Note where those of `refs` that are versions from elsewhere (`other`) are copied, before node `place` of `body`."""
     if other.all():
-        if not np.array_equal(storage.copies.setdefault((body, place), refs), refs):
+        # A first iteration that computes it itself has nothing to copy before.
+        if (refs >= times_of(body, place)).any() or not np.array_equal(storage.copies.setdefault((body, place), refs), refs):
             raise _Unsound
     elif other.any():
         level = body.levels[-1] if body.levels else None

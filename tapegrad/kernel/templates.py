@@ -1,4 +1,4 @@
-"""The adjoint of one scalar instruction as a few scalar instructions, made from its row.
+"""The adjoint, or the tangent, of one scalar instruction as a few scalar instructions, made from its row.
 
 Instructions share a *template* (see `kernel.expand.scalars`) if they share the row, which
 operands need an adjoint and which is the inline constant.  The partial derivatives of the
@@ -23,11 +23,15 @@ from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 from .reasons import NotLowered
 
 #: Operands of a template's instructions.
-CONSTANT, X, Y, Z, W, FIRST = -1, 0, 1, 2, 3, 4
+CONSTANT, X, Y, Z, W, V, FIRST = -1, 0, 1, 2, 3, 4, 5
 _LEAVES = {"x": X, "y": Y, "z": Z}
-#: What makes a pattern: the operands that need an adjoint, and the one that is the inline constant.
+#: What makes a pattern: the operands that need an adjoint or have a tangent, and the one that is the inline constant.
 WANT_X, WANT_Y, FIXED_X, FIXED_Y = 1, 2, 4, 8
-_COMPARE = {"lt": ("is_less", 0), "gt": ("is_less", 1), "le": ("is_less_equal", 0), "ge": ("is_less_equal", 1), "eq": ("is_equal", 0)}
+#: Comparison -> row that gives it as a number, and whether its operands are swapped.
+COMPARISONS = {
+    "lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True),
+    "eq": ("is_equal", False),
+}  # fmt: skip
 
 
 class Undecided(Exception):
@@ -40,6 +44,16 @@ class Undecided(Exception):
 class Template:
     """Instructions and contributions.
 
+    Parameters
+    ----------
+    row : Row
+    pattern : int
+    decisions : tuple of (str, bool)
+        Choices by the inline constant.
+    forward : bool
+        Whether partials multiply the tangents of their operands (W of the first, V of the
+        second), not the adjoint W of the result.
+
     Attributes
     ----------
     instructions : list of (int, int, int, Expr or None)
@@ -48,12 +62,13 @@ class Template:
         Operand, value, sign.
     """
 
-    def __init__(self, row, pattern, decisions):
+    def __init__(self, row, pattern, decisions, forward):
         self.row, self.decisions = row, dict(decisions)
         self.instructions, self.contributions = [], []
         self._known = {}
         for operand, partial in _partials(row, pattern):
             if pattern & (WANT_X, WANT_Y)[operand]:
+                self._factor = V if forward and operand else W
                 found = self.product(L.Expr.lift(partial))
                 if found is not None:
                     self.contributions.append((operand, *found))
@@ -103,8 +118,8 @@ class Template:
             return self._select(expr, self.condition)
         if set(expr.leaves()) <= {"c"}:
             return L.Expr.lift(1.0 if self.decide(expr) else 0.0)
-        if op in _COMPARE:
-            name, swapped = _COMPARE[op]
+        if op in COMPARISONS:
+            name, swapped = COMPARISONS[op]
             left, right = (self.value(a) for a in expr.args)
             return self.emit(name, *((right, left) if swapped else (left, right)))
         if op == "ne":
@@ -120,7 +135,9 @@ class Template:
         if isinstance(second, L.Expr):
             # One of the two is known.
             return first if (second.args[0] == 1.0) == (op == "and") else second
-        return self.emit("multiply", first, second) if op == "and" else self.emit("add", first, self.emit("if_false", first, second))
+        if op == "and":
+            return self.emit("multiply", first, second)
+        return self.emit("add", first, self.emit("if_false", first, second))
 
     def _not(self, number):
         if isinstance(number, L.Expr):
@@ -151,7 +168,7 @@ class Template:
 
     # -- products with the adjoint ------------------------------------------------
     def product(self, partial):
-        """The adjoint times a partial derivative as (value, sign), or None if it is zero."""
+        """The adjoint, or the tangent, times a partial derivative as (value, sign), or None if it is zero."""
         sign = 1
         while partial.op == "neg":
             partial, sign = partial.args[0], -sign
@@ -166,8 +183,8 @@ class Template:
         factor = self.value(partial)
         if isinstance(factor, L.Expr) and factor.is_const and factor.args[0] in (0.0, 1.0, -1.0):
             number = factor.args[0]
-            return (W, sign if number > 0 else -sign) if number else None
-        return self.emit("multiply", W, factor), sign
+            return (self._factor, sign if number > 0 else -sign) if number else None
+        return self.emit("multiply", self._factor, factor), sign
 
     def _signed(self, found):
         if found is None:
@@ -191,9 +208,9 @@ def _partials(row, pattern):
 
 
 @lru_cache(maxsize=None)
-def template(row, pattern, decisions):
+def template(row, pattern, decisions, forward):
     """The template, made once; raises `Undecided`."""
-    return Template(row, pattern, decisions)
+    return Template(row, pattern, decisions, forward)
 
 
 def evaluate(expr, constants):
@@ -214,7 +231,9 @@ class Plan:
     ops, lefts, rights, constants : ndarray
         Columns.
     active : ndarray of bool
-        The slots that need an adjoint.
+        The slots that need an adjoint, or have a tangent.
+    forward : bool
+        Whether the templates are those of tangents.
 
     Attributes
     ----------
@@ -224,12 +243,12 @@ class Plan:
         Where the constants of each slot's template are, and they.
     starts, instructions, literals, ends, contributions : ndarray
         The templates.
-    bound : int
-        No more instructions than this are made.
+    room : ndarray of int64
+        No more instructions than ``room[high + 1] - room[low]`` are made for the slots from low to high.
     """
 
-    def __init__(self, ops, lefts, rights, constants, active):
-        self.constants = constants
+    def __init__(self, ops, lefts, rights, constants, active, forward=False):
+        self.constants, self.forward = constants, forward
         self.template = np.full(len(ops), -1, np.int32)
         self.pools = np.zeros(len(ops), np.int64)
         self._pool, self._filled = [], 0
@@ -247,7 +266,7 @@ class Plan:
         if row.arity < 2 or row.name == "where":
             pattern &= WANT_X | WANT_Y
         try:
-            found = template(row, pattern, decisions)
+            found = template(row, pattern, decisions, self.forward)
         except Undecided as needed:
             outcome = np.broadcast_to(evaluate(needed.condition, self.constants[slots]), slots.shape).astype(bool)
             for truth in (True, False):
@@ -256,17 +275,18 @@ class Plan:
                     self._group(row, pattern, part, (*decisions, (needed.condition.key(), truth)))
             return
         self.template[slots] = len(self._templates)
-        self._templates.append((found, len(slots)))
+        self._templates.append(found)
         own = [c for *_, c in found.instructions if c is not None and not c.is_const]
         if own:
             given = self.constants[slots]
-            self._pool.append(np.stack([np.broadcast_to(evaluate(c, given), given.shape) for c in own], 1).astype(float).reshape(-1))
+            columns = [np.broadcast_to(evaluate(c, given), given.shape) for c in own]
+            self._pool.append(np.stack(columns, 1).astype(float).reshape(-1))
             self.pools[slots] = self._filled + len(own) * np.arange(len(slots))
             self._filled += len(own) * len(slots)
 
     def _columns(self):
-        starts, ends, rows, literals, contributions, self.bound = [0], [0], [], [], [], 0
-        for found, count in self._templates:
+        starts, ends, rows, literals, contributions = [0], [0], [], [], []
+        for found in self._templates:
             place = 0
             for opcode, left, right, constant in found.instructions:
                 own = constant is not None and not constant.is_const
@@ -276,8 +296,10 @@ class Plan:
             contributions += found.contributions
             starts.append(len(rows))
             ends.append(len(contributions))
-            self.bound += count * (len(found.instructions) + len(found.contributions))
         self.starts, self.ends = np.array(starts), np.array(ends)
+        # The last is that of slots without template.
+        sizes = np.append(np.diff(self.starts) + np.diff(self.ends), 0)
+        self.room = np.concatenate([[0], np.cumsum(sizes[self.template])])
         self.instructions = np.array(rows, np.int32).reshape(-1, 4)
         self.literals = np.array(literals, float)
         self.contributions = np.array(contributions, np.int32).reshape(-1, 3)

@@ -17,12 +17,12 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
+from .templates import COMPARISONS
 
 _UFUNCS = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "isnan": np.isnan,
 }  # fmt: skip
-_SCALAR_COMPARISONS = {"lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True), "eq": ("is_equal", False)}
 
 
 class Placed:
@@ -66,7 +66,8 @@ class Term:
     def of(cls, writer, slot):
         """The term of a slot or constant."""
         meta = writer.meta(slot)
-        number = writer.values[-1 - slot] if slot < 0 and meta is SCALAR else None
+        known = slot < 0 and (meta is SCALAR or meta.shape == () and meta.char == "?")
+        number = float(writer.values[-1 - slot]) if known else None
         return cls(writer, slot, meta.shape, meta.char, number)
 
     @property
@@ -135,8 +136,8 @@ class Term:
                 if value.number != 0.0
             ]
             return self._number(0.0) if not parts else parts[0] if len(parts) == 1 else self._instruction("add", parts)
-        if name in _SCALAR_COMPARISONS:
-            row, swapped = _SCALAR_COMPARISONS[name]
+        if name in COMPARISONS:
+            row, swapped = COMPARISONS[name]
             return self._instruction(row, args[::-1] if swapped else args, "c")
         if name == "ne" or name == "not":
             inner = self._scalar("eq", args) if name == "ne" else args[0]
@@ -160,6 +161,11 @@ class Term:
     def _array(self, name, args):
         shape = np.broadcast_shapes(*(a.shape for a in args))
         args = [a._condition() if a.char == "c" else a for a in args]
+        if any(a.number is not None and a.shape for a in args):
+            # A number in many places is one number, if another operand has the shape.
+            others = np.broadcast_shapes(*(a.shape for a in args if a.number is None))
+            if others == shape:
+                args = [self._number(a.number) if a.number is not None and a.char == "d" else a for a in args]
         slots = tuple(a.reference() for a in args)
         if name in _UFUNCS:
             like = next((a.like for a in args if a.like), None) or _result([a for a in args])
@@ -316,7 +322,8 @@ class Term:
 
     def put_at(self, index, value):
         value = self._number(0.0) if value is None else value
-        return self._entry("put", self.shape, (("shape", (index.size,)),), others=(value.reshape((index.size,)) if value.size > 1 else value, index))
+        given = value if value.shape == () else value.reshape((index.size,))
+        return self._entry("put", self.shape, (("shape", (index.size,)),), others=(given, index))
 
     def assemble(self, shape, parts):
         """Zeros, in the dtype of this value, with windows ``(value, shape, strides, offset)`` written in order."""
@@ -379,7 +386,7 @@ def _simple(name, args):
         for one, other in (args, args[::-1]):
             if one.number in (1.0, -1.0) and _decides(other, one):
                 return other if one.number == 1.0 else other._apply("neg", other)
-    elif name == "div" and args[1].number == 1.0 and _decides(*args):
+    elif (name == "div" and args[1].number == 1.0 or name == "sub" and args[1].number == 0.0) and _decides(*args):
         return args[0]
     elif name == "pow" and args[1].number in (1.0, 2.0) and _decides(*args):
         return args[0] if args[1].number == 1.0 else args[0] * args[0]
@@ -400,5 +407,6 @@ def _row(name):
 
 def _result(terms):
     """The dtype of an element-wise result: numbers and scalars are weak beside arrays."""
-    found = np.result_type(*(1.0 if t.is_scalar or t.number is not None and t.char == "d" else np.dtype(t.char) for t in terms)).char
+    weak = [t.is_scalar or t.number is not None and t.char == "d" for t in terms]
+    found = np.result_type(*(1.0 if w else np.dtype(t.char) for t, w in zip(terms, weak))).char
     return found if found in "df" else "d"

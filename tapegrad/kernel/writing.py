@@ -10,8 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..replay.trace import HOST, ROW, Entry, Host, Operand
+from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
+
+_ARITHMETIC = {
+    BY_NAME["multiply"].opcode: lambda x, y: x * y, BY_NAME["add"].opcode: lambda x, y: x + y,
+    BY_NAME["subtract"].opcode: lambda x, y: x - y, BY_NAME["negative"].opcode: lambda x, _: -x,
+}  # fmt: skip
 
 
 class Writer:
@@ -20,6 +26,8 @@ class Writer:
     Parameters
     ----------
     tape : FinishedTape
+    interleaved : bool
+        Whether what is made will come right after what it is made for.
 
     Attributes
     ----------
@@ -29,14 +37,14 @@ class Writer:
         What is made: entry and operands by slot.
     values : list
         Floats and arrays, named by negative numbers from -1; those of the tape first.
-    inputs : list of (int, Meta)
-        Leaves made for further arguments.
+    inputs : list of (int, Meta, list of (int, int))
+        Further arguments: slot of the leaf or 0, description, (position, slot) of elements.
     place : int
         The forward slot that instructions are made for.
     """
 
-    def __init__(self, tape):
-        self.tape = tape
+    def __init__(self, tape, interleaved=False):
+        self.tape, self.interleaved = tape, interleaved
         records = tape.records
         self.first = self.count = len(records)
         self.ops, self.lefts, self.rights, self.constants = (
@@ -75,16 +83,32 @@ class Writer:
         """A leaf that is a constant (for what has no inline constant)."""
         return self._append(SCALAR_LEAF, 0, 0, number)
 
-    def number_of(self, slot):
-        """The value of a leaf made by `fixed`, else None."""
-        made = slot >= self.first and self.ops[slot] == SCALAR_LEAF and slot not in self.metas
-        return float(self.constants[slot]) if made else None
+    def number_of(self, slot, depth=8):
+        """The value of a leaf made by `fixed`, or of little arithmetic on such; else None."""
+        if slot < self.first or slot in self.metas:
+            return None
+        op = self.ops[slot]
+        if op == SCALAR_LEAF:
+            return float(self.constants[slot])
+        function = _ARITHMETIC.get(int(op))
+        if function is None or not depth:
+            return None
+        inline, operands = float(self.constants[slot]), (int(self.lefts[slot]), int(self.rights[slot]))
+        given = [self.number_of(o, depth - 1) if o else inline for o in operands]
+        return None if None in given else function(*given)
 
-    def argument(self, meta):
-        """The leaf of a further argument."""
-        slot = self._append(SCALAR_LEAF if meta is SCALAR else ARRAY_LEAF, 0, 0, 0.0)
-        self.inputs.append((slot, meta))
+    def argument(self, meta, whole=True):
+        """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""
+        slot = self._append(ARRAY_LEAF, 0, 0, 0.0) if whole and meta is not SCALAR else 0
+        self.inputs.append((slot, meta, []))
         self.metas[slot] = meta
+        return self.element(0) if meta is SCALAR else slot
+
+    def element(self, position):
+        """The leaf of one element of the argument made last."""
+        slot = self._append(SCALAR_LEAF, 0, 0, 0.0)
+        self.inputs[-1][2].append((position, slot))
+        self.metas[slot] = SCALAR
         return slot
 
     def entry(self, row, operands, shape, char, attrs=(), integer=0):
@@ -99,7 +123,7 @@ class Writer:
     def _entry(self, entry, operands):
         key = _key(entry, operands)
         slot = self._known.get(key)
-        if slot is None:
+        if slot is None or self.interleaved and self.place < slot < self.first:
             slot = self._known[key] = self._append(TRACED, 0, 0, 0.0)
             self.entries[slot] = (entry, operands)
             self.metas[slot] = entry.meta

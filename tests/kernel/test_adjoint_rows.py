@@ -6,8 +6,11 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.reasons import NotLowered
+from tapegrad.record import apply
+from tapegrad.rules import BY_NAME
 from tests.kernel.agreement import check, tape_of
 from tests.replay.test_rows import numbered, result_of
+from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, drawn
 
 #: Rows whose adjoint sums, solves systems or multiplies matrices in another order than the sweep's.
 LOOSE = {"binary_cross_entropy_with_logits", "inv", "solve", "det", "logabsdet", "cholesky", "eigh", "svd", "qr", "pinv", "solve_triangular", "matmul"}
@@ -37,3 +40,18 @@ def test_row(example):
             adjoint(tape_of(function, *args))
         return
     check(function, *args, at=[moved], ulps=256 if row.name in LOOSE else 4)
+
+
+#: Scalar rows of two operands that need an adjoint in both.
+BINARY = [name for name in ELEMENTWISE if len(DOMAINS[name]) == 2 and None not in DOMAINS[name] and not name.startswith("gammainc")]
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_constants_on_either_side_of_scalars(name):
+    row, (first, second) = BY_NAME[name], DOMAINS[name]
+    x, y = (float(drawn(np.random.default_rng(7), d, (), name)) for d in (first, second))
+    numbers = [1.0, 2.0, 3.0, 0.75] + ([0.0, -1.0, -2.0] if second[0] < 0 else [])
+    # One tape with all of them: instructions of one row that fall into several templates.
+    check(lambda x: sum(apply(row, (x, c)) * (k + 1.0) for k, c in enumerate(numbers)), x, at=[(x * 1.01,)])
+    numbers = [1.0, 2.0, 0.75] + ([-1.0] if first[0] < 0 and name != "power" else [])
+    check(lambda y: sum(apply(row, (c, y)) * (k + 1.0) for k, c in enumerate(numbers)), y, at=[(y * 1.01,)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...native.compile import compiled
+from ...sweep.access import helper
 from ...tape.layout import FIRST_ARRAY, SCALAR_LEAF
 
 
-@compiled("int64(int32, int64, int64, int64, int64)")
+@helper
 def _hash(op, a, b, bits, mask):
     h = np.uint64(op) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(a) * np.uint64(0xC2B2AE3D27D4EB4F)
     h ^= np.uint64(b) * np.uint64(0x165667B19E3779F9) ^ np.uint64(bits) * np.uint64(0xD6E8FEB86659FD93)
@@ -19,14 +20,15 @@ def _hash(op, a, b, bits, mask):
 
 
 @compiled(
-    "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1])"
+    "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1])"
 )
-def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes):
+def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest):
     """Fold and share scalar instructions from slot `first` on; those before it are shared with.
 
     ``alias[i]`` becomes the slot that stands for slot i.  Where `fixed`, a slot is a leaf
     with the value ``constants[i]``; an instruction that turns out to be one becomes such a
-    leaf.  `bits` are the same memory as `constants`.
+    leaf.  `bits` are the same memory as `constants`.  ``latest[i]``: no slot before `first`
+    that comes after this one stands for slot i.
     """
     add, subtract, multiply, divide, negative = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
     size = 16
@@ -72,7 +74,8 @@ def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcode
                 elif arithmetic and (of_a or of_b):
                     k = x if of_a else y
                     other = b if of_a else a
-                    if k == 1.0 and (op == multiply or op == divide and of_b):
+                    bits_of_zero = k == 0.0 and np.copysign(1.0, k) > 0.0
+                    if k == 1.0 and (op == multiply or op == divide and of_b) or bits_of_zero and op == subtract and of_b:
                         alias[i] = other
                         continue
                     if k == -1.0 and op == multiply:
@@ -99,7 +102,7 @@ def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcode
                 table[place] = i
                 break
             if ops[j] == op and lefts[j] == a and rights[j] == b and bits[j] == key:
-                if i >= first:
+                if i >= first and (j >= first or j <= latest[i] or op == SCALAR_LEAF):
                     alias[i] = j
                 break
             place = (place + 1) & mask
