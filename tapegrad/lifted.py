@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.linalg import _umath_linalg
 
-from .eager import ROW_OF, value_function
+from .eager import REDUCTIONS, ROW_OF, value_function
 from .errors import HigherOrderError
 from .native.ufuncs import reduced_svd
 from .record import apply, apply_two
@@ -274,8 +274,8 @@ class Lifted:
         axes = self._axes((axis,) if isinstance(axis, (int, np.integer)) else axis)
         if not axes:
             return self
-        function = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}[how]
-        return self._with(function(self.a, axis=axes, keepdims=keepdims))
+        a = self.a if isinstance(self.a, Traced) else np.asarray(self.a, order="C")
+        return self._with(REDUCTIONS[how](a, axis=axes, keepdims=keepdims))
 
     def sum(self, axis=None, keepdims=False):
         return self.reduce("add", axis, keepdims)

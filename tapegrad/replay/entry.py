@@ -22,10 +22,13 @@ from numba.extending import NativeValue, intrinsic, overload_method, unbox
 
 from ..errors import GuardError, ShapeError
 from ..native.compile import compiled
-from ..native.memory import acquire, copy_bytes, load_int, set_free, store_int, yield_processor
+from ..native import memory
+from ..native.memory import acquire, copy_bytes, set_free, yield_processor
 from . import walk as W
 from .walk import replay
 
+#: For the code in users' functions, too, which Numba compiles by itself.
+load_int, store_int = memory.load_int.real, memory.store_int.real
 #: Words of a handle: address and version of `entry`, shape of the argument, workspaces, and the last failure.
 H_ENTRY, H_VERSION, H_DIMENSIONS, H_SHAPE, H_NBYTES, H_COUNT, H_WORKSPACES, H_FAILED = range(8)
 HANDLE = 8
