@@ -19,7 +19,7 @@ from numpy.linalg import _umath_linalg
 from .eager import ROW_OF, value_function
 from .errors import HigherOrderError
 from .native.ufuncs import reduced_svd
-from .record import apply, apply_two
+from .record import _Types, apply, apply_two, derived, trace_of
 from .rules import BY_NAME
 from .rules import lang as L
 from .rules.shaping import logical_view
@@ -34,20 +34,27 @@ def _value(x):
     return x._v if isinstance(x, Traced) else x
 
 
+def _undifferentiated(x):
+    """What is computed with where no derivative passes: a value, or the live tensor of a functional recording."""
+    while x.__class__ is _Types.Dual:
+        x = x.value
+    return x if trace_of((x,)) is not None else _value(x)
+
+
 def elementwise(name, values):
     """An operation of the rules' language on arrays, numbers, tensors or dual numbers."""
     with np.errstate(all="ignore"):
         if not any(isinstance(v, Traced) for v in values):
             return value_function(name)(*values)
         if name in _WITHOUT_DERIVATIVE:
-            return value_function(name)(*map(_value, values))
+            return derived(value_function(name), *map(_undifferentiated, values))
         row = BY_NAME.get("where" if name == "select" else ROW_OF.get(name, name))
         if row is None:
             raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
         if len(values) == 2 and not row.constants:
             return apply_two(row, *values)
         if name == "select":
-            values = [_value(values[0]), *values[1:]]
+            values = [_undifferentiated(values[0]), *values[1:]]
         return apply(row, values)
 
 
@@ -84,6 +91,11 @@ class Lifted:
     @property
     def size(self):
         return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def recorded(self):
+        """Whether what a rule computes from this may be differentiated again."""
+        return isinstance(self.a, Traced)
 
     def _with(self, a):
         return Lifted(a, self.lanes)
@@ -204,8 +216,11 @@ class Lifted:
 
     def _positions(self, index, count):
         """Flat positions `index` into arrays of `count` elements, for every lane."""
-        index = np.asarray(index.a).reshape(-1)
-        return index if self.lanes is None else (np.arange(self.lanes)[:, None] * count + index).reshape(-1)
+        index = _undifferentiated(index.a)
+        if self.lanes is None and not isinstance(index, Traced):
+            return index.reshape(-1)
+        front = np.arange(self.lanes or 1)[:, None] * count
+        return derived(lambda positions: (front + positions.reshape(-1)).reshape(-1), index)
 
     def scatter(self, index, shape):
         positions = self._positions(index, int(np.prod(shape, dtype=np.int64)))

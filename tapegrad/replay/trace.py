@@ -108,6 +108,10 @@ class Trace:
         self._numbers = {}
         self.leaves = []
         self._carrying = [False]
+        #: While a derivative is recorded on this tape too (`tapegrad.higher`): operands and results of array entries.
+        self.keeping, self.kept = 0, {}
+        #: Slot -> value, of entries whose result is a number.
+        self.numbers = {}
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
@@ -163,7 +167,12 @@ class Trace:
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
         references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
-        self.entries[len(self.store.tokens)] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+        slot = len(self.store.tokens)
+        self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+        if value.__class__ is float:
+            self.numbers[slot] = value
+        if self.keeping:
+            self.kept[slot] = (values, value)
 
     def record(self, row, attrs, operands, values, integer, value):
         """Note and write an operation through which no derivative passes; returns its tensor."""

@@ -88,21 +88,31 @@ def _inner(x, y):
     return L.times(x, y).sum((x.ndim - 2, x.ndim - 1))
 
 
-def _cofactors(a):
+def _cofactors(a, z):
+    if getattr(a, "recorded", False):
+        # To be differentiated again: the factors of equal singular values could not be, the inverse can.
+        regular = L.ne(_whole(z), 0.0)
+        safe = L.select(regular, a, a.constant(np.eye(a.shape[-1])))
+        return L.select(regular, _whole(z) * _t(safe.inv()), _cofactors_by_svd(a))
+    return _cofactors_by_svd(a)
+
+
+def _cofactors_by_svd(a):
     # From A = U S V^T: det(U) det(V) U adj(S) V^T, right for singular A too.
     u, s, vh = a.svd()
-    sign = u.det() * vh.det()
+    # The sign is a constant, also where it is differentiated again.
+    sign = L.sign(u.det() * vh.det())
     axis = s.ndim - 1
     others = s.scan(axis, "mul", exclusive=True) * s.scan(axis, "mul", reverse=True, exclusive=True)
     return u * _columns(others * sign.expand_dims([sign.ndim])) @ vh
 
 
 def _det_vjp(g, a, z):
-    return (L.times(_whole(g), _cofactors(a)),)
+    return (L.times(_whole(g), _cofactors(a, z)),)
 
 
 structural(
-    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a))), forward=lambda a: a.det(), node="LinalgDet",
+    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a, z))), forward=lambda a: a.det(), node="LinalgDet",
     doc="determinant; its derivative holds at singular matrices too",
 )
 
