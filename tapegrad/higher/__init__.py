@@ -2,7 +2,7 @@
 
 `reading`     an instruction of a tape with tensors for its operands.
 `adjoint`     the reverse sweep with tensors: it writes the gradient on the tape it walks.
-`again`       a stretch of a tape run again with other operands: dual numbers carry forward mode over reverse.
+`tangents`    the tangent sweep with tensors: forward mode over a recorded gradient.
 `passes`      ``backward(create_graph=True)``: hooks, ``.grad``, requested inputs.
 `nested`      a functional derivative inside of another one.
 `functional`  `hessian`, `hvp`, `hessian_diag`, `laplacian`, `gnvp`.

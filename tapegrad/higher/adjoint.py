@@ -60,7 +60,7 @@ def between(stretch, roots, bottoms):
     return found
 
 
-def pull(stretch, order, adjoints, lanes=None, visit=None, done=()):
+def pull(stretch, order, adjoints, lanes=None, visit=None):
     """Walk down, recording the adjoint.
 
     Parameters
@@ -74,14 +74,12 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, done=()):
         The adjoints have one leading axis of this extent: several seeds at once.
     visit : callable, optional
         ``visit(slot, adjoint)`` sees each complete adjoint, and returns the one to go on with.
-    done : container of int
-        Slots that are not passed through.
     """
     wanted = set(order)
     with np.errstate(all="ignore"):
         for slot in reversed(order):
             g = adjoints.get(slot)
-            if g is None or slot in done:
+            if g is None:
                 continue
             if visit is not None:
                 g = adjoints[slot] = visit(slot, g)

@@ -20,7 +20,7 @@ from . import reading
 from .adjoint import between, pull
 
 
-def sweep_recorded(roots, seeds, wanted, refuse_unused):
+def sweep_recorded(roots, seeds, wanted, refuse_unused, lanes=None):
     """One recorded backward pass; a `Result` with tensors.
 
     Parameters
@@ -31,6 +31,8 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused):
         None: all leaves.
     refuse_unused : callable
         Called with `wanted` and the ids of those that are not reached.
+    lanes : int, optional
+        The seeds have one leading axis of this extent, and so have the gradients.
 
     Returns
     -------
@@ -52,9 +54,8 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused):
                 raise second_backward_error(store, t._i)
             if not any(store is s for s in stores):
                 stores.append(store)
-        kind = RecordedPass
         passes = [
-            (TracedPass if store.trace is not None else kind)(store, [(t._i, s) for t, s in interior if t._t is store], wanted)
+            (RecordedPass if store.trace is None else TracedPass)(store, [(t._i, s) for t, s in interior if t._t is store], wanted)
             for store in stores
         ]
         missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
@@ -64,7 +65,7 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused):
         if missing:
             refuse_unused(wanted, missing)
         for one in passes:
-            one.run(result)
+            one.run(result, lanes)
     return result
 
 
@@ -102,14 +103,14 @@ class _Walk:
         """ids of the wanted tensors that this pass reaches."""
         return {id(t) for slot in set(self.order) & set(self.wanted) for t in self.wanted[slot]}
 
-    def _walk(self, visit=None):
+    def _walk(self, visit, lanes):
         adjoints = {}
         for slot, seed in self.roots:
             adjoints[slot] = seed if slot not in adjoints else adjoints[slot] + seed
         store = self.store
         store.pinned += 1
         try:
-            pull(self.stretch, self.order, adjoints, visit=visit)
+            pull(self.stretch, self.order, adjoints, lanes, visit)
         finally:
             store.pinned -= 1
         return adjoints
@@ -127,7 +128,7 @@ class RecordedPass(_Walk, Pass):
             self.stretch = reading.Stretch(store, min(bottoms), self.high)
             self.order = between(self.stretch, [slot for slot, _ in self.roots], bottoms)
 
-    def run(self, result):
+    def run(self, result, lanes=None):
         if not self.order:
             return
         store = self.store
@@ -139,7 +140,7 @@ class RecordedPass(_Walk, Pass):
                 return None
             return g
 
-        adjoints = self._walk(visit)
+        adjoints = self._walk(visit, lanes)
         for slot in sorted(adjoints):
             leaf = leaves.get(slot)
             if leaf is None:
@@ -196,7 +197,7 @@ class TracedPass(_Walk):
     def check(self):
         """Nothing is ever cleared here, and every change in place is an instruction."""
 
-    def run(self, result):
+    def run(self, result, lanes=None):
         if not self.order:
             return
 
@@ -206,7 +207,7 @@ class TracedPass(_Walk):
             return g
 
         try:
-            self._walk(visit)
+            self._walk(visit, lanes)
         except reading.ValuesNotKept:
             self.store.trace.cannot = "it differentiates inside, with autograd.grad"
             raise GradientError("a backward pass inside a function that is being recorded") from None

@@ -245,11 +245,7 @@ class Replayed:
         `backward` may also be a function that is given a `Recording` of the call
         (`replay.swept`); what it returns stands for the gradients.
         """
-        if self.argnums and max(self.argnums) >= len(args):
-            raise StructureError(
-                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
-                f"{len(args)} positional arguments"
-            )
+        self.check_positions(args)
         inputs, key, leaves = self._sorted(args, kwargs)
         kind = self.kinds.get(key)
         if kind is None:
@@ -273,6 +269,14 @@ class Replayed:
         if found is not None and not kwargs and backward is True and self.scalar and not self.has_aux:
             self._prepare(kind, surroundings, args)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
+
+    def check_positions(self, args):
+        """Raise if one of the arguments to differentiate is missing."""
+        if self.argnums and max(self.argnums) >= len(args):
+            raise StructureError(
+                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
+                f"{len(args)} positional arguments"
+            )
 
     def _new_kind(self, key, leaves):
         with self.lock:

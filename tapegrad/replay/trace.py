@@ -110,6 +110,8 @@ class Trace:
         self._carrying = [False]
         #: While a derivative is recorded on this tape too (`tapegrad.higher`): operands and results of array entries.
         self.keeping, self.kept = 0, {}
+        #: Slots of the variables of these derivatives.
+        self.variables = set()
         #: Slot -> value, of entries whose result is a number.
         self.numbers = {}
 
@@ -145,14 +147,14 @@ class Trace:
                 if entry is not None:
                     own = entry.kind == ROW and entry.differentiable and entry.meta.char in "df"
                     slots = entry.function.slots(len(entry.operands)) if own else ()
-                    known.append(any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
+                    known.append(i in self.variables or any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
                 else:
                     known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or known[a] or known[b])
         return known[slot]
 
     def captured_leaves(self):
         """Tensors that require a gradient and are no arguments, if any were used."""
-        known = set(self.input_slots)
+        known = self.variables.union(self.input_slots)
         return [reference() for slot, reference, _ in self.store.leaf_list if slot not in known]
 
     # -- entries ------------------------------------------------------------------
