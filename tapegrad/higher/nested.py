@@ -17,6 +17,7 @@ import contextlib
 
 import numpy as np
 
+from ..backward import Pass
 from ..dual import Dual, made, running
 from ..errors import DtypeError, NonScalarOutputError
 from ..modes import enable_grad
@@ -27,7 +28,10 @@ from ..tape.store import thread_state
 from ..tensor import Tensor, tensor
 from ..traced import Traced
 from ..tree import flatten, leaf_names, unflatten
+from .adjoint import between
 from .passes import sweep_recorded
+from .reading import Stretch
+from .tangents import push
 
 
 def inside():
@@ -218,6 +222,40 @@ class Evaluation(contextlib.ExitStack):
         found = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
         return [found.get(id(b)) for b in bases]
 
+    # -- forward mode -----------------------------------------------------------------
+    def push(self, things, tangents, lanes=None):
+        """The tangents of things that were computed from the variables, for tangents of these.
+
+        Parameters
+        ----------
+        things : list
+            Tensors and plain values, no dual numbers.
+        tangents : list
+            One per variable, with a leading axis of extent `lanes` if given.
+        """
+        bases, seeds = self.bases, {}
+        live = [t for t in things if tracked(t)]
+        store = next((settle(t) for t in live if t._t is not None), self.store)
+        for base, tangent in zip(bases, tangents):
+            slot = _slot(store, base)
+            if slot is not None:
+                seeds[slot] = tangent._v if isinstance(tangent, Traced) and not tracked(tangent) else tangent
+        roots = [_slot(store, t) for t in live]
+        if roots and seeds:
+            if store.trace is None:
+                Pass(store, [(slot, None) for slot in roots], None).check()
+            stretch = Stretch(store, min(seeds), max(roots))
+            store.pinned += 1
+            try:
+                push(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds, lanes)
+            finally:
+                store.pinned -= 1
+        found = []
+        for t in things:
+            tangent = seeds.get(_slot(store, t)) if tracked(t) else None
+            found.append(_zeros(t, lanes) if tangent is None else tangent)
+        return found
+
     # -- out ----------------------------------------------------------------------------
     def out(self, things):
         """Things that were computed, as they leave: numbers if nothing outside has a part in them."""
@@ -288,7 +326,14 @@ def _stacked(parts, base, lanes):
 
 def _zeros(base, lanes=None):
     shape = np.shape(base) if lanes is None else (lanes, *np.shape(base))
-    return normalise(np.zeros(shape, base.dtype))
+    return normalise(np.zeros(shape, getattr(base, "dtype", "d")))
+
+
+def _slot(store, t):
+    """The slot of a tracked tensor on `store`; None if it was not used there."""
+    if t._t is None:
+        return store.leaves.get(t._k)
+    return t._i if settle(t) is store else None
 
 
 # ---- the transformations ---------------------------------------------------------------

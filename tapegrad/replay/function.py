@@ -163,11 +163,13 @@ class Replayed:
         Whether the gradient is that of one number; else that of the sum of all results.
     captures : bool
         Whether the function may use tensors that require a gradient and are no arguments, as constants.
+    adjoints : bool
+        Whether gradients will be asked for; else only values.
     """
 
-    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True):
+    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
-        self.captures = captures
+        self.captures, self.adjoints = captures, adjoints
         self.kinds = {}
         self.clock = 0
         self.lock = threading.RLock()
@@ -393,7 +395,7 @@ class Replayed:
         if trace.cannot:
             self._give_up(kind, trace.cannot, None)
             return None
-        finished = finish(trace, results, wanted)
+        finished = finish(trace, results, wanted if self.adjoints else [False] * len(wanted))
         if callable(backward) and any(i.entry.kind == ROW and i.entry.function.primitive for i in finished.items):
             self._give_up(kind, "the rules of custom primitives run in Python, for one seed at a time", None)
             return None
