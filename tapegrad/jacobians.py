@@ -103,6 +103,8 @@ def vjp(f, *primals):
     recording = Recording(f, primals, tuple(range(len(primals))))
 
     def pullback(cotangent):
+        if nested.is_nested((cotangent,), {}):
+            return nested.vjp(f, primals)[1](cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return _arguments(recording, recording.pull(seeds))
 
@@ -148,6 +150,8 @@ def linearize(f, *primals):
     recording = Recording(f, primals, tuple(range(len(primals))))
 
     def push(*tangents):
+        if nested.is_nested(tangents, {}):
+            return nested.linearize(f, primals)[1](*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0

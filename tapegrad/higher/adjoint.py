@@ -12,6 +12,8 @@ all is there nothing to do.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 
 from ..errors import HigherOrderError, TapegradError
@@ -106,7 +108,8 @@ def contributions(stretch, slot, read, g, lanes, wanted):
     else:
         operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
         result = Lifted(as_rule_takes(read.result, read.out, False))
-        found = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
+        with naming(row, stretch, slot):
+            found = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
         found = dict(zip(row.slots(len(operands)), found))
     parts = []
     for k, o in read.slots:
@@ -115,6 +118,15 @@ def contributions(stretch, slot, read, g, lanes, wanted):
             if part is not None:
                 parts.append((o, fitted(part, read.metas[k], lanes)))
     return parts
+
+
+@contextmanager
+def naming(row, stretch, slot):
+    """An error that says that a rule cannot be differentiated again names the row, and where it was called."""
+    try:
+        yield
+    except HigherOrderError as error:
+        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {error}") from error
 
 
 def as_rule_takes(value, meta, constant):

@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-from ..dual import Dual
+from ..dual import Dual, running
 from ..errors import SeedShapeError, StructureError
 from ..forward import jvp
 from ..functional import Transformed, chosen, grad
@@ -203,7 +203,16 @@ class _Diagonal(_Second):
         return [normalise(np.asarray(d).reshape(shape)) for d, shape in zip(found, shapes)]
 
     def _inside(self, args, kwargs):
-        """Recorded: one tangent per element, in one walk."""
+        """Recorded: one tangent per element, in one walk; rows of the Hessian where dual numbers are around."""
+        if _among_duals((args, kwargs)):
+            rows, _ = nested.jacobian(self._gradient, args, self._gradient.argnums, kwargs)
+            found = []
+            for k, row in enumerate(rows):
+                block = flatten([row[a] for a in self._gradient.argnums])[0][k]
+                shape = np.shape(block)[: np.ndim(block) // 2]
+                size = int(np.prod(shape, dtype=np.int64))
+                found.append(np.reshape(np.diagonal(np.reshape(block, (size, size))), shape))
+            return found
         with Evaluation(self.__wrapped__, args, self._argnums_in_order, kwargs) as e:
             e.run()
             e.check_number(len(e.results))
@@ -317,6 +326,11 @@ def _second_products(e, directions, lanes):
     return e.push(gradients, directions, lanes)
 
 
+def _among_duals(arguments):
+    """Whether dual numbers are around: among the arguments, or of a derivative outside, whose function may use them."""
+    return bool(running.level) or any(leaf.__class__ is Dual for leaf in flatten(arguments)[0])
+
+
 class _Program:
     """A function of a direction and the arguments, for a replay: `body` says what is computed."""
 
@@ -359,18 +373,11 @@ class _Products(Transformed):
         if self._one:
             direction = (direction,)
         if nested.is_nested((direction, args), kwargs):
-            if any(leaf.__class__ is Dual for leaf in flatten((direction, args, kwargs))[0]) or self._closes_over_duals():
+            if _among_duals((direction, args, kwargs)):
                 return self._by_duals(self, args, kwargs, direction)
             return self._shaped(self._program(direction, *args, **kwargs))
         outcome = self._replayed.call((direction, *args), kwargs, backward=False)
         return self._shaped(self._value(outcome))
-
-    @staticmethod
-    def _closes_over_duals():
-        """Whether the function may use dual numbers of a derivative outside without having them as arguments."""
-        from ..dual import running
-
-        return bool(running.level)
 
     def _shaped(self, found):
         if self._has_aux:

@@ -39,7 +39,12 @@ def inside():
     if running.level:
         return True
     tapes = thread_state().tapes
-    return bool(tapes) and (in_differentiation() or any(tape.store.trace is not None for tape in tapes))
+    return bool(tapes) and (in_differentiation() or current_trace() is not None)
+
+
+def current_trace():
+    """The functional recording that this thread is making, or None."""
+    return next((t.store.trace for t in reversed(thread_state().tapes) if t.store.trace is not None), None)
 
 
 def is_nested(args, kwargs):
@@ -97,10 +102,12 @@ class Evaluation(contextlib.ExitStack):
         self.function, self.args, self.kwargs, self.argnums = function, list(args), kwargs, tuple(argnums)
         state = thread_state()
         self.enabled = state.enabled
-        self.trace = next((t.store.trace for t in reversed(state.tapes) if t.store.trace is not None), None)
+        self.trace = current_trace()
         self.given = [flatten(args[k]) for k in self.argnums]
         self.structures = [structure for _, structure in self.given]
         self.variables, self.results, self.structure = [], [], None
+        #: What `_alone` found, when results first left.
+        self.alone = None
 
     def __enter__(self):
         super().__enter__()
@@ -143,9 +150,7 @@ class Evaluation(contextlib.ExitStack):
             x = x._v
         check_result(x, None, what)
         t = tensor(x, requires_grad=True)
-        if self.trace is not None:
-            self.trace.variables.add(self.trace.store.enter(t))
-        return t
+        return t if self.trace is None else self.trace.variable(t._v)
 
     @property
     def bases(self):
@@ -259,12 +264,13 @@ class Evaluation(contextlib.ExitStack):
     # -- out ----------------------------------------------------------------------------
     def out(self, things):
         """Things that were computed, as they leave: numbers if nothing outside has a part in them."""
-        alone = self._alone()
+        if self.alone is None:
+            self.alone = self._alone()
 
         def one(part):
             if not isinstance(part, Traced):
                 return part
-            if alone or not tracked(part):
+            if self.alone or not tracked(part):
                 return _plain(part._v)
             return part if self.enabled else part.detach()
 
@@ -407,7 +413,8 @@ def vjp(function, primals):
         seeds = [_seed(s, base_of(r)) for s, r in zip(seeds, e.results)]
         with enable_grad():
             found = e.pull(e.results, seeds)
-        gradients = _by_argument(e, found if any(map(tracked, seeds)) else e.out(found))
+        live = any(isinstance(part, Tensor) and tracked(part) for s in seeds for part in parts_of(s))
+        gradients = _by_argument(e, found if live else e.out(found))
         return tuple(gradients[k] for k in range(len(primals)))
 
     return value, pullback

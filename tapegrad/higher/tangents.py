@@ -12,7 +12,7 @@ import numpy as np
 from ..lifted import Lifted
 from ..record import normalise
 from ..traced import Traced
-from .adjoint import as_rule_takes
+from .adjoint import as_rule_takes, naming
 
 
 def push(stretch, order, tangents, lanes=None):
@@ -40,7 +40,8 @@ def push(stretch, order, tangents, lanes=None):
                 Lifted(tangents[of[k]], lanes) if of.get(k) in tangents else None for k in row.slots(len(read.operands))
             ]
             operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
-            found = row.tangent(given, operands, Lifted(as_rule_takes(read.result, read.out, False)), read.attrs)
+            with naming(row, stretch, slot):
+                found = row.tangent(given, operands, Lifted(as_rule_takes(read.result, read.out, False)), read.attrs)
             if found is not None:
                 tangents[slot] = fitted(found, read.out, lanes)
 

@@ -118,15 +118,22 @@ class Trace:
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
         """A live tensor that stands for an argument; its slot is a leaf."""
-        t = plain(normalise(value))
-        t._k = object()
-        t._r = True
-        slot = self.store.enter(t)
-        t._r = False
-        t._t, t._i = self.store, slot
-        self.input_slots.append(slot)
+        t = self._leaf(value)
+        self.input_slots.append(t._i)
         self.input_metas.append(meta_of(t._v))
         self.input_values.append(t._v)
+        return t
+
+    def variable(self, value):
+        """A live tensor for a constant with respect to which a derivative inside is taken."""
+        t = self._leaf(value)
+        self.variables.add(t._i)
+        return t
+
+    def _leaf(self, value):
+        t = plain(normalise(value))
+        t._k = object()
+        t._t, t._i = self.store, self.store.enter(t)
         if t._v.__class__ is not float:
             t._m = meta_of(t._v)
         return t
@@ -149,7 +156,7 @@ class Trace:
                     slots = entry.function.slots(len(entry.operands)) if own else ()
                     known.append(i in self.variables or any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
                 else:
-                    known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or known[a] or known[b])
+                    known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or i in self.variables or known[a] or known[b])
         return known[slot]
 
     def captured_leaves(self):

@@ -88,9 +88,11 @@ def _inner(x, y):
     return L.times(x, y).sum((x.ndim - 2, x.ndim - 1))
 
 
-def _cofactors(a, z):
+def _cofactors(a):
     if getattr(a, "recorded", False):
         # To be differentiated again: the factors of equal singular values could not be, the inverse can.
+        # (The determinant is computed again: a tape does not keep what the first derivative does not read.)
+        z = a.det()
         regular = L.ne(_whole(z), 0.0)
         safe = L.select(regular, a, a.constant(np.eye(a.shape[-1])))
         return L.select(regular, _whole(z) * _t(safe.inv()), _cofactors_by_svd(a))
@@ -108,11 +110,11 @@ def _cofactors_by_svd(a):
 
 
 def _det_vjp(g, a, z):
-    return (L.times(_whole(g), _cofactors(a, z)),)
+    return (L.times(_whole(g), _cofactors(a)),)
 
 
 structural(
-    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a, z))), forward=lambda a: a.det(), node="LinalgDet",
+    "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a))), forward=lambda a: a.det(), node="LinalgDet",
     doc="determinant; its derivative holds at singular matrices too",
 )
 
