@@ -92,7 +92,7 @@ def _symmetric(blocks):
             found[i][j] = _as_was(mean, row[j])
             if i != j:
                 back = np.moveaxis(mean, range(split), range(-split, 0)) if split else mean
-                found[j][i] = _as_was(np.ascontiguousarray(back), blocks[j][i])
+                found[j][i] = _as_was(np.array(back, order="C"), blocks[j][i])
     return found
 
 

@@ -78,6 +78,8 @@ def test_several_arguments_and_containers():
     assert by_p["a"][1]["a"] == 108.0 and by_p["a"][1]["b"].shape == (1,)
     turned, _ = tg.hessian(g, (1, 0))(x, p)
     assert turned["a"][0]["a"] == 108.0
+    numbers = tg.hessian(lambda p: p["u"] ** 2 * p["v"])({"u": 2.0, "v": 3.0})
+    assert numbers == {"u": {"u": 6.0, "v": 4.0}, "v": {"u": 4.0, "v": 0.0}}
     product = tg.hvp(g, (0, 1))(x, p, (V[:2], {"a": 1.0, "b": np.array([2.0])}))
     np.testing.assert_allclose(product[0], xx @ V[:2] + xp["a"] + xp["b"] @ [2.0])
     assert product[1]["a"] == pytest.approx(by_p["a"][0] @ V[:2] + 108.0)
