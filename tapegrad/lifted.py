@@ -132,6 +132,9 @@ class Lifted:
         x, y = self, other
         if x.lanes is None and y.lanes is None:
             return Lifted(x.a @ y.a)
+        together = _one_product(x, y)
+        if together is not None:
+            return together
         row, column = x.ndim == 1, y.ndim == 1
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y
@@ -313,6 +316,17 @@ class Lifted:
             found = f * found if lag else found
             found = np.flip(_delayed(np.flip(found, axis), axis, 0.0), axis) if reverse else _delayed(found, axis, 0.0)
         return Lifted(found, lanes)
+
+
+def _one_product(x, y):
+    """The products of one matrix with what every lane has, as a single product of matrices; None if it is not that."""
+    if y.lanes is None and y.ndim == 2 and x.ndim in (1, 2):
+        rows = np.reshape(x.a, (-1, x.shape[-1])) if x.ndim == 2 else x.a
+        return Lifted(np.reshape(rows @ y.a, (x.lanes, *x.shape[:-1], y.shape[-1])), x.lanes)
+    if x.lanes is None and x.ndim == 2 and (y.ndim == 1 or y.ndim == 2 and y.shape[-1] == 1):
+        columns = y.a if y.ndim == 1 else np.reshape(y.a, (y.lanes, y.shape[0]))
+        return Lifted(np.reshape(columns @ np.transpose(x.a), (y.lanes, x.shape[0], *y.shape[1:])), y.lanes)
+    return None
 
 
 def _delayed(x, axis, first):

@@ -19,6 +19,7 @@ from ..functional import Transformed, chosen, grad
 from ..jacobians import _Jacobian
 from ..record import normalise
 from ..recording import prepared
+from ..replay.function import Replayed
 from ..tree import flatten, leaf_names, unflatten
 from . import nested
 from .nested import Evaluation, base_of
@@ -66,12 +67,116 @@ class _Second(_Jacobian):
         return parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums)
 
 
+#: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
+#: directions are carried as an axis of arrays (one replay for many) instead of by sweeps of up to 16.
+WIDE, ENOUGH = 48, 32
+#: Numbers that such a replay may hold.
+HELD = 1 << 24
+
+
+def _directions_at_once(recording):
+    """How many directions an array replay of a recorded gradient may carry; 0 if sweeps are the better way."""
+    tape, total = getattr(recording, "_tape", None), sum(p.size for p in recording.inputs)
+    if tape is None or recording.primitive or total < ENOUGH:
+        return 0
+    sizes = [m.size for m in tape.metas if m is not None]
+    if sum(sizes) < WIDE * len(sizes):
+        return 0
+    return max(16, min(total, HELD // sum(sizes)))
+
+
+def unit_directions(shapes):
+    """All unit vectors of arrays of these shapes: for each array one with a leading axis for the elements of all."""
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+    total, at, found = sum(sizes), 0, []
+    for size, shape in zip(sizes, shapes):
+        units = np.zeros((total, size))
+        units[at + np.arange(size), np.arange(size)] = 1.0
+        found.append(units.reshape((total, *shape)))
+        at += size
+    return found, total
+
+
+class _Rows:
+    """The rows of a Hessian as a function of the arguments, for a replay: the directions are constants of its tape."""
+
+    def __init__(self, function, argnums):
+        functools.update_wrapper(self, function, updated=())
+        self.function, self.argnums = function, argnums
+
+    def __call__(self, *args, **kwargs):
+        with Evaluation(self.function, args, self.argnums, kwargs) as e:
+            e.run()
+            e.check_number(len(e.results))
+            units, total = unit_directions([np.shape(b) for b in e.bases])
+            units = [normalise(u.astype(b.dtype)) for u, b in zip(units, e.bases)]
+            return tuple(e.out(_second_products(e, units, total)))
+
+
 class _Hessian(_Second):
+    def __init__(self, function, argnums, mode="auto", explain=False):
+        super().__init__(function, argnums, mode, explain)
+        numbers = self._gradient.argnums
+        self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals)
+        self._rows = Replayed(_Rows(function, numbers), numbers, scalar=False, adjoints=False)
+        #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
+        self._counts = {}
+
     def __call__(self, *args, **kwargs):
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
-        blocks = _symmetric(self._of(args, kwargs, self._blocks))
+        self._replayed.check_positions(args)
+        points = [np.asarray(leaf) for k in self._gradient.argnums for leaf in flatten(args[k])[0]]
+        kind = tuple((p.shape, p.dtype.char) for p in points)
+        count = self._counts.get(kind)
+        if count is None:
+            blocks = self._of(args, kwargs, self._blocks)
+            if isinstance(blocks, int):
+                count = self._counts[kind] = blocks
+        if count is not None:
+            blocks = self._by_arrays(args, kwargs, points, count)
+        blocks = _symmetric(blocks)
         return self._by_argument(args, [self._by_argument(args, row) for row in blocks])
+
+    def _blocks(self, recording):
+        """The blocks; or how many directions at once `_by_arrays` may take to find them."""
+        # Asked twice it is sought at once.
+        compressed = recording.compressed() or recording.compressed()
+        if self._mode != "reverse" and compressed is None:
+            count = _directions_at_once(recording)
+            if count:
+                if self._explain:
+                    print(f"forward mode, {count} directions in one replay: the gradient works on arrays")
+                return count
+        return super()._blocks(recording)
+
+    def _by_arrays(self, args, kwargs, points, count):
+        """Blocks ``[i][j]`` from products with unit vectors, `count` at once."""
+        points = [p if p.dtype.kind == "f" else p.astype(float) for p in points]
+        total = sum(p.size for p in points)
+        if total <= count:
+            found = self._rows.call(args, kwargs, backward=False).values
+        else:
+            found = self._in_chunks(args, kwargs, points, count)
+        blocks, at = [], 0
+        # Rows of the Hessian are its columns.
+        for point in points:
+            rows = [np.asarray(f)[at : at + point.size] for f in found]
+            blocks.append([r.reshape(point.shape + other.shape) for r, other in zip(rows, points)])
+            at += point.size
+        return blocks
+
+    def _in_chunks(self, args, kwargs, points, count):
+        structures = self._structures(args)
+        units, total = unit_directions([p.shape for p in points])
+        found = [np.empty((total, *p.shape), p.dtype) for p in points]
+        for start in range(0, total, count):
+            part = slice(start, start + count)
+            given = iter([u[part].astype(p.dtype) for u, p in zip(units, points)])
+            direction = tuple(unflatten(s, [next(given) for _ in range(s.count)]) for s in structures)
+            for whole, products in zip(found, flatten(self._products(*args, direction, **kwargs))[0]):
+                whole[part] = products
+        return found
 
     def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
@@ -120,9 +225,10 @@ def hessian(f, argnums=0, mode="auto", explain=False, *, argnum=None):
         floats, or containers of them.  Also called `argnum`.
     mode : {"auto", "forward", "reverse"}
         How the recorded gradient is differentiated: forward over reverse carries a tangent
-        per element of the arguments, up to 16 in a sweep; reverse over reverse an adjoint.
-        "auto" predicts the cost of both; where elements interact with few others only,
-        directions that have nothing in common are joined (as in `jacobian`).
+        per element of the arguments, up to 16 in a sweep, or all as an axis of arrays where the
+        gradient works on long arrays; reverse over reverse an adjoint.  "auto" predicts the
+        cost of both; where elements interact with few others only, directions that have nothing
+        in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
 
@@ -218,12 +324,7 @@ class _Diagonal(_Second):
             e.check_number(len(e.results))
             shapes = [np.shape(b) for b in e.bases]
             sizes = [int(np.prod(s, dtype=np.int64)) for s in shapes]
-            total, at, rows = sum(sizes), 0, []
-            for size, shape in zip(sizes, shapes):
-                units = np.zeros((total, size))
-                units[at + np.arange(size), np.arange(size)] = 1.0
-                rows.append(units.reshape((total, *shape)))
-                at += size
+            rows, total = unit_directions(shapes)
             columns = _second_products(e, rows, total)
             found, at = [], 0
             for column, size, shape in zip(columns, sizes, shapes):
@@ -357,8 +458,6 @@ class _Products(Transformed):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
         self._has_aux, self._by_duals = has_aux, by_duals
         self._program = _Program(function, self._argnums, has_aux, body)
-        from ..replay.function import Replayed
-
         self._replayed = Replayed(self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False)
 
     def __call__(self, *args, **kwargs):
@@ -377,7 +476,9 @@ class _Products(Transformed):
                 return self._by_duals(self, args, kwargs, direction)
             return self._shaped(self._program(direction, *args, **kwargs))
         outcome = self._replayed.call((direction, *args), kwargs, backward=False)
-        return self._shaped(self._value(outcome))
+        # The values are copies already, but for constants.
+        values = outcome.values if outcome.tape is not None else [v.copy() if isinstance(v, np.ndarray) else v for v in outcome.values]
+        return self._shaped(unflatten(outcome.structure, values))
 
     def _shaped(self, found):
         if self._has_aux:

@@ -191,3 +191,34 @@ def test_refusals():
         tg.hessian(f)(np.array([1, 2, 3]))
     with pytest.raises(HigherOrderError, match="gammainc"):
         tg.hessian(lambda x: gammainc(x, 1.5))(0.75)
+
+
+@pytest.mark.parametrize("held", [1 << 24, 1 << 15])
+def test_all_directions_in_one_replay_or_in_chunks(held, monkeypatch, capsys):
+    """Where the gradient works on long arrays; several arguments, containers, another dtype, and other shapes."""
+    from tapegrad.higher import functional
+
+    monkeypatch.setattr(functional, "HELD", held)
+    a = generator(7).standard_normal((200, 40))
+
+    def g(p, shift):
+        return np.sum(np.logaddexp(0.0, a @ np.concatenate([p["x"], p["y"]]) + shift)) * p["x"][0]
+
+    p = {"x": np.linspace(-1.0, 1.0, 25), "y": np.linspace(0.0, 1.0, 15)}
+    hessian = tg.hessian(g, explain=True)
+    swept = tg.hessian(g, mode="reverse")
+    for k in range(4):
+        moved = {name: part + 0.1 * k for name, part in p.items()}
+        found, expected = hessian(moved, 0.5), swept(moved, 0.5)
+        for one in p:
+            for other in p:
+                np.testing.assert_allclose(found[one][other], expected[one][other], rtol=1e-10, atol=1e-10)
+        np.testing.assert_array_equal(found["x"]["y"], found["y"]["x"].T)
+    assert "in one replay" in capsys.readouterr().out
+    single = tg.hessian(lambda x: np.sum(np.tanh(a.astype("f") @ x)))
+    for _ in range(3):
+        found = single(np.ones(40, "f"))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, tg.hessian(lambda x: np.sum(np.tanh(a @ x)), mode="forward")(np.ones(40)), rtol=1e-2, atol=1e-2)
+    with pytest.raises(StructureError):
+        tg.hessian(g)()
