@@ -321,7 +321,7 @@ class Lifted:
 def _one_product(x, y):
     """The products of one matrix with what every lane has, as a single product of matrices; None if it is not that."""
     if y.lanes is None and y.ndim == 2 and x.ndim in (1, 2):
-        rows = np.reshape(x.a, (-1, x.shape[-1])) if x.ndim == 2 else x.a
+        rows = np.reshape(x.a, (x.lanes * x.shape[0], x.shape[1])) if x.ndim == 2 else x.a
         return Lifted(np.reshape(rows @ y.a, (x.lanes, *x.shape[:-1], y.shape[-1])), x.lanes)
     if x.lanes is None and x.ndim == 2 and (y.ndim == 1 or y.ndim == 2 and y.shape[-1] == 1):
         columns = y.a if y.ndim == 1 else np.reshape(y.a, (y.lanes, y.shape[0]))

@@ -209,5 +209,6 @@ class TracedPass(_Walk):
         try:
             self._walk(visit, lanes)
         except reading.ValuesNotKept:
-            self.store.trace.cannot = "it differentiates inside, with autograd.grad"
+            # The recording begins anew, with values kept.
+            self.store.trace.unkept = True
             raise GradientError("a backward pass inside a function that is being recorded") from None

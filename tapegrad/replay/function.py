@@ -131,6 +131,8 @@ class _Kind:
         self.given_up = ""
         self.missed = None
         self.used = 0
+        #: Whether recordings keep values of array entries (`Trace.keeping`).
+        self.keeping = 0
 
     def note(self, recorded):
         """Remember of the last calls whether they were recorded."""
@@ -363,6 +365,7 @@ class Replayed:
         with Tape() as tape, enable_grad():
             reordered = any(mark[1] in ("d" + REORDERED, "f" + REORDERED) for mark in static if len(mark) == 3)
             trace = Trace(tape.store, kind.surroundings.arrays, reordered)
+            trace.keeping = kind.keeping
             live, remaining = [], iter(inputs)
             wanted = []
             for leaf, mark in zip(leaves, static):
@@ -377,8 +380,12 @@ class Replayed:
             try:
                 result = self.function(*args, **kwargs)
             except GradientError:
-                if not trace.cannot:
+                if not (trace.cannot or trace.unkept):
                     raise
+            if trace.unkept and not kind.keeping:
+                # It differentiates inside: once more, with the values kept that this takes.
+                kind.keeping = 1
+                return self._recorded(kind, inputs, key, leaves, backward)
             if trace.cannot:
                 self._give_up(kind, trace.cannot, None)
                 return None

@@ -110,6 +110,8 @@ class Trace:
         self._carrying = [False]
         #: While a derivative is recorded on this tape too (`tapegrad.higher`): operands and results of array entries.
         self.keeping, self.kept = 0, {}
+        #: Whether one was asked for without them.
+        self.unkept = False
         #: Slots of the variables of these derivatives.
         self.variables = set()
         #: Slot -> value, of entries whose result is a number.

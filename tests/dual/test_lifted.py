@@ -43,7 +43,7 @@ def test_vjp_on_tensors(name):
                 np.testing.assert_allclose(other.a.numpy(), one.a, rtol=1e-11, atol=1e-12, err_msg=str(example))
 
 
-@pytest.mark.parametrize("x, y", [((4,), (4, 3)), ((2, 4), (4, 3)), ((3, 4), (4,)), ((3, 4), (4, 1)), ((3, 4), (4, 2)), ((2, 3, 4), (4, 2))])
+@pytest.mark.parametrize("x, y", [((4,), (4, 3)), ((2, 4), (4, 3)), ((3, 4), (4,)), ((3, 4), (4, 1)), ((3, 4), (4, 2)), ((0, 4), (4, 2)), ((3, 0), (0, 2)), ((2, 3, 4), (4, 2))])
 @pytest.mark.parametrize("which", [(True, False), (False, True), (True, True)])
 def test_products_of_lanes(x, y, which):
     """Each lane's product is what it is alone."""

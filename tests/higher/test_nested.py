@@ -264,3 +264,35 @@ def test_refusals_inside():
         tg.grad(lambda x: tg.grad(lambda y: y, 1)(x))(1.0)
     with pytest.raises(SeedShapeError):
         tg.grad(lambda x: np.sum(tg.vjp(np.sin, x)[1](1.0)[0]))(X)
+
+
+def test_autograd_grad_inside_of_a_recorded_function():
+    """The function is recorded a second time, with what the inner pass reads, and replayed after."""
+    calls = []
+
+    def penalty(x):
+        calls.append(1)
+        y = np.sum(np.tanh(x) ** 2)
+        (g,) = tg.autograd.grad(y, x, create_graph=True)
+        return y + np.sum(g * g)
+
+    def by_nesting(x):
+        value, g = tg.value_and_grad(lambda x: np.sum(np.tanh(x) ** 2))(x)
+        return value + np.sum(g * g)
+
+    g, expected = tg.grad(penalty), tg.grad(by_nesting)
+    for k in range(8):
+        np.testing.assert_allclose(g(X + k / 4), expected(X + k / 4), rtol=1e-12)
+    before = len(calls)
+    g(X), g(X - 1.0)
+    assert len(calls) == before and not g.stats().fallback and g.stats().replays >= 5
+
+
+def test_backward_inside_of_a_recorded_function_is_run_define_by_run():
+    def f(x):
+        y = tg.tensor(2.0, requires_grad=True)
+        (y * y).backward()
+        return x * y.grad.item()
+
+    g = tg.grad(f)
+    assert [g(x) for x in (1.0, 2.0, 3.0)] == [4.0, 4.0, 4.0]
