@@ -330,7 +330,8 @@ def _second(problem, check):
             if not (isinstance(y, Tensor) and y.requires_grad):
                 return 0.0
             found = grad(y, leaves, create_graph=True, allow_unused=True)
-            y = dot(*zip(*[(g, d) for g, d in zip(found, way) if g is not None])) if any(g is not None for g in found) else 0.0
+            live = [(g, d) for g, d in zip(found, way) if g is not None]
+            y = dot(*zip(*live)) if live else 0.0
         return float(_plain(y))
 
     for d, v in enumerate(problem.ways):

@@ -5,5 +5,6 @@
 `tangents`    the tangent sweep with tensors: forward mode over a recorded gradient.
 `passes`      ``backward(create_graph=True)``: hooks, ``.grad``, requested inputs.
 `nested`      a functional derivative inside of another one.
-`functional`  `hessian`, `hvp`, `hessian_diag`, `laplacian`, `gnvp`.
+`products`    `hvp` and `gnvp`.
+`hessians`    `hessian`, `hessian_diag`, `laplacian`.
 """

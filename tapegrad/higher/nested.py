@@ -23,7 +23,7 @@ from ..errors import DtypeError, NonScalarOutputError
 from ..modes import enable_grad
 from ..record import apply, normalise, settle, tracked
 from ..recording import check_result, in_differentiation
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.store import thread_state
 from ..tensor import Tensor, tensor
 from ..traced import Traced

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backward import Pass, Result, load_native, second_backward_error
+from ..backward import Pass, Result, second_backward_error
 from ..errors import GradientError, SeedShapeError
 from ..modes import enable_grad
 from ..record import as_operand, normalise, plain, settle, tracked
-from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF
 from ..traced import Traced
 from . import reading
 from .adjoint import between, pull
