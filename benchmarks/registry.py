@@ -28,6 +28,7 @@ MODULES = (
     "replay_calls",
     "replay_first",
     "gradbench_by_hand",
+    "higher_order",
 )
 
 PEERS = {

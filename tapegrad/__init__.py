@@ -58,6 +58,8 @@ from .forward import derivative, jacfwd, jvp
 from .functional import elementwise_grad, grad, value_and_grad
 from .functional import elementwise_grad as egrad
 from .functions import *  # noqa: F401,F403
+from .higher.hessians import hessian, hessian_diag, laplacian
+from .higher.products import gnvp, hvp
 from .jacobians import jacobian, jacrev, linearize, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad

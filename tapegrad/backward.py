@@ -98,13 +98,14 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
         for one in passes:
             missing -= one.reaches()
         if missing and not allow_unused:
-            _refuse_unused(wanted, missing)
+            refuse_unused(wanted, missing)
     for one in passes:
         one.run(result, retain)
     return result
 
 
-def _refuse_unused(wanted, missing):
+def refuse_unused(wanted, missing):
+    """Raise for the first wanted tensor that is missing (by id): the outputs do not depend on it."""
     for k, t in enumerate(wanted):
         if id(t) in missing:
             name = name_of(t)
@@ -139,6 +140,7 @@ class Pass:
 
     def __init__(self, store, roots, wanted):
         if store.trace is not None:
+            # A pass that is recorded can be: `higher.passes.TracedPass`.
             store.trace.cannot = "it runs a backward pass of its own"
             raise GradientError("a backward pass inside a function that is being recorded")
         self.store = store
