@@ -1,0 +1,10 @@
+"""Optimisation with exact, compiled derivatives.
+
+`loops` has optimisers that run wholly in compiled code.  All of them, and
+SciPy's through `minimize`, see an objective as `objective.Objective`: value and gradient at a vector.
+"""
+
+from .loops import adam, gradient_descent, lbfgs
+from .state import State
+
+__all__ = ["State", "adam", "gradient_descent", "lbfgs"]
