@@ -25,6 +25,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     operators,
     optimize,
 )
+from .anomaly import detect_anomaly
 from .check import check
 from .checkpoint import checkpoint
 from .compiled import compile

@@ -5,6 +5,7 @@ SciPy's through `minimize`, see an objective as `objective.Objective`: value and
 """
 
 from .loops import adam, gradient_descent, lbfgs
+from .minimize import minimize
 from .state import State
 
-__all__ = ["State", "adam", "gradient_descent", "lbfgs"]
+__all__ = ["State", "adam", "gradient_descent", "lbfgs", "minimize"]

@@ -18,6 +18,9 @@ CHUNK = 0.1
 #: Rows of history a loop writes before it comes back.
 ROOM = 4096
 
+#: Advice when steps of a fixed length end where there are no numbers.
+DIVERGED = ". If the values grew before: a smaller learning_rate"
+
 MESSAGES = {
     P.GRADIENT: (True, 0, "the gradient is at most gtol"),
     P.CHANGE: (True, 1, "the value changes by at most ftol"),
@@ -120,7 +123,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     if why == P.BROKEN:
         at = P.XT if integers[P.I_PHASE] == P.EVALUATED else P.X
         value, g = (reals[P.R_TRIAL], state.vectors[P.GT]) if at == P.XT else (reals[P.R_VALUE], state.vectors[P.G])
-        objective.refuse(state.vectors[at], value, g)
+        objective.refuse(state.vectors[at], value, g, DIVERGED if endless and state.iterations else "")
     return _result(objective, state, why, time.perf_counter() - start, objective.counts.evaluations - before)
 
 

@@ -116,13 +116,18 @@ class Layout:
 
 
 class Flat:
-    """A function of containers, as a function of a vector."""
+    """A function of containers and further arguments, as a function of a vector."""
 
-    def __init__(self, function, layout):
-        self.function, self._layout = function, layout
+    def __init__(self, function, layout, args):
+        self.function, self._layout, self._args = function, layout, args
 
-    def __call__(self, x, *args):
-        return self.function(self._layout.traced(x), *args)
+    def __call__(self, x):
+        return self.function(self._layout.traced(x), *self._args)
+
+
+def flat(function, layout, args):
+    """`function` as a function of the vector of `layout`; itself where it is one."""
+    return function if layout.plain and not args else Flat(function, layout, args)
 
 
 def _array_like(x0):

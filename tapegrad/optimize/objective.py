@@ -155,14 +155,14 @@ class Objective:
         self._handles, self._current = {}, None
 
     # -- numbers that are none -----------------------------------------------------------
-    def refuse(self, x, value, g):
+    def refuse(self, x, value, g, hint=""):
         """Raise `NonFiniteError` that names the operation from which the value or gradient is not finite at `x`."""
         if not np.isfinite(value):
             what = f"the value is {value}"
         else:
             k = int(np.flatnonzero(~np.isfinite(g))[0])
             what = f"the derivative by {self.layout.name_of(k).replace('x0', 'x', 1)} is {g[k]}"
-        raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts.evaluations}): {self._culprit(x)}")
+        raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts.evaluations}): {self._culprit(x)}{hint}")
 
     def _culprit(self, x):
         from ..anomaly import first_anomaly
