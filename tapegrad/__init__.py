@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     numpy_selecting,
     numpy_shaping,
     operators,
+    optim,
     optimize,
 )
 from .anomaly import detect_anomaly

@@ -124,7 +124,8 @@ def first_anomaly(function, args):
 
 
 def _text(place):
-    return f" (`{place.text}`)" if place.text else ""
+    text = place.text
+    return f" (`{text if len(text) <= 100 else text[:97] + '...'}`)" if text else ""
 
 
 def _short(value):

@@ -4,8 +4,9 @@
 SciPy's through `minimize`, see an objective as `objective.Objective`: value and gradient at a vector.
 """
 
+from .fitting import curve_fit, least_squares, root
 from .loops import adam, gradient_descent, lbfgs
 from .minimize import minimize
 from .state import State
 
-__all__ = ["State", "adam", "gradient_descent", "lbfgs", "minimize"]
+__all__ = ["State", "adam", "curve_fit", "gradient_descent", "lbfgs", "least_squares", "minimize", "root"]

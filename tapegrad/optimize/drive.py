@@ -79,7 +79,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     history = np.empty((ROOM, P.COLUMNS))
     shown = Progress(progress, max_iter if endless else None)
     begun, done = state.iterations, state.evaluations
-    budget, why, interrupts = 16, None, HeldBack()
+    budget, why, interrupts, due = 16, None, HeldBack(), 0.0
     before = objective.counts.evaluations
     try:
         while why is None or why < P.FINISHED:
@@ -111,9 +111,10 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
                 integers[P.I_EVALUATIONS] += 1
                 integers[P.I_PHASE] = P.EVALUATED
             shown.update(state.iterations - begun, reals[P.R_VALUE], reals[P.R_NORM])
-            if callback is not None and why < P.FINISHED and integers[P.I_STARTED]:
+            if callback is not None and why < P.FINISHED and integers[P.I_STARTED] and time.perf_counter() >= due:
                 if _stops(callback, objective, state):
                     why = CALLBACK
+                due = time.perf_counter() + CHUNK
     except KeyboardInterrupt:
         # In user code, which was being recorded: the state still wants that evaluation.
         why = INTERRUPTED

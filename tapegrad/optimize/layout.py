@@ -100,7 +100,7 @@ class Layout:
 
         `given` has the containers of the start (or is one thing for all).
         """
-        parts, structure = flatten(given)
+        parts, structure = flatten(_array_like(given))
         if structure != self.structure:
             if len(parts) != 1:
                 raise OptimizationError(f"{what} is {structure}, but the start is {self.structure}; give them the same containers")

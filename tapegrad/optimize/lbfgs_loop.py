@@ -18,13 +18,15 @@ from ..native.compile import compiled
 from ..native.memory import double_at, int_at, load_int, set_double_at, set_int_at
 from ..replay.entry import call_entry
 from . import loop as P
-from .line_search import BROKEN, FOUND, GO_ON, L_STEP, L_VALUE, L_X, STUCK, advance, begin
+from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, STUCK, advance, begin
 from .vectors import add_scaled, along, copy, dot, project, scale, slope_norm
 
 #: Halvings of a projected step.
 HALVINGS = 50
 #: Sufficient decrease along the projected path.
 DECREASE = 1e-4
+#: A decrease relative to the value that may be lost in rounding.
+ROUNDING = 1e-12
 #: How near to its bound a variable counts as at it, at most.
 NEAR = 1e-6
 
@@ -151,6 +153,7 @@ def begin_step(v, pairs, r, i, n):
         step = min(1.0, 1.0 / dot(v + 8 * n * P.G, v + 8 * n * P.G, n) ** 0.5)
     begin(r + 8 * P.R_SEARCH, double_at(r, P.R_VALUE), slope, step)
     set_double_at(r, P.R_STEP, step)
+    set_double_at(r, P.R_FIRST, step)
     set_int_at(i, P.I_FINAL, 0)
     trial(v, n, r, i)
     return 1
@@ -181,7 +184,7 @@ def judged(v, n, r, i):
         return FOUND
     search = r + 8 * P.R_SEARCH
     outcome = advance(search, double_at(r, P.R_TRIAL), dot(v + 8 * n * P.GT, v + 8 * n * P.D, n))
-    if outcome == STUCK and double_at(search, L_X) > 0.0:
+    if outcome == STUCK and double_at(search, L_X) > 0.0 and double_at(search, L_FX) < double_at(search, L_VALUE):
         # The best point is lower than where we began: go there.
         if double_at(search, L_X) == double_at(search, L_STEP):
             return FOUND
@@ -189,6 +192,14 @@ def judged(v, n, r, i):
         set_int_at(i, P.I_FINAL, 1)
         return GO_ON
     return outcome
+
+
+@compiled("int64(int64)")
+def stuck(r):
+    """Why no step lowers the value: none could by more than rounding (which is a solution), or something is wrong."""
+    value = double_at(r, P.R_VALUE)
+    promised = -double_at(r, P.R_SEARCH + L_SLOPE) * double_at(r, P.R_FIRST)
+    return P.CHANGE if promised <= ROUNDING * max(abs(value), 1.0) else P.STUCK
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64)")
@@ -236,7 +247,7 @@ def lbfgs(handle, v, pairs, r, i, history, room, budget):
                     return P.STUCK
             else:
                 set_int_at(i, P.I_PHASE, P.NEXT)
-                return P.STUCK
+                return stuck(r)
         else:
             value, norm = double_at(r, P.R_VALUE), double_at(r, P.R_NORM)
             if value - value != 0.0 or norm - norm != 0.0:

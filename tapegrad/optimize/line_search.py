@@ -147,10 +147,12 @@ def advance(s, f, g):
     if bracket and (t <= low or t >= high or high - low <= NARROW * high) or double_at(s, L_TRIED) >= MOST:
         if f < double_at(s, L_FX):
             set_double_at(s, L_X, t)
+            set_double_at(s, L_FX, f)
         return STUCK
     if t == largest and f <= limit and g <= wanted or t <= SMALLEST:
         if f < double_at(s, L_FX):
             set_double_at(s, L_X, t)
+            set_double_at(s, L_FX, f)
         return STUCK
     if double_at(s, L_STAGE) == 1.0 and f <= double_at(s, L_FX) and f > limit:
         # On psi instead of phi.

@@ -40,7 +40,7 @@ def lbfgs(
     gtol : float
         Stop when no component of the (projected) gradient is larger; 1e-6.
     ftol : float
-        Stop when the value falls by no more than this, relative to the value or one; 1e-13.
+        Stop when the value falls by no more than this, relative to the value or one; 1e-15.
     max_evaluations : int, optional
     callback : callable, optional
         Called about ten times a second with the result so far; stops the loop if it returns True or raises StopIteration.
@@ -82,7 +82,7 @@ def lbfgs(
     _at_least("max_iter", max_iter, 0)
     _at_least("memory", memory, 1)
     objective, state = started(f, x0, args, "lbfgs", memory, bounds)
-    _set(state, x0, ((P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 1e-13)))
+    _set(state, x0, ((P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 1e-15)))
     from .lbfgs_loop import lbfgs as loop
 
     vectors, pairs = state.vectors.ctypes.data, state.pairs.ctypes.data

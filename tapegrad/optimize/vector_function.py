@@ -82,12 +82,14 @@ class VectorFunction:
     def _joined(outcome):
         return np.concatenate([np.reshape(np.asarray(v, np.float64), -1) for v in outcome.values]) if outcome.values else np.zeros(0)
 
-    def refuse(self, x):
-        """Raise `NonFiniteError` if values or Jacobian at `x` are not finite; it names the operation."""
+    def refuse(self, x, derivative=True):
+        """Raise `NonFiniteError` if values (or with `derivative` the Jacobian) at `x` are not finite; it names the operation."""
         values = self.values(x)
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             what = f"number {bad[0]} of {self.what} is {values[bad[0]]}"
+        elif not derivative:
+            return
         else:
             bad = np.argwhere(~np.isfinite(self.jacobian(x)))
             if not len(bad):
