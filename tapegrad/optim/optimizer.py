@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import OptimizationError
 from ..inplace import assign_elements
 from ..modes import enable_grad, no_grad
+from ..record import normalise, plain
 from ..tape.places import name_of
 from ..tensor import Tensor
 
@@ -85,7 +86,7 @@ class Optimizer:
                     if set_to_none:
                         p.grad = None
                     else:
-                        p.grad = Tensor(np.zeros(p.shape, p.dtype))
+                        p.grad = plain(normalise(np.zeros(p.shape, p.dtype)))
 
     def step(self, closure=None):
         """Change each parameter once, by its ``.grad``; parameters without one stay.
