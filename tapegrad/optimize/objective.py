@@ -1,7 +1,9 @@
 """An objective as optimisers want it: value and gradient at a vector, at once, by replay.
 
-The first two evaluations go the long way (`replay.function`): recorded, and recorded
-again and compared.  From then on `handle` gives loops and SciPy's methods the
+The first evaluation goes the long way (`replay.function`): the function is recorded.
+At the second one its replay is compared with what the Python function itself gives
+for plain arrays there, which costs a small part of a recording; if they differ, or it does not take plain arrays, it is
+recorded again and compared.  From then on `handle` gives loops and SciPy's methods the
 compiled way to the tape used last; where a guard sees something else, `record` finds
 the tape of that path, or records it.  What the function depends on besides its
 arguments is compared when an optimisation begins, and after user code has run
@@ -19,6 +21,10 @@ from ..functional import Transformed
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
 from .layout import Layout
+
+
+#: How near a replay and the Python function itself have to be (their exponentials differ in the last bits).
+AGREEMENT = 1e-9
 
 
 class Counts:
@@ -72,6 +78,7 @@ class Objective:
         self.counts = Counts()
         self._before = self.replayed.stats.records
         self._handles, self._current, self._suspect = {}, None, True
+        self._unproved = True
         self._since = 0
         self._value = np.empty(1)
         self._entry = None
@@ -84,7 +91,7 @@ class Objective:
     def handle(self):
         """The address of the current handle (`optimize.entry`), or 0 if the next evaluation has to go the long way."""
         current = self._current
-        if current is None:
+        if current is None or self._unproved:
             return 0
         if self._suspect:
             self._suspect = False
@@ -114,6 +121,10 @@ class Objective:
     def record(self, x, g):
         """`evaluate` by the replayed function, which records where it has to."""
         start = time.perf_counter()
+        value = self._proved(x, g) if self._current is not None and self._unproved else None
+        if value is not None:
+            self.counts.seconds += time.perf_counter() - start
+            return value
         args = (self.layout.container(x), *self.args)
         if self._current is not None:
             # A path is given up that changes at nearly every call: those answered by compiled code count too.
@@ -131,11 +142,32 @@ class Objective:
         self.counts.seconds += time.perf_counter() - start
         return value
 
+    def _proved(self, x, g):
+        """The value by compiled code, if the Python function gives the same for plain arrays; else None."""
+        current = self._current
+        current.workspace.refresh()
+        if self._entry.evaluate(current.address, x, g, self._value) != self._entry.DONE:
+            return None
+        value = float(self._value[0])
+        try:
+            with np.errstate(all="ignore"):
+                plain = float(self.function(self.layout.container(x.copy()), *self.args))
+        except Exception:
+            # It may take tensors only; recording it again says more.
+            return None
+        if not abs(plain - value) <= AGREEMENT * max(1.0, abs(value)):
+            return None
+        self._unproved = False
+        # It has been called twice, and need not be compared before the fourth time.
+        current.kind.calls, current.kind.check_at = 2, 4
+        self.note(1)
+        return value
+
     def _adopt(self, args):
         """Go on with the tape that answered the last call, if compiled code can."""
         inputs, key, _ = self.replayed._sorted(args, {})
         kind = self.replayed.kinds.get(key)
-        kept = kind.tapes.first() if kind is not None and not kind.given_up and kind.calls > 1 else None
+        kept = kind.tapes.first() if kind is not None and not kind.given_up else None
         if kept is None:
             self._current = None
             return
@@ -143,6 +175,7 @@ class Objective:
         if found is None or found.surroundings is not kind.surroundings:
             found = self._handles[id(kept)] = _Handle(kind, kept, inputs, self.layout)
         self._current = found if found.address else None
+        self._unproved = kind.calls < 2
         if self._entry is None:
             from . import entry
 
