@@ -6,9 +6,11 @@ is larger than 1e-5; whoever does not come near the solution is no competitor.
 compiling included; the libraries are imported and have solved another function
 before), "warm" that of the same again.
 
-tapegrad and CasADi get the loop.  JAX and PyTorch get it rewritten as operations on
-arrays, for which they are made (JAX takes seconds to compile a hundred turns of the
-loop); SciPy by differences gets the array version too.
+The promise is beside those who are given the loop: CasADi, JAX (by its own
+``lax.fori_loop``; it takes minutes to compile the thousand turns of the Python loop),
+PyTorch and SciPy by differences, both of which run it in Python and are left out where that takes minutes.  Beside
+them are shown JAX and PyTorch with the function rewritten as operations on
+arrays, for which they are made.
 """
 
 from __future__ import annotations
@@ -101,6 +103,19 @@ def rosenbrock_solvers(n: int) -> dict[str, Make]:
         g = jax.jit(jax.value_and_grad(lambda x: arrays_of_rosenbrock(x)))
         return lambda: with_scipy(lambda x: tuple(map(np.asarray, g(x))), x0)
 
+    def by_lax():
+        jax = peer("jax")
+        jax.config.update("jax_enable_x64", True)
+
+        def rosenbrock(x):
+            def turn(i, total):
+                return total + 100.0 * (x[i + 1] - x[i] * x[i]) ** 2 + (1.0 - x[i]) ** 2
+
+            return jax.lax.fori_loop(0, n - 1, turn, 0.0)
+
+        g = jax.jit(jax.value_and_grad(rosenbrock))
+        return lambda: with_scipy(lambda x: tuple(map(np.asarray, g(x))), x0)
+
     def by_casadi():
         casadi = peer("casadi")
         x = casadi.SX.sym("x", n)
@@ -115,13 +130,21 @@ def rosenbrock_solvers(n: int) -> dict[str, Make]:
 
         return lambda: with_scipy(both, x0)
 
+    in_python = {
+        "PyTorch L-BFGS": lambda: torch_solver(loop_of_rosenbrock(), x0),
+        "SciPy, differences": lambda: lambda: by_differences(loop_of_rosenbrock(), x0),
+    }
+    if n > 200:
+        in_python = {}
     return {
         "tapegrad, compiled loop": by_loop,
         "tapegrad, SciPy's L-BFGS-B": by_scipy,
-        "SciPy, differences": lambda: lambda: by_differences(arrays_of_rosenbrock, x0),
+        "CasADi + SciPy": by_casadi,
+        "JAX lax.fori_loop + SciPy": by_lax,
+        **in_python,
+        "SciPy, differences, arrays": lambda: lambda: by_differences(arrays_of_rosenbrock, x0),
         "JAX + SciPy, arrays": by_jax,
         "PyTorch L-BFGS, arrays": lambda: torch_solver(arrays_of_rosenbrock, x0),
-        "CasADi + SciPy": by_casadi,
     }
 
 
@@ -221,7 +244,8 @@ def rows(problem: str, makes: dict[str, Make], exact: np.ndarray, times: float, 
     """What was promised of a problem, and what was measured: for both ways of tapegrad, the first time and warm."""
     first, warm, missing = timed(makes, exact, repeats)
     ours = [name for name in first if name.startswith("tapegrad")]
-    others = [name for name in first if name not in ours]
+    # Those that were given the function rewritten are shown, and no part of the promise.
+    others = [name for name in first if name not in ours and not name.endswith(", arrays")]
     factor = f", by {times:g} x" if times > 1 else ""
     for when, measured in (("first solution", first), ("warm", warm)):
         best = min(others, key=measured.get)
@@ -231,6 +255,10 @@ def rows(problem: str, makes: dict[str, Make], exact: np.ndarray, times: float, 
             measured[ours[0]] / measured[best], 1.0 / times, detail={"fastest other": best, **detail},
         )  # fmt: skip
         yield Row(f"{problem}, {when}: tapegrad's SciPy drive beside it", "first of all", measured[ours[1]] / measured[best], 1.0)
+        rewritten = [name for name in first if name.endswith(", arrays")]
+        if rewritten:
+            best = min(rewritten, key=measured.get)
+            yield Row(f"{problem}, {when}: compiled loop beside {best}", measured=measured[ours[0]] / measured[best])
     for reason in missing:
         yield Row(f"{problem}: another competitor", skip=reason)
 

@@ -74,7 +74,7 @@ def test_a_model_that_is_a_loop_is_recorded_and_not_run():
     calls.clear()
     result = tg.optimize.least_squares(lambda x: oscillator(x) - data, [1.0, 0.1])
     np.testing.assert_allclose(result.x, [1.3, 0.2], rtol=1e-6)
-    assert len(calls) == result.counts["records"] < result.counts["evaluations"]
+    assert result.counts["records"] == 1 and len(calls) <= 5
 
 
 @pytest.mark.parametrize("method", ["hybr", "lm", "krylov", "broyden1"])
