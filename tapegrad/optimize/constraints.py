@@ -14,13 +14,16 @@ def with_jacobians(constraints, layout, method):
     Parameters
     ----------
     constraints : dict, LinearConstraint, NonlinearConstraint, or sequence of them
-        A Jacobian of your own is kept: ``"jac"`` of a dict, a callable ``jac`` of a NonlinearConstraint.
+        A Jacobian of your own is kept: ``"jac"`` of a dict, a callable ``jac`` of a NonlinearConstraint; so is
+        its ``hess``, of which trust-constr otherwise gets exact products.
 
     Returns
     -------
     list, list of VectorFunction
     """
-    from scipy.optimize import LinearConstraint, NonlinearConstraint
+    from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
+
+    from .curvature import of_constraint
 
     if isinstance(constraints, (dict, LinearConstraint, NonlinearConstraint)):
         constraints = [constraints]
@@ -41,9 +44,9 @@ def with_jacobians(constraints, layout, method):
             function = VectorFunction(one.fun, layout, (), f"constraint {k}")
             functions.append(function)
             own = _own(one.jac, layout, ()) if callable(one.jac) else function.jacobian
-            found.append(
-                NonlinearConstraint(function.values, one.lb, one.ub, jac=own, hess=one.hess, keep_feasible=one.keep_feasible)
-            )
+            # BFGS is what SciPy takes if none is given.
+            hess = of_constraint(function) if method == "trust-constr" and isinstance(one.hess, BFGS) else one.hess
+            found.append(NonlinearConstraint(function.values, one.lb, one.ub, jac=own, hess=hess, keep_feasible=one.keep_feasible))
         else:
             raise OptimizationError(
                 f"constraint {k} is of type {type(one).__name__}; give a dict, scipy.optimize.LinearConstraint or NonlinearConstraint"

@@ -79,7 +79,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     history = np.empty((ROOM, P.COLUMNS))
     shown = Progress(progress, max_iter if endless else None)
     begun, done = state.iterations, state.evaluations
-    budget, why, interrupts, due = 16, None, HeldBack(), 0.0
+    budget, why, interrupts, due = 1, None, HeldBack(), 0.0
     before = objective.counts.evaluations
     try:
         while why is None or why < P.FINISHED:
@@ -100,7 +100,8 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
                     state.remember(history[:rows])
                     integers[P.I_ROWS] = 0
             if count:
-                budget = max(1, min(4 * max(budget, 16), int(count * CHUNK / max(took, 1e-6))))
+                # From one evaluation on, for nobody knows yet how long it takes.
+                budget = max(1, min(16 * budget, int(count * CHUNK / max(took, 1e-6))))
             if interrupts.pending:
                 why = INTERRUPTED if why < P.FINISHED else why
                 break

@@ -11,13 +11,14 @@ import numpy as np
 from ..errors import OptimizationError, StructureError
 from .keep import kept
 from .layout import Layout
+from .progress import Progress
 from .vector_function import VectorFunction
 
 #: Methods of `root` that are given the Jacobian; the others make do with values.
 ROOT_WITH_JACOBIAN = ("hybr", "lm")
 
 
-def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), kwargs=None, **options):
+def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), kwargs=None, progress=None, **options):
     """Minimise a sum of squares: SciPy's `least_squares` with the exact Jacobian.
 
     Parameters
@@ -34,6 +35,8 @@ def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), k
     method : {"trf", "dogbox", "lm"}
     args : tuple
     kwargs : dict, optional
+    progress : bool, optional
+        As of `minimize`.
     **options
         Everything else that ``scipy.optimize.least_squares`` takes: `ftol`, `xtol`, `gtol`, `x_scale`,
         `loss`, `f_scale`, `max_nfev`, `tr_solver`, ...
@@ -41,7 +44,7 @@ def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), k
     Returns
     -------
     Result
-        SciPy's `OptimizeResult` with `x` in the containers of `x0`, and `counts` and `seconds`.
+        SciPy's `OptimizeResult` with `x` in the containers of `x0`, and `counts`, `seconds`, `history` and `plot()`.
 
     Raises
     ------
@@ -64,12 +67,16 @@ def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), k
     function = functools.partial(fun, **kwargs) if kwargs else fun
     args = args if isinstance(args, tuple) else (args,)
     residuals = VectorFunction(function, layout, args, "the residuals")
+    residuals.shown = Progress(progress, unit="Jacobians")
     residuals.refuse(layout.vector)
     given = {"method": method, **options}
     if bounds is not None:
         given["bounds"] = _two_sided(bounds, layout)
     given["jac"] = _jacobian_for(jac, residuals, layout, function, args)
-    found = optimize.least_squares(residuals.values, layout.vector, **given)
+    try:
+        found = optimize.least_squares(residuals.values, layout.vector, **given)
+    finally:
+        residuals.shown.close(len(residuals.history), *(residuals.history[-1] if residuals.history else ()))
     return _result(found, residuals, layout, start)
 
 
@@ -121,7 +128,8 @@ def _result(found, function, layout, start):
         x=shaped(layout, found.x),
         counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records},
         seconds={"total": time.perf_counter() - start},
-    )
+        history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
+    )  # fmt: skip
     return result
 
 
@@ -144,7 +152,7 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     Returns
     -------
     Result
-        SciPy's `OptimizeResult` with `x` in the containers of `x0`, and `counts` and `seconds`.
+        SciPy's `OptimizeResult` with `x` in the containers of `x0`, and `counts`, `seconds`, `history` and `plot()`.
 
     Raises
     ------
@@ -169,7 +177,9 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     equations.refuse(layout.vector, derivative=method in ROOT_WITH_JACOBIAN)
     count = len(equations.values(layout.vector))
     if count != layout.size and method != "lm":
-        raise OptimizationError(f"there are {count} equations for {layout.size} unknowns; for more equations than unknowns see least_squares")
+        raise OptimizationError(
+            f"there are {count} equations for {layout.size} unknowns; for more equations than unknowns see least_squares"
+        )
     given = {"method": method, "tol": tol, "options": options}
     if callback is not None:
         given["callback"] = lambda x, f: callback(layout.container(x.copy()), f)

@@ -39,7 +39,9 @@ def remember(v, pairs, n, m, r, i):
     for k in range(n):
         set_double_at(s, k, double_at(v + 8 * n * P.XT, k) - double_at(v + 8 * n * P.X, k))
         set_double_at(y, k, double_at(v + 8 * n * P.GT, k) - double_at(v + 8 * n * P.G, k))
-    if dot(s, y, n) > 2.2e-16 * dot(y, y, n):
+    curvature = dot(s, y, n)
+    if curvature > 2.2e-16 * dot(y, y, n):
+        set_double_at(pairs + 16 * n * m + 8 * m, head, curvature)
         set_int_at(i, P.I_HEAD, (head + 1) % m)
         set_int_at(i, P.I_PAIRS, min(m, int_at(i, P.I_PAIRS) + 1))
 
@@ -81,21 +83,21 @@ def direct(v, pairs, n, m, i):
     copy(d, g, n)
     hold(v, n)
     count, head = int_at(i, P.I_PAIRS), int_at(i, P.I_HEAD)
-    alphas = pairs + 16 * n * m
+    alphas, curvatures = pairs + 16 * n * m, pairs + 16 * n * m + 8 * m
     for k in range(count):
         j = (head - 1 - k) % m
         s, y = pairs + 16 * n * j, pairs + 16 * n * j + 8 * n
-        alpha = dot(s, d, n) / dot(s, y, n)
+        alpha = dot(s, d, n) / double_at(curvatures, j)
         set_double_at(alphas, j, alpha)
         add_scaled(d, -alpha, y, n)
     if count > 0:
         j = (head - 1) % m
-        s, y = pairs + 16 * n * j, pairs + 16 * n * j + 8 * n
-        scale(d, dot(s, y, n) / dot(y, y, n), n)
+        y = pairs + 16 * n * j + 8 * n
+        scale(d, double_at(curvatures, j) / dot(y, y, n), n)
     for k in range(count - 1, -1, -1):
         j = (head - 1 - k) % m
         s, y = pairs + 16 * n * j, pairs + 16 * n * j + 8 * n
-        beta = dot(y, d, n) / dot(s, y, n)
+        beta = dot(y, d, n) / double_at(curvatures, j)
         add_scaled(d, double_at(alphas, j) - beta, s, n)
     scale(d, -1.0, n)
     for k in range(n):

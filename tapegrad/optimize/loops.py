@@ -174,9 +174,9 @@ def adam(
     --------
     >>> import numpy as np, tapegrad as tg
     >>> start = {"w": np.zeros(2), "b": 0.0}
-    >>> result = tg.optimize.adam(lambda p: np.sum((p["w"] - p["b"] - 1.0) ** 2) + p["b"] ** 2, start, learning_rate=0.05)
-    >>> {name: np.round(value, 3) for name, value in result.x.items()} # doctest: +SKIP
-    {'w': array([1., 1.]), 'b': 0.0}
+    >>> result = tg.optimize.adam(lambda p: np.sum((p["w"] - p["b"] - 1.0) ** 2) + (p["b"] - 2.0) ** 2, start, learning_rate=0.05)
+    >>> result.x["w"].round(3), round(result.x["b"], 3)
+    (array([3., 3.]), 2.0)
     """
     from .descent_loop import ADAM
 

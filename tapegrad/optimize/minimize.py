@@ -236,7 +236,7 @@ class _Drive:
         if self.name in WITH_PRODUCTS:
             given["hessp"] = curvature.product
         elif self.name == "trust-constr":
-            given["hess"] = curvature.sparse
+            given["hess"] = curvature.as_is
         elif self.name in WITH_HESSIAN:
             given["hess"] = curvature.dense
         return curvature

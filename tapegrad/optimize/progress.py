@@ -74,10 +74,11 @@ def watched(stream):
 def line(steps, value, norm, elapsed, total, unit):
     """The text of the line."""
     rate = steps / elapsed if elapsed > 0 else 0.0
-    parts = [f"{steps:,}" + (f"/{total:,}" if total else "") + f" {unit}", f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2g} {unit}/s"]
+    speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+    parts = [f"{steps:,}" + (f"/{total:,}" if total else "") + f" {unit}", f"{speed} {unit}/s"]
     parts += [f"f = {value:.8g}", f"|g| = {norm:.3g}", duration(elapsed)]
-    if total and 0 < steps < total:
-        parts.append(f"{duration((total - steps) / rate)} left at most" if rate else "")
+    if total and 0 < steps < total and rate:
+        parts.append(f"{duration((total - steps) / rate)} left at most")
     return "  ".join(parts)
 
 

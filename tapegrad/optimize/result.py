@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from ..errors import MissingPackageError
+from ..errors import MissingPackageError, OptimizationError
 
 
 class Result(OptimizeResult):
@@ -21,7 +21,7 @@ class Result(OptimizeResult):
     seconds : dict of str to float
         ``total``, and of it ``recording``: evaluations by other than compiled code.
     history : ndarray of two columns
-        Value and largest component of the gradient, one row an iteration (of SciPy's methods: an evaluation).
+        Value and largest component of the gradient, one row an iteration (of SciPy's methods: an evaluation, or a Jacobian).
     state : State
         Of a compiled loop: what it is resumed from.
     """
@@ -44,7 +44,11 @@ class Result(OptimizeResult):
         ------
         MissingPackageError
             Without matplotlib.
+        OptimizationError
+            If nothing was noted on the way.
         """
+        if not len(self.get("history", ())):
+            raise OptimizationError("nothing was noted on the way to this result: there is nothing to draw")
         try:
             from matplotlib.figure import Figure
         except ImportError:

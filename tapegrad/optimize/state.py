@@ -23,7 +23,8 @@ class State:
         n = layout.size
         self.method, self.layout = method, layout
         self.vectors = np.zeros((P.VECTORS, n))
-        self.pairs = np.zeros(2 * memory * n + memory)
+        # The pairs, then for each a coefficient of the direction, and the product of its parts.
+        self.pairs = np.zeros(2 * memory * n + 2 * memory)
         self.reals, self.integers = np.zeros(P.REALS), np.zeros(P.INTEGERS, np.int64)
         self.integers[P.I_SIZE], self.integers[P.I_MEMORY] = n, memory
         self.vectors[P.XT] = layout.vector

@@ -33,6 +33,9 @@ class VectorFunction:
     ----------
     evaluations, jacobians : int
         Asked for at different points.
+    history : list of (float, float)
+        Where a Jacobian was asked for: half the sum of squares, and the largest component of its gradient.
+    shown : Progress or None
     """
 
     def __init__(self, function, layout, args=(), what="the function"):
@@ -43,6 +46,7 @@ class VectorFunction:
         self.replayed = self.derivative._replayed
         self.before = self.replayed.stats.records
         self.evaluations = self.jacobians = 0
+        self.history, self.shown = [], None
         self._values = self._rows = (None, None)
 
     @property
@@ -69,11 +73,19 @@ class VectorFunction:
             for blocks, value in zip(outcome.gradients, outcome.values):
                 count = np.size(value)
                 # One block for each leaf, of shape value.shape + leaf.shape.
-                rows.append(np.concatenate([np.reshape(b, (count, -1)) for b in blocks], axis=1) if blocks else np.zeros((count, size)))
+                parts = [np.reshape(block, (count, -1)) for block in blocks]
+                rows.append(np.concatenate(parts, axis=1) if parts else np.zeros((count, size)))
             self._rows = key, np.concatenate(rows)
             self._values = key, self._joined(outcome)
             self.jacobians += 1
+            self._note(self._values[1], self._rows[1])
         return self._rows[1].copy()
+
+    def _note(self, values, rows):
+        with np.errstate(all="ignore"):
+            self.history.append((0.5 * float(values @ values), float(np.max(np.abs(values @ rows), initial=0.0))))
+        if self.shown is not None:
+            self.shown.update(len(self.history), *self.history[-1])
 
     def _call(self, x, backward):
         # A copy: replays read its memory, and what is recorded may keep it.

@@ -8,7 +8,7 @@ import pytest
 import scipy.optimize
 
 import tapegrad as tg
-from tapegrad.errors import MissingPackageError
+from tapegrad.errors import MissingPackageError, OptimizationError
 from tests.optimize.problems import rosenbrock
 
 START = np.array([1.5, 0.5, 0.2])
@@ -42,6 +42,15 @@ def test_the_picture(method, tmp_path):
     np.testing.assert_array_equal(drawn, result.history[:, 1])
     assert figure.axes[0].get_yscale() == "log"
     assert figure.axes[0].get_xlabel() == ("iteration" if method == "lbfgs" else "evaluation")
+
+
+def test_the_picture_of_a_fit():
+    pytest.importorskip("matplotlib")
+    result = tg.optimize.least_squares(lambda x: [10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]], [-1.2, 1.0])
+    assert len(result.history) == result.njev and result.history[-1, 0] == pytest.approx(result.cost)
+    assert result.plot().axes[0].get_xlabel() == "Jacobian"
+    with pytest.raises(OptimizationError, match="nothing to draw"):
+        tg.optimize.root(lambda x: x - 1.0, [0.0], method="krylov").plot()
 
 
 def test_without_matplotlib(monkeypatch):
