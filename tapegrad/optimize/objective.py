@@ -2,8 +2,7 @@
 
 The first evaluation goes the long way (`replay.function`): the function is recorded.
 At the second one its replay is compared with what the Python function itself gives
-for plain arrays there, which costs a small part of a recording; if they differ, or it does not take plain arrays, it is
-recorded again and compared.  From then on `handle` gives loops and SciPy's methods the
+(`optimize.proof`).  From then on `handle` gives loops and SciPy's methods the
 compiled way to the tape used last; where a guard sees something else, `record` finds
 the tape of that path, or records it.  What the function depends on besides its
 arguments is compared when an optimisation begins, and after user code has run
@@ -21,10 +20,7 @@ from ..functional import Transformed
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
 from .layout import Layout
-
-
-#: How near a replay and the Python function itself have to be (their exponentials differ in the last bits).
-AGREEMENT = 1e-9
+from .proof import spare_a_recording
 
 
 class Counts:
@@ -121,10 +117,6 @@ class Objective:
     def record(self, x, g):
         """`evaluate` by the replayed function, which records where it has to."""
         start = time.perf_counter()
-        value = self._proved(x, g) if self._current is not None and self._unproved else None
-        if value is not None:
-            self.counts.seconds += time.perf_counter() - start
-            return value
         args = (self.layout.container(x), *self.args)
         if self._current is not None:
             # A path is given up that changes at nearly every call: those answered by compiled code count too.
@@ -132,6 +124,7 @@ class Objective:
             for _ in range(min(self._since, 32) if kind.recent else 0):
                 kind.note(False)
         self._since = 0
+        spare_a_recording(self.replayed, self.function, args)
         outcome = self.replayed.call(args, {})
         value = float(outcome.values[0])
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
@@ -140,27 +133,6 @@ class Objective:
         self.counts.evaluations += 1
         self.counts.records = self.replayed.stats.records - self._before
         self.counts.seconds += time.perf_counter() - start
-        return value
-
-    def _proved(self, x, g):
-        """The value by compiled code, if the Python function gives the same for plain arrays; else None."""
-        current = self._current
-        current.workspace.refresh()
-        if self._entry.evaluate(current.address, x, g, self._value) != self._entry.DONE:
-            return None
-        value = float(self._value[0])
-        try:
-            with np.errstate(all="ignore"):
-                plain = float(self.function(self.layout.container(x.copy()), *self.args))
-        except Exception:
-            # It may take tensors only; recording it again says more.
-            return None
-        if not abs(plain - value) <= AGREEMENT * max(1.0, abs(value)):
-            return None
-        self._unproved = False
-        # It has been called twice, and need not be compared before the fourth time.
-        current.kind.calls, current.kind.check_at = 2, 4
-        self.note(1)
         return value
 
     def _adopt(self, args):

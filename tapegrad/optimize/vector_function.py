@@ -13,7 +13,7 @@ from ..errors import NonFiniteError, StructureError
 from ..jacobians import jacobian
 from ..tree import flatten
 from .keep import kept
-from .objective import AGREEMENT
+from .proof import spare_a_recording
 
 
 class VectorFunction:
@@ -90,28 +90,8 @@ class VectorFunction:
     def _call(self, x, backward):
         # A copy: replays read its memory, and what is recorded may keep it.
         args = self.layout.container(np.array(x, np.float64)), *self.args
-        inputs, key, _ = self.replayed._sorted(args, {})
-        kind = self.replayed.kinds.get(key)
-        if kind is not None and not kind.given_up and kind.calls + 1 == kind.check_at and self._agrees(kind, inputs, args):
-            # Compared here already, for less than a recording.
-            kind.check_at *= 2
+        spare_a_recording(self.replayed, self.function, args)
         return self.replayed.call(args, {}, backward)
-
-    def _agrees(self, kind, inputs, args):
-        """Whether the Python function itself gives what its replay gives, for plain arrays."""
-        outcome = self.replayed._replay(kind, inputs, False, count=False) if kind.tapes.first() is not None else None
-        if outcome is None:
-            return False
-        try:
-            with np.errstate(all="ignore"):
-                plain = [np.asarray(leaf, np.float64) for leaf in flatten(self.function(*args))[0]]
-        except Exception:
-            # It may take tensors only; recording it again says more.
-            return False
-        return len(plain) == len(outcome.values) and all(
-            a.shape == np.shape(b) and np.allclose(a, b, rtol=AGREEMENT, atol=AGREEMENT * max(1.0, np.max(np.abs(b), initial=0.0)))
-            for a, b in zip(plain, outcome.values)
-        )
 
     @staticmethod
     def _joined(outcome):
