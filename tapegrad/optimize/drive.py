@@ -26,6 +26,7 @@ MESSAGES = {
     P.CHANGE: (True, 1, "the value changes by at most ftol"),
     P.LIMIT: (False, 2, "max_iter iterations are done; result.state goes on"),
     P.STUCK: (False, 3, "no step lowers the value: the precision of the numbers is reached, or the gradient is not that of the value"),
+    P.ENDLESS: (False, 7, "the value falls without end along a line: there is no minimum; give bounds"),
 }
 #: Stops that Python decides on.
 EVALUATIONS, CALLBACK, INTERRUPTED = 21, 22, 23

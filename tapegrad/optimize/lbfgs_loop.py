@@ -18,7 +18,7 @@ from ..native.compile import compiled
 from ..native.memory import double_at, int_at, load_int, set_double_at, set_int_at
 from ..replay.entry import call_entry
 from . import loop as P
-from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, STUCK, advance, begin
+from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, LARGEST, STUCK, advance, begin
 from .vectors import add_scaled, along, copy, dot, project, scale, slope_norm
 
 #: Halvings of a projected step.
@@ -256,6 +256,8 @@ def lbfgs(handle, v, pairs, r, i, history, room, budget):
                 return P.BROKEN
             if norm <= double_at(r, P.R_GTOL):
                 return P.GRADIENT
+            if int_at(i, P.I_ITERATIONS) > 0 and double_at(r, P.R_SEARCH + L_STEP) >= LARGEST:
+                return P.ENDLESS
             change = double_at(r, P.R_CHANGE)
             if int_at(i, P.I_ITERATIONS) > 0 and change <= double_at(r, P.R_FTOL) * max(abs(value), abs(value + change), 1.0):
                 return P.CHANGE

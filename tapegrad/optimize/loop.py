@@ -38,7 +38,7 @@ EVALUATE, EVALUATED, NEXT = range(3)
 # Why a loop comes back: not finished ...
 BUDGET, PYTHON, FULL = 1, 2, 3
 # ... or finished.
-GRADIENT, CHANGE, LIMIT, STUCK, BROKEN = 11, 12, 13, 14, 15
+GRADIENT, CHANGE, LIMIT, STUCK, BROKEN, ENDLESS = 11, 12, 13, 14, 15, 16
 FINISHED = 10
 
 # Columns of the history.

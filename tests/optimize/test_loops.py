@@ -233,6 +233,12 @@ def test_flat_from_the_start():
     assert result.success and result.fun == 2.0
 
 
+def test_a_function_without_a_minimum():
+    for f in (lambda x: np.sum(x), lambda x: -np.sum(x**2)):
+        result = tg.optimize.lbfgs(f, np.ones(3))
+        assert not result.success and "falls without end" in result.message
+
+
 def test_a_wrong_gradient_is_said():
     wrong = tg.custom_vjp(lambda x: np.sum(x**2), lambda g, z, x: -2.0 * g * x)
     result = tg.optimize.lbfgs(wrong, np.array([1.0, 2.0]))
