@@ -8,7 +8,6 @@ import time
 import numpy as np
 
 from ..errors import OptimizationError
-from ..functional import Transformed
 from .objective import Objective
 from .progress import Progress
 
@@ -53,7 +52,7 @@ def minimize(
         Of the method.
     callback : callable, optional
         As in SciPy: called after each iteration with `x`, or with an OptimizeResult if its parameter is called
-        ``intermediate_result``; stops if it returns True or raises StopIteration.
+        ``intermediate_result``; stops if it returns True or raises StopIteration.  Of a compiled loop as of `lbfgs`.
     progress : bool, optional
         Whether to show a live line on stderr; by default after a second, on terminals and in notebooks.
     nonfinite : {"raise", "pass"}
@@ -134,8 +133,6 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
             raise OptimizationError(f"{name} has no option {given!r}; it has {', '.join(known)}")
     if tol is not None:
         options.setdefault("gtol", tol)
-    if isinstance(f, Transformed):
-        f = f.__wrapped__
     return run(f, x0, args if isinstance(args, tuple) else (args,), bounds=bounds, callback=callback, progress=progress, **options)
 
 
