@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 
 import numpy as np
@@ -161,10 +162,11 @@ class _Drive:
         self._key = None
         self._point[...] = x
         self._value = self.objective.evaluate(self._point, self._g)
-        norm = float(np.max(np.abs(self._g)))
+        # Not a number if one component is none.
+        norm = max(float(self._g.max()), -float(self._g.min()))
         self.history.append((self._value, norm))
         self.shown.update(len(self.history), self._value, norm)
-        if not (np.isfinite(self._value) and (np.isfinite(norm) or not self.asked_gradient)) and self.nonfinite == "raise":
+        if not (math.isfinite(self._value) and (math.isfinite(norm) or not self.asked_gradient)) and self.nonfinite == "raise":
             self.objective.refuse(self._point, self._value, self._g)
         self._key = key
 
