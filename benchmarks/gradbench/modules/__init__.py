@@ -1,0 +1,1 @@
+"""The modules of the suite, a file each; see `benchmarks.gradbench.protocol`."""

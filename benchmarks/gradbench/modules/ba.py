@@ -1,0 +1,119 @@
+"""ba: bundle adjustment, and its sparse Jacobian."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tapegrad as tg
+
+
+def cross(a, b):
+    return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
+
+
+def dot(a, b):
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def rotate(r, x):
+    """Rodrigues' formula; all six are numbers, or arrays with an entry for each observation."""
+    squared = dot(r, r)
+    turns = squared > 0.0
+    angle = np.sqrt(np.where(turns, squared, 1.0))
+    v = [c / angle for c in r]
+    sine, cosine = np.sin(angle), np.cos(angle)
+    along = dot(v, x) * (1.0 - cosine)
+    turned = [c * cosine + s * sine + a * along for c, s, a in zip(x, cross(v, x), v)]
+    little = [c + s for c, s in zip(x, cross(r, x))]
+    return [np.where(turns, t, s) for t, s in zip(turned, little)]
+
+
+def reprojection(camera, point, weight, feature):
+    """Weighted reprojection errors: two rows.
+
+    Parameters
+    ----------
+    camera : (11, p)
+        Rotation (3), centre (3), focal length, principal point (2), radial distortion (2).
+    point : (3, p)
+    weight : (p,)
+    feature : (2, p)
+    """
+    y = rotate(camera[0:3], [point[j] - camera[3 + j] for j in range(3)])
+    u, v = y[0] / y[2], y[1] / y[2]
+    radius = u * u + v * v
+    scale = camera[6] * (1.0 + camera[9] * radius + camera[10] * radius * radius)
+    return weight * (u * scale + camera[7] - feature[0]), weight * (v * scale + camera[8] - feature[1])
+
+
+def weight_error(weight):
+    return 1.0 - weight * weight
+
+
+def of_row(k):
+    """The sum of row `k` of the errors: an observation has entries of its own, so its gradient holds all partials."""
+
+    def total(camera, point, weight, feature):
+        return np.sum(reprojection(camera, point, weight, feature)[k])
+
+    return tg.grad(total, (0, 1, 2))
+
+
+PARTIALS = of_row(0), of_row(1)
+OF_WEIGHT = tg.elementwise_grad(weight_error)
+
+
+def read(given):
+    """Cameras, points, weights and features of all observations, and which cameras and points they see."""
+    n, m, p = (int(given[name]) for name in "nmp")
+    cameras = np.tile(np.array(given["cam"], float)[:, None], (1, n))
+    points = np.tile(np.array(given["x"], float)[:, None], (1, m))
+    weights, features = np.full(p, float(given["w"])), np.tile(np.array(given["feat"], float)[:, None], (1, p))
+    seen = np.arange(p)
+    return cameras, points, weights, features, seen % n, seen % m
+
+
+def errors(cameras, points, weights, features, camera_of, point_of):
+    """Reprojection errors, (p, 2), and weight errors, (p,)."""
+    found = reprojection(cameras[:, camera_of], points[:, point_of], weights, features)
+    return np.stack(found, axis=1), weight_error(weights)
+
+
+def jacobian(cameras, points, weights, features, camera_of, point_of):
+    """The Jacobian in compressed rows: row pointers, columns, values."""
+    n, m, p = cameras.shape[1], points.shape[1], len(weights)
+    camera, point = cameras[:, camera_of], points[:, point_of]
+    blocks = np.empty((p, 2, 15))
+    for k, partials in enumerate(PARTIALS):
+        of_camera, of_point, of_weight = partials(camera, point, weights, features)
+        blocks[:, k, :11], blocks[:, k, 11:14], blocks[:, k, 14] = of_camera.T, of_point.T, of_weight
+    columns = np.empty((p, 15), np.int64)
+    columns[:, :11] = 11 * camera_of[:, None] + np.arange(11)
+    columns[:, 11:14] = 11 * n + 3 * point_of[:, None] + np.arange(3)
+    columns[:, 14] = 11 * n + 3 * m + np.arange(p)
+    pointers = np.concatenate((15 * np.arange(2 * p), 30 * p + np.arange(p + 1)))
+    values = np.concatenate((blocks.reshape(-1), OF_WEIGHT(weights)))
+    return pointers, np.concatenate((np.repeat(columns, 2, axis=0).reshape(-1), columns[:, 14])), values
+
+
+def _objective(given):
+    data = read(given)
+
+    def convert(found):
+        reprojections, of_weights = found
+        p = len(of_weights)
+        return {
+            "reproj_error": {"elements": reprojections[0].tolist(), "repeated": p},
+            "w_err": {"element": float(of_weights[0]), "repeated": p},
+        }
+
+    return lambda: errors(*data), convert
+
+
+def _jacobian(given):
+    data = read(given)
+    shown = lambda a: [*a[:30].tolist(), a[-1].item()]
+    return lambda: jacobian(*data), lambda found: dict(zip(("rows", "cols", "vals"), map(shown, found)))
+
+
+FUNCTIONS = {"objective": _objective, "jacobian": _jacobian}

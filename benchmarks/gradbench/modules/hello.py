@@ -1,0 +1,23 @@
+"""hello: a square, and its derivative."""
+
+from __future__ import annotations
+
+import tapegrad as tg
+
+
+def square(x):
+    return x * x
+
+
+double = tg.grad(square)
+
+
+def _one(function):
+    def prepare(given):
+        x = float(given)
+        return lambda: function(x), float
+
+    return prepare
+
+
+FUNCTIONS = {"square": _one(square), "double": _one(double)}

@@ -1,0 +1,29 @@
+"""lse: the logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tapegrad as tg
+
+
+def objective(x):
+    """log(sum(exp(x))), with the maximum taken out first."""
+    top = np.max(x)
+    return top + np.log(np.sum(np.exp(x - top)))
+
+
+gradient = tg.grad(objective)
+
+
+def _primal(given):
+    x = np.array(given["x"], float)
+    return lambda: objective(x), float
+
+
+def _gradient(given):
+    x = np.array(given["x"], float)
+    return lambda: gradient(x), np.ndarray.tolist
+
+
+FUNCTIONS = {"primal": _primal, "gradient": _gradient}

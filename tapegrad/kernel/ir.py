@@ -1,0 +1,284 @@
+"""The loop program: what a kernel computes, between the tape and machine code.
+
+A `LoopProgram` is a list of statements.  `Loop` is the only one that holds
+others; every other statement does one thing, and those that give a result *are*
+that result (single assignment: a statement object is used as an operand
+wherever its value is wanted)::
+
+    Load(buffer, index)          one element of a buffer
+    Let(expr, char)              an expression of the rules' language over values
+    Carry(init)                  at the head of a loop: `init` the first time, then `next`
+    Store(buffer, index, value)
+    Guard(number, value, seen)   what the recorded path depended on
+    Run(program, operands, ...)  an array step that is not a loop: compiled code of the sweeps
+
+Loops run at least once and are tested at their end, so a value computed in the
+body of a loop may be used after the loop: it is that of the last iteration.
+Otherwise a value may be used where its statement has been executed before:
+later in the same body, or in loops inside it.
+
+Memory is a set of `Buffer` objects, each an array of its own that overlaps no
+other; views are index arithmetic.  An element is named by an `Index`: a base,
+plus a coefficient times the counter of each enclosing loop; where elements do
+not advance evenly, that sum is a position in a table of elements.
+
+A loop whose number of iterations differs from one execution to the next is
+*ragged*: `extent` is then an array with one number for each execution, chosen by
+`which` (an `Index` without table, in the counters of the loops around it), and its counter
+does not start again at zero but goes on counting over all executions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..rules import lang as L
+
+#: Roles of buffers.
+INPUT, OUTPUT, CONSTANT, TEMPORARY = "input", "output", "constant", "temporary"
+
+
+@dataclass(eq=False)
+class Buffer:
+    """An array of its own.
+
+    Attributes
+    ----------
+    role : str
+        INPUT (given by the caller, only read), OUTPUT (given by the caller, only
+        written and read back), CONSTANT (`data`), TEMPORARY (in the workspace).
+    size : int
+        Elements.
+    char : str
+        NumPy's dtype character.
+    number : int
+        Which input or output.
+    data : ndarray or None
+        Elements of a constant.
+    zeroed : bool
+        Whether a temporary or output has to be all zeros when the kernel begins.
+    """
+
+    role: str
+    size: int
+    char: str = "d"
+    number: int = 0
+    data: np.ndarray | None = None
+    zeroed: bool = False
+
+    @property
+    def nbytes(self):
+        return self.size * np.dtype(self.char).itemsize
+
+
+@dataclass(eq=False)
+class Index:
+    """Which element: ``base + sum(coefficient * counter)``, or the entry of `table` at that position.
+
+    Attributes
+    ----------
+    base : int
+    steps : tuple of (Loop, int)
+        Counters of enclosing loops and their coefficients; each loop once, no coefficient 0.
+    table : ndarray of int64 or None
+    """
+
+    base: int = 0
+    steps: tuple = ()
+    table: np.ndarray | None = None
+
+    def same(self, other):
+        """Whether both name the same element in every iteration."""
+        table = self.table is other.table or (
+            self.table is not None and other.table is not None and np.array_equal(self.table, other.table)
+        )
+        return table and self.base == other.base and dict(self.steps) == dict(other.steps)
+
+
+class Statement:
+    """One thing a kernel does."""
+
+
+class Value(Statement):
+    """A statement with a result of type `char`: 'd', 'f', '?' or an integer type."""
+
+
+@dataclass(eq=False)
+class Load(Value):
+    """One element of `buffer`."""
+
+    buffer: Buffer
+    index: Index
+
+    @property
+    def char(self):
+        return self.buffer.char
+
+
+@dataclass(eq=False)
+class Let(Value):
+    """An expression of `rules.lang` whose ``arg`` leaves are values; computed in `char`.
+
+    ``Let(L.arg(value), "f")`` converts.
+    """
+
+    expr: L.Expr
+    char: str = "d"
+
+
+@dataclass(eq=False)
+class Carry(Value):
+    """A value that goes from one iteration to the next; stands in `Loop.carries`.
+
+    Attributes
+    ----------
+    init : Value
+        In the first iteration of each execution of the loop.
+    next : Value
+        What the next iteration sees; set once it exists.
+    reorder : bool
+        Whether the additions that lead to `next` may be made in another order
+        (sums and products over axes of arrays, whose order NumPy does not promise).
+    """
+
+    init: Value
+    next: Value | None = None
+    reorder: bool = False
+
+    @property
+    def char(self):
+        return self.init.char
+
+
+@dataclass(eq=False)
+class Store(Statement):
+    """Write `value` to an element of `buffer` (converted to its type)."""
+
+    buffer: Buffer
+    index: Index
+    value: Value
+
+
+@dataclass(eq=False)
+class Guard(Statement):
+    """What guard `number` saw at recording must be seen again.
+
+    Attributes
+    ----------
+    value : Value
+    seen : bool, or bytes
+        The outcome of a condition; or the bytes of the value itself.
+    early : bool
+        Test before going on (what follows forms addresses from it), else at the end.
+    """
+
+    number: int
+    value: Value
+    seen: object
+    early: bool = False
+
+
+@dataclass(eq=False)
+class Run(Statement):
+    """Run a compiled array program (`sweep.steps.run`) on whole arrays.
+
+    Attributes
+    ----------
+    program : ndarray of int64
+        Its words (see `replay.values.ValueProgram`).
+    operands : list of (int, Buffer, Index)
+        Register, and where its array begins; the first is the result.
+    integer : Index or None
+        The integer attribute of the instruction.
+    reads, writes : set of Buffer
+    keeps : object
+        What must live as long as the kernel (constants of the program).
+    name : str
+        For the listing.
+    """
+
+    program: np.ndarray
+    operands: list
+    integer: Index | None = None
+    reads: set = field(default_factory=set)
+    writes: set = field(default_factory=set)
+    keeps: object = None
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Loop(Statement):
+    """`body`, `extent` times.
+
+    Attributes
+    ----------
+    extent : int, or ndarray of int64 for a ragged loop
+    body : list of Statement
+    carries : list of Carry
+    which : Index or None
+        Position in `extent` of this execution's number (ragged loops).
+    """
+
+    extent: object
+    body: list = field(default_factory=list)
+    carries: list = field(default_factory=list)
+    which: Index | None = None
+
+    @property
+    def ragged(self):
+        return not isinstance(self.extent, int)
+
+    @property
+    def total(self):
+        """Iterations of one execution, or of all executions of a ragged loop."""
+        return int(np.sum(self.extent))
+
+
+@dataclass(eq=False)
+class LoopProgram:
+    """What a kernel computes.
+
+    Attributes
+    ----------
+    inputs, outputs : list of Buffer
+        In the order of the caller's arguments and results.
+    body : list of Statement
+    guards : int
+        How many guards there are.
+    """
+
+    inputs: list
+    outputs: list
+    body: list
+    guards: int = 0
+
+    def __str__(self):
+        from .listing import listing
+
+        return listing(self)
+
+
+def constant(number, char="d"):
+    """The value that is always `number`."""
+    return Let(L.Expr("const", (float(number),)), char)
+
+
+def operands(statement):
+    """The values a statement (not a loop) uses, in order, each once."""
+    if isinstance(statement, Let):
+        return statement.expr.leaves()
+    if isinstance(statement, (Store, Guard)):
+        return [statement.value]
+    return []
+
+
+def walk(body):
+    """Every statement of `body` and of the loops in it, in order; a loop comes before its body."""
+    stack = list(reversed(body))
+    while stack:
+        statement = stack.pop()
+        yield statement
+        if isinstance(statement, Loop):
+            stack.extend(reversed(statement.body))
