@@ -27,11 +27,8 @@ MODULES = (
     "replay_sweep",
     "replay_calls",
     "replay_first",
-<<<<<<< HEAD
     "optimisation",
-=======
     "gradbench_by_hand",
->>>>>>> main
 )
 
 PEERS = {
