@@ -23,7 +23,10 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     numpy_selecting,
     numpy_shaping,
     operators,
+    optim,
+    optimize,
 )
+from .anomaly import detect_anomaly
 from .check import check
 from .checkpoint import checkpoint
 from .compiled import compile

@@ -111,3 +111,11 @@ class CalibrationError(TapegradError, ValueError):
 
 class MissingPackageError(TapegradError, ImportError):
     """An optional package is needed for what was asked."""
+
+
+class OptimizationError(TapegradError, ValueError):
+    """An optimiser was asked for what it cannot do: an unknown method, bounds that do not fit, a start that is no number."""
+
+
+class NonFiniteError(TapegradError, FloatingPointError):
+    """A value or a derivative is infinite or not a number; says at which operation."""

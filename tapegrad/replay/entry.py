@@ -127,7 +127,7 @@ def _handle(typingctx, thing):
 
 
 @intrinsic
-def _call_entry(typingctx, address, handle, x, g):
+def call_entry(typingctx, address, handle, x, g):
     """Call `entry` by its native address (Numba's calling convention); its result and the value."""
 
     def codegen(context, builder, signature, args):
@@ -168,7 +168,7 @@ def _call(self, x, g):
                 fits = fits and x.shape[k] == extent and g.shape[k] == extent
         if not fits:
             raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
-        status, value = _call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
+        status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
         if status != DONE:
             # Numba loses exceptions inside prange: `check` finds them.
             g[...] = float("nan")
