@@ -28,7 +28,9 @@ MODULES = (
     "replay_calls",
     "replay_first",
     "kernels",
+    "optimisation",
     "gradbench_by_hand",
+    "higher_order",
 )
 
 PEERS = {

@@ -1,9 +1,10 @@
 """How long the first gradient of a function takes: recording, finishing, first replay.
 
 Each measurement is a fresh process whose cache directory was filled by an
-earlier one.  Two numbers: from the end of ``import tapegrad`` to the first
-gradient, which includes loading Numba and the library's compiled code; and the
-same for another function once they are loaded.  JAX compiles the same unrolled
+earlier one, with Python's own bytecode in it, as an installed package has it.
+Two numbers: from the end of ``import tapegrad`` to the first gradient, which
+includes loading LLVM and the library's compiled code; and the same for another
+function once they are loaded.  JAX compiles the same unrolled
 loop, with the same number of operations, except that the long one is cut to
 `JAX_LENGTH`, for its compiler takes far more than linear time.
 """
@@ -70,7 +71,8 @@ print(json.dumps(time.perf_counter() - start))
 
 def run(program: str, count: int, cache: str):
     """Run a program in a new interpreter; what it printed."""
-    environment = os.environ | {"TAPEGRAD_CACHE_DIR": cache}
+    environment = os.environ | {"TAPEGRAD_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": os.path.join(cache, "bytecode")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     ended = subprocess.run(
         [sys.executable, "-c", program.format(loop=LOOP, count=count)],
         env=environment,
@@ -104,7 +106,7 @@ def replay_first(quick: bool) -> Iterator[Row]:
                 {"JAX compiles": beside},
             )
             yield Row(
-                f"{count:,} instructions, once Numba and the library's code are loaded",
+                f"{count:,} instructions, once LLVM and the library's code are loaded",
                 f"{promise}, loading left out",
                 min(f["loaded"] for f in found),
                 limit,

@@ -23,7 +23,10 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     numpy_selecting,
     numpy_shaping,
     operators,
+    optim,
+    optimize,
 )
+from .anomaly import detect_anomaly
 from .check import check
 from .checkpoint import checkpoint
 from .compiled import compile
@@ -58,6 +61,8 @@ from .forward import derivative, jacfwd, jvp
 from .functional import elementwise_grad, grad, jit, value_and_grad
 from .functional import elementwise_grad as egrad
 from .functions import *  # noqa: F401,F403
+from .higher.hessians import hessian, hessian_diag, laplacian
+from .higher.products import gnvp, hvp
 from .jacobians import jacobian, jacrev, linearize, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad

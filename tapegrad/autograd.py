@@ -13,10 +13,10 @@ import weakref
 import numpy as np
 
 from . import tensor as _tensor
-from .backward import second_backward_error, sweep_back
-from .errors import GradientError, HigherOrderError, NonScalarOutputError, SeedShapeError
+from .backward import refuse_unused, second_backward_error, sweep_back
+from .errors import GradientError, NonScalarOutputError, SeedShapeError
 from .graph import RemovableHandle
-from .record import normalise, plain, settle
+from .record import normalise, plain, settle, tracked
 from .tape.places import name_of
 from .tensor import Tensor
 
@@ -33,7 +33,8 @@ def _tensors(things, what):
     return things
 
 
-def _seeds(outputs, grads, what):
+def _seeds(outputs, grads, what, recorded=False):
+    """The seeds as values; with `recorded` those that are on a tape stay tensors."""
     if grads is None:
         grads = (None,) * len(outputs)
     elif isinstance(grads, (Tensor, np.ndarray, float, int)):
@@ -61,6 +62,9 @@ def _seeds(outputs, grads, what):
                 )
             seed = np.ones(output.shape, output.dtype)
         else:
+            if recorded and tracked(grad) and grad.shape == output.shape:
+                found.append(grad if grad.dtype == output.dtype else grad.astype(output.dtype))
+                continue
             seed = np.asarray(grad._v if isinstance(grad, Tensor) else grad)
             if seed.shape != tuple(output.shape):
                 raise SeedShapeError(
@@ -70,14 +74,6 @@ def _seeds(outputs, grads, what):
             seed = np.array(seed, output.dtype, order="C")
         found.append(float(seed) if type(output._v) is float else seed)
     return found
-
-
-def _refuse_create_graph(create_graph):
-    if create_graph:
-        raise HigherOrderError(
-            "create_graph=True (a gradient that is itself recorded) is not available yet: this version gives first "
-            "derivatives. Leave create_graph=False"
-        )
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
@@ -92,7 +88,9 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     retain_graph : bool, optional
         Keep the instructions; by default the same as `create_graph`.
     create_graph : bool
-        Record the gradient itself.
+        Record the gradient itself, so that it can be differentiated.  Then nothing is
+        cleared, whatever `retain_graph` says: what no tensor leads to any more is
+        forgotten by itself.
     grad_variables
         Deprecated name of `grad_tensors`.
     inputs : Tensor or sequence, optional
@@ -113,16 +111,15 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     if grad_variables is not None:
         warnings.warn("grad_variables is deprecated; use grad_tensors", DeprecationWarning, stacklevel=2)
         grad_tensors = grad_variables if grad_tensors is None else grad_tensors
-    _refuse_create_graph(create_graph)
     roots = _tensors(tensors, "the roots of backward()")
-    seeds = _seeds(roots, grad_tensors, "grad_tensors")
+    seeds = _seeds(roots, grad_tensors, "grad_tensors", create_graph)
     wanted = None if inputs is None else _tensors(inputs, "inputs")
     if wanted is not None:
         for k, t in enumerate(wanted):
             if not t.requires_grad:
                 raise GradientError(f"inputs[{k}] does not require grad")
     retain = bool(create_graph if retain_graph is None else retain_graph)
-    found = sweep_back(roots, seeds, retain, wanted)
+    found = _recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, retain, wanted)
     if wanted is None:
         for leaf, value in found.leaves:
             accumulate(leaf, value)
@@ -166,7 +163,6 @@ def grad(
     """
     if not only_inputs:
         raise ValueError("only_inputs=False is not supported; call .backward() to accumulate into all leaves")
-    _refuse_create_graph(create_graph)
     roots = _tensors(outputs, "outputs")
     wanted = _tensors(inputs, "inputs")
     for k, t in enumerate(wanted):
@@ -176,14 +172,26 @@ def grad(
                 f"input {k}{f' ({name!r})' if name else ''} does not require grad; make it with requires_grad=True "
                 "before computing the outputs"
             )
-    seeds = _seeds(roots, grad_outputs, "grad_outputs")
+    seeds = _seeds(roots, grad_outputs, "grad_outputs", create_graph)
     retain = bool(create_graph if retain_graph is None else retain_graph)
-    found = sweep_back(roots, seeds, retain, wanted, allow_unused)
+    if create_graph:
+        found = _recorded(roots, seeds, wanted, allow_unused)
+    else:
+        found = sweep_back(roots, seeds, retain, wanted, allow_unused)
     for t, value in found.retained_alive():
         accumulate(t, value)
-    return tuple(
-        plain(normalise(found.requested[id(t)])) if id(t) in found.requested else None for t in wanted
-    )
+    return tuple(_given(found.requested[id(t)]) if id(t) in found.requested else None for t in wanted)
+
+
+def _recorded(roots, seeds, wanted, allow_unused=True):
+    """A pass that records what it computes (`tapegrad.higher`)."""
+    from .higher.passes import sweep_recorded
+
+    return sweep_recorded(roots, seeds, wanted, (lambda *_: None) if allow_unused else refuse_unused)
+
+
+def _given(gradient):
+    return gradient if isinstance(gradient, Tensor) else plain(normalise(gradient))
 
 
 def jvp(outputs, inputs, tangents):
@@ -232,10 +240,17 @@ def jvp(outputs, inputs, tangents):
 
 
 def accumulate(leaf, value):
-    """Add `value` (as tensors hold it, given away) to ``leaf.grad``."""
+    """Add `value` (as tensors hold it, given away; or a tensor on a tape) to ``leaf.grad``."""
     with _ACCUMULATE:
         extras = leaf._extras()
-        if extras.grad is None:
+        known = extras.grad
+        if isinstance(value, Tensor) or known is not None and known._t is not None:
+            # A gradient on a tape is never changed: the sum is another tensor.
+            if isinstance(value, Tensor):
+                extras.grad = value if known is None else known + value
+            else:
+                extras.grad = plain(normalise(known._v + value))
+        elif known is None:
             extras.grad = plain(value)
         elif type(value) is float:
             extras.grad._v = extras.grad._v + value

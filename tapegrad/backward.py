@@ -98,13 +98,14 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
         for one in passes:
             missing -= one.reaches()
         if missing and not allow_unused:
-            _refuse_unused(wanted, missing)
+            refuse_unused(wanted, missing)
     for one in passes:
         one.run(result, retain)
     return result
 
 
-def _refuse_unused(wanted, missing):
+def refuse_unused(wanted, missing):
+    """Raise for the first wanted tensor that is missing (by id): the outputs do not depend on it."""
     for k, t in enumerate(wanted):
         if id(t) in missing:
             name = name_of(t)
@@ -139,6 +140,7 @@ class Pass:
 
     def __init__(self, store, roots, wanted):
         if store.trace is not None:
+            # A pass that is recorded can be: `higher.passes.TracedPass`.
             store.trace.cannot = "it runs a backward pass of its own"
             raise GradientError("a backward pass inside a function that is being recorded")
         self.store = store
@@ -258,6 +260,8 @@ class Pass:
 
     def _go(self, sweep, high, low, retain):
         """Sweep a stretch, letting go of large saved values as it passes them."""
+        if self.store.thread.checking is not None:
+            return self._checked(sweep, high, low, retain)
         while True:
             at = sweep.run(high, low, not retain)
             if at >= 0:
@@ -266,6 +270,26 @@ class Pass:
             high = -2 - at
             if high < low:
                 return
+
+    def _checked(self, sweep, high, low, retain):
+        """Sweep a stretch one instruction at a time, and look at what each hands to its operands."""
+        checking = self.store.thread.checking
+        for slot in range(high, low - 1, -1):
+            if self.marks[slot] != 1:
+                continue
+            instruction = Instruction(self.store, slot)
+            signature = instruction.signature
+            adjoint = self._adjoint(sweep, slot, SCALAR if signature is None else signature.out) if instruction.row else None
+            if sweep.run(slot, slot, not retain) < 0:
+                self._let_go(slot)
+            if adjoint is None or checking.bad(adjoint):
+                continue
+            for k, operand in enumerate(instruction.operands):
+                if operand:
+                    found = self._adjoint(sweep, operand, SCALAR if signature is None else signature.metas[signature.slots[k]])
+                    if checking.bad(found):
+                        which = k if len(instruction.operands) > 1 else None
+                        checking.adjoint(instruction.row.name, self.store.place(slot), adjoint, found, which)
 
     def _let_go(self, slot):
         """Drop the large saved values of an instruction that the sweep has passed."""

@@ -129,6 +129,13 @@ class Problem:
         """The results of the reference at plain `points`."""
         return [_plain(r) for r in _flat(self.reference(*self._with(points)))]
 
+    def weighted_on(self, *points):
+        """The sum of the results times the weights, at points of any kind."""
+        total = 0.0
+        for r, w in zip(_flat(self.f(*self._with(points))), self.weights):
+            total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
+        return total
+
     def weighted(self, points):
         """The sum of the reference's results times the weights."""
         return sum(float(np.sum(np.asarray(v, np.float64) * w)) for v, w in zip(self.expected(points), self.weights))
@@ -273,13 +280,7 @@ def _replay(problem, check):
     """Recorded at the point, replayed at two others, one of them in a thread: beside differences and define-by-run there."""
     from .functional import grad as recorded
 
-    def weighted(*points):
-        total = 0.0
-        for r, w in zip(_flat(problem.f(*problem._with(points))), problem.weights):
-            total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
-        return total
-
-    g = recorded(weighted, tuple(range(len(problem.points))))
+    g = recorded(problem.weighted_on, tuple(range(len(problem.points))))
     g(*problem.points)
     for number in range(2):
         single = any(np.asarray(p).dtype.char == "f" for p in problem.points)
@@ -305,6 +306,61 @@ def _replay(problem, check):
             check.note(
                 worst, problem.exact * (1.0 + size),
                 f"the gradient of argument {k}, replayed {where}at another point, is {worst:.3g} from define-by-run there",
+            )  # fmt: skip
+
+
+def _second(problem, check):
+    """``u . H v`` of the weighted sum of the results, in four ways and by differences of gradients."""
+    from .forward import jvp
+    from .functional import grad as recorded
+
+    f, points = problem.weighted_on, tuple(problem.points)
+    numbers = tuple(range(len(points)))
+
+    def dot(found, way):
+        total = 0.0
+        for g, d in zip(found, way):
+            total = total + np.sum(g * d)
+        return total
+
+    def by_recorded_gradient(u, v):
+        leaves = [_leaf(p) for p in points]
+        y = f(*leaves)
+        for way in (u, v):
+            if not (isinstance(y, Tensor) and y.requires_grad):
+                return 0.0
+            found = grad(y, leaves, create_graph=True, allow_unused=True)
+            live = [(g, d) for g, d in zip(found, way) if g is not None]
+            y = dot(*zip(*live)) if live else 0.0
+        return float(_plain(y))
+
+    for d, v in enumerate(problem.ways):
+        u = [problem.rng.standard_normal(np.shape(p)) for p in points]
+        u, v = ([float(x) if type(p) is float else x.astype(p.dtype) for x, p in zip(way, points)] for way in (u, v))
+        ours = by_recorded_gradient(u, v)
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = [np.asarray(p, np.float64) + sign * STEP * x for p, x in zip(points, v)]
+            moved = [float(m) if type(p) is float else m for m, p in zip(moved, points)]
+            there = Problem(problem.f, problem._with(moved), problem.reference, 0, 1, None, None)
+            there.weights = problem.weights
+            sides.append(_dot(there.reverse(), u))
+        measured = (sides[0] - sides[1]) / (2 * STEP)
+        size = problem.scale(ours, measured)
+        check.note(
+            abs(ours - measured), problem.rtol * size,
+            f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients",
+        )  # fmt: skip
+        ways = {
+            "tangents of tangents": jvp(lambda *x: jvp(f, x, tuple(u))[1], points, tuple(v))[1],
+            "tangents of gradients": dot(jvp(recorded(f, numbers), points, tuple(v))[1], u),
+            "a gradient of tangents": dot(recorded(lambda *x: jvp(f, x, tuple(u))[1], numbers)(*points), v),
+        }
+        for name, other in ways.items():
+            other = float(other)
+            check.note(
+                abs(ours - other), problem.exact * size,
+                f"direction {d}: {ours:.12g} by a gradient of a gradient, {other:.12g} by {name}",
             )  # fmt: skip
 
 
@@ -344,10 +400,13 @@ CHECKS = {
     "transpose": ("<w, Jv>, <J^T w, v>", _identity),
     "lanes": ("the same for several v in one pass", _lanes),
     "replay": ("replays at other points, differences", _replay),
+    "second": ("second derivatives in each nesting, differences", _second),
 }
+#: Checks of a higher order than the first.
+ORDERS = {"second": 2}
 
 
-def check(f, *args, reference=None, seed=0, directions=2, rtol=None, atol=None, modes=None):
+def check(f, *args, reference=None, seed=0, directions=2, rtol=None, atol=None, modes=None, order=1):
     """Compare the value of a function with NumPy's and its derivatives with central differences.
 
     Parameters
@@ -374,7 +433,11 @@ def check(f, *args, reference=None, seed=0, directions=2, rtol=None, atol=None, 
         Which checks, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"``
         (the identity <w, Jv> = <J^T w, v>), ``"lanes"`` (the same for several
         directions in one pass) and ``"replay"`` (recorded here and replayed at two other
-        points, once in another thread, beside define-by-run there); all by default.
+        points, once in another thread, beside define-by-run there) and ``"second"`` (second
+        derivatives by reverse and forward mode in each nesting, beside differences of
+        gradients); by default all that `order` includes.
+    order : {1, 2}
+        Up to which derivatives are checked.
 
     Returns
     -------
@@ -400,7 +463,9 @@ def check(f, *args, reference=None, seed=0, directions=2, rtol=None, atol=None, 
     >>> report.passed
     True
     """
-    names = list(CHECKS) if modes is None else [modes] if isinstance(modes, str) else list(modes)
+    if order not in (1, 2):
+        raise ValueError(f"check: order={order!r} is not 1 or 2")
+    names = [n for n in CHECKS if ORDERS.get(n, 1) <= order] if modes is None else [modes] if isinstance(modes, str) else list(modes)
     for name in names:
         if name not in CHECKS:
             raise ValueError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")

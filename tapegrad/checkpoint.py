@@ -73,6 +73,22 @@ class _Segment(Primitive):
         found = dict(zip(wanted, outcome.gradients))
         return tuple(found.get(k) for k in range(len(leaves)))
 
+    def _cotangents_recorded(self, call, arguments, parts, result, likes):
+        """The function is run on tensors, and what it records is walked back."""
+        from .higher.nested import Evaluation
+
+        structure = call.static["layout"].given
+
+        def on_leaves(*leaves):
+            args, kwargs = unflatten(structure, leaves)
+            return self.checkpointed(*args, **kwargs)
+
+        wanted = [k for k, like in enumerate(likes) if like is not None]
+        with Evaluation(on_leaves, arguments, wanted, {}) as e:
+            e.run()
+            found = dict(zip(wanted, e.pull(*zip(*[(r, p) for r, p in zip(e.results, parts) if p is not None]))))
+        return tuple(found.get(k) for k in range(len(likes)))
+
     def _push(self, tangents, _, *leaves, layout):
         replayed, wanted = self._replayed(leaves, layout)
         given = [tangents[k] for k in wanted]
@@ -120,7 +136,7 @@ def checkpoint(fun):
     NestingError
         From a call: `fun` uses a number that is being differentiated and is not an argument.
     HigherOrderError
-        For a second derivative.
+        For a derivative by forward mode that is differentiated again.
 
     References
     ----------

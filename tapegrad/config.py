@@ -41,7 +41,9 @@ def package_hash():
     """A digest of the sources that compiled code depends on."""
     here = Path(__file__).parent
     digest = hashlib.sha256(sys.version.encode())
-    for folder in ("kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "replay", "rules", "sweep", "tape"):
+    for folder in (
+        "kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sweep", "tape",
+    ):  # fmt: skip
         for path in sorted((here / folder).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

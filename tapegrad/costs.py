@@ -85,6 +85,8 @@ _CALL |= set("sinh cosh arcsinh arccosh arctanh".split())
 
 #: Elements that a vectorised loop handles at once: of arithmetic, of functions.
 WIDTH, CALL_WIDTH = 16, 8
+#: Rows of our own loops that one row of NumPy's costs.
+ROW_OF_NUMPY = 8
 #: Bytes of a matrix that does not stay in the nearest cache.
 CACHE = 1 << 15
 #: Bytes from which a buffer mostly comes from the system, and goes back there.
@@ -199,7 +201,7 @@ def program_counts(program):
         elif code == P.REPAIR:
             found["byte"] += 8 * q[10] * q[12] * _product(q[14::3])
         elif code == P.GUFUNC:
-            _matrix_counts(found, q)
+            _numpy_counts(found, q)
         p += 2 + length
     return found
 
@@ -208,14 +210,22 @@ def _product(extents):
     return int(np.prod(extents, dtype=np.int64))
 
 
-def _matrix_counts(found, q):
-    """Add what a step over matrices does."""
+def _numpy_counts(found, q):
+    """Add what a step does that calls a loop of NumPy: over matrices, or over elements."""
     arguments = q[2]
     ndims = q[3 + 2 * arguments]
     rest = 4 + 2 * arguments + ndims
     dims = q[rest - ndims : rest]
     rest += 1 + q[rest]
     calls = dims[0] * _product(q[rest + 1 :: arguments + 1])
+    if ndims == 1:
+        # A loop over elements: a reduction, which reads what it writes and costs its bytes, or a function.
+        reduction = q[3] == q[1 + 2 * arguments]
+        found["loop"] += 1
+        found["row"] += ROW_OF_NUMPY * calls // dims[0]
+        found["call"] += 0 if reduction else calls
+        found["byte"] += 8 * calls
+        return
     each = _product(dims[1:])
     if ndims == 4:
         found["product"] += 1

@@ -269,6 +269,55 @@ class Primitive:
                 contributions[place - 1] = fitted(c, like, what)
         return contributions
 
+    def pull_recorded(self, g, operands, result, wanted, metas):
+        """`pull` on tensors, so that what the rule computes is recorded and can be differentiated again.
+
+        Parameters
+        ----------
+        g, result : float, ndarray, Tensor or Dual
+        operands : list
+            The `Call` and the operands, as tensors where they are on the tape; None where the tape kept no value.
+        wanted, metas
+            As of `pull`.
+
+        Returns
+        -------
+        dict of int to contribution
+            By operand number.
+        """
+        call = operands[0]
+        arguments = call.arguments(operands)
+        parts = [None if o.value is not None else p for o, p in zip(call.outputs, _parts(g, call))]
+        likes = [_like(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
+        found = self._cotangents_recorded(call, arguments, parts, result, likes)
+        contributions = {}
+        for k, (place, c, like) in enumerate(zip(call.template, found, likes)):
+            if like is None or c is None:
+                continue
+            if not tracked(c):
+                c = normalise(fitted(c, like, f"{self._rule_name('vjp')} returned, for {self._argument(k)},"))
+            elif np.shape(c) != np.shape(like):
+                raise RuleError(
+                    f"{self._rule_name('vjp')} returned, for {self._argument(k)}, a cotangent of shape {np.shape(c)}; it has "
+                    f"the shape of its argument, {np.shape(like)}"
+                )
+            contributions[place] = c if place not in contributions else contributions[place] + c
+        return contributions
+
+    def _cotangents_recorded(self, call, arguments, parts, result, likes):
+        """`_cotangents` on tensors."""
+        if self._has_rule("vjp"):
+            return self._run_vjp(call, arguments, parts, result)
+        if not self._has_rule("jvp"):
+            return self._cotangents(call, arguments, parts, result, likes)
+        from .transpose import transposed_on_tape
+
+        return transposed_on_tape(lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts)
+
+    def _has_rule(self, kind):
+        """Whether the rule of this kind was given."""
+        return (self.vjp_rule if kind == "vjp" else self.jvp_rule) is not None
+
     def _rule_name(self, kind):
         return f"the {kind.upper()} rule of {self.name!r}"
 

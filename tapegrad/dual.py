@@ -304,6 +304,8 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
         on_arrays = not any(isinstance(x, Traced) for x in (primal, *primals, *tangents))
         if on_arrays and row.elementwise:
             return made(primal, _on_arrays(row, primals, primal, tangents, lanes), lanes, level)
+        if on_arrays:  # in C order, as in a sweep: how NumPy adds depends on strides
+            tangents = [t if t is None else np.asarray(t, order="C") for t in tangents]
         lift = Eager if on_arrays and lanes is None else Lifted
         wrapped = [None if t is None else Eager(t) if lift is Eager else Lifted(t, lanes) for t in tangents]
         found = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))

@@ -24,14 +24,16 @@ _DIRECT = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "select": np.where, "isnan": np.isnan,
 }  # fmt: skip
+#: How a reduction of the rules' language is called in NumPy.
+REDUCTIONS = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
 
 
 def value_function(name):
     """NumPy function for an operation of the rules' language."""
     if name in L.COMPILED_BINARY:
-        from .native import incomplete_gamma
+        from .native.emit import compiled_function
 
-        return np.vectorize(getattr(incomplete_gamma, name), otypes=[float])
+        return np.vectorize(compiled_function(name), otypes=[float])
     return _DIRECT.get(name) or BY_NAME[ROW_OF.get(name, name)].value
 
 
@@ -112,11 +114,11 @@ class Eager:
         return Eager(self.a[(slice(None),) * axis + (slice(start, stop),)])
 
     def sum(self, axis=None, keepdims=False):
-        return Eager(np.sum(self.a, axis=axis, keepdims=keepdims))
+        return self.reduce("add", axis, keepdims)
 
     def reduce(self, how, axis=None, keepdims=False):
-        function = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}[how]
-        return Eager(function(self.a, axis=axis, keepdims=keepdims))
+        # In C order, as in the sweep: the order of adding depends on strides.
+        return Eager(REDUCTIONS[how](np.asarray(self.a, order="C"), axis=axis, keepdims=keepdims))
 
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         a = np.flip(self.a, axis) if reverse else self.a

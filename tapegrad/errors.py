@@ -115,3 +115,11 @@ class MissingPackageError(TapegradError, ImportError):
 
 class OptionError(TapegradError, ValueError):
     """An option has a value that it cannot have; the message lists the possible ones."""
+
+
+class OptimizationError(TapegradError, ValueError):
+    """An optimiser was asked for what it cannot do: an unknown method, bounds that do not fit, a start that is no number."""
+
+
+class NonFiniteError(TapegradError, FloatingPointError):
+    """A value or a derivative is infinite or not a number; says at which operation."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from .custom import Fixed, Primitive, _parts, handed, noted
-from .errors import MissingRuleError, RuleError
+from .errors import HigherOrderError, MissingRuleError, RuleError
 from .record import tracked
 from .traced import Traced
 
@@ -135,6 +135,20 @@ class FunctionPrimitive(Primitive):
             self._rule_name("jvp"), f"a static method {self.name}.backward(ctx, *gradients)",
         )  # fmt: skip
 
+    def _has_rule(self, kind):
+        return self._has("backward" if kind == "vjp" else "jvp")
+
+    def _cotangents_recorded(self, call, arguments, parts, result, likes):
+        kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
+        if any(kind == "array" and _is_number(thing) for kind, thing in call.context._saved):
+            kept.append("saved_tensors")
+        if kept:
+            raise HigherOrderError(
+                f"{self._rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
+                "no second derivative passes. Save arguments and results only, and compute the rest in backward"
+            )
+        return super()._cotangents_recorded(call, arguments, parts, result, likes)
+
     def _run_vjp(self, call, arguments, parts, result):
         context = self._context(call, arguments, result)
         with noted(f"raised in {self._rule_name('vjp')}"):
@@ -156,6 +170,11 @@ class FunctionPrimitive(Primitive):
             return self._cotangents(call, arguments, None, result, ())
         instead = f"a static method {self.name}.jvp(ctx, *tangents)"
         return self._transposed_push(call, arguments, tangents, result, instead)
+
+
+def _is_number(thing):
+    """Whether a thing that a context keeps may depend on the values of arguments: a float or an array of floats."""
+    return isinstance(thing, (float, np.floating)) or isinstance(thing, np.ndarray) and thing.dtype.kind == "f"
 
 
 def _settled(context, given, results, call, arguments):

@@ -11,6 +11,7 @@ import functools
 import numpy as np
 
 from .errors import StructureError
+from .higher import nested
 from .traced import Traced
 from .tree import flatten, unflatten
 
@@ -91,6 +92,15 @@ class Transformed:
         by_position = dict(zip(self._argnums_in_order, results))
         results = tuple(by_position[k] for k in self._argnums)
         return results[0] if self._one else results
+
+    def _recorded(self, args, kwargs):
+        """Value and gradients inside of another derivative: recorded there (`tapegrad.higher.nested`)."""
+        self._replayed.check_positions(args)
+        value, found = nested.value_and_gradients(
+            self.__wrapped__, args, self._argnums, kwargs, self._has_aux, self._replayed.scalar
+        )
+        gradients = tuple(found[k] for k in self._argnums)
+        return value, gradients[0] if self._one else gradients
 
     @property
     def _argnums_in_order(self):
@@ -191,18 +201,23 @@ def _together(gradients):
 
 class _ValueAndGrad(Transformed):
     def __call__(self, *args, **kwargs):
-        found = None if kwargs else self._replayed.quick(args)
+        found = None if kwargs or nested.inside() else self._replayed.quick(args)
         if found is not None:
             return found if self._one else (found[0], _together(found[1]))
+        if nested.is_nested(args, kwargs):
+            return self._recorded(args, kwargs)
         outcome = self._replayed.call(args, kwargs)
         return self._value(outcome), self._gradients(outcome, args)
 
 
 class _Grad(Transformed):
     def __call__(self, *args, **kwargs):
-        found = None if kwargs else self._replayed.quick(args)
+        found = None if kwargs or nested.inside() else self._replayed.quick(args)
         if found is not None:
             return found[1] if self._one else _together(found[1])
+        if nested.is_nested(args, kwargs):
+            value, gradient = self._recorded(args, kwargs)
+            return (gradient, value[1]) if self._has_aux else gradient
         outcome = self._replayed.call(args, kwargs)
         gradient = self._gradients(outcome, args)
         return (gradient, self._value(outcome)[1]) if self._has_aux else gradient

@@ -14,6 +14,7 @@ import numpy as np
 
 from .errors import SeedShapeError, StructureError
 from .functional import Transformed, chosen
+from .higher import nested
 from .record import normalise
 from .recording import Recording, as_plain
 from .tensor import Tensor
@@ -97,9 +98,13 @@ def vjp(f, *primals):
     >>> pullback(np.array([1.0, 10.0]))
     (array([0., 0.]), np.float64(21.0))
     """
+    if nested.is_nested(primals, {}):
+        return nested.vjp(f, primals)
     recording = Recording(f, primals, tuple(range(len(primals))))
 
     def pullback(cotangent):
+        if nested.is_nested((cotangent,), {}):
+            return nested.vjp(f, primals)[1](cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return _arguments(recording, recording.pull(seeds))
 
@@ -140,9 +145,13 @@ def linearize(f, *primals):
     >>> push(np.array([1.0, 0.0]))
     array([4., 2.])
     """
+    if nested.is_nested(primals, {}):
+        return nested.linearize(f, primals)
     recording = Recording(f, primals, tuple(range(len(primals))))
 
     def push(*tangents):
+        if nested.is_nested(tangents, {}):
+            return nested.linearize(f, primals)[1](*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0
@@ -231,6 +240,8 @@ class _Jacobian(Transformed):
     def __call__(self, *args, **kwargs):
         if self._asked is not None:
             return self._counted(len(args))(*args, **kwargs)
+        if nested.is_nested(args, kwargs):
+            return self._recorded(args, kwargs)
         outcome = self._replayed.call(args, kwargs, self._blocks)
         structures = [flatten(args[k])[1] for k in self._argnums_in_order]
         rows = []
@@ -240,6 +251,12 @@ class _Jacobian(Transformed):
                 parts[k] = unflatten(structure, [next(row) for _ in range(structure.count)])
             rows.append(parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums))
         return unflatten(outcome.structure, rows)
+
+    def _recorded(self, args, kwargs):
+        self._replayed.check_positions(args)
+        found, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)
+        rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in found]
+        return unflatten(structure, rows)
 
     def _counted(self, count):
         """The same with positions counted from the front, for calls with `count` arguments."""

@@ -16,10 +16,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.linalg import _umath_linalg
 
-from .eager import ROW_OF, value_function
+from .eager import REDUCTIONS, ROW_OF, value_function
 from .errors import HigherOrderError
 from .native.ufuncs import reduced_svd
-from .record import apply, apply_two
+from .record import _Types, apply, apply_two, derived, trace_of
 from .rules import BY_NAME
 from .rules import lang as L
 from .rules.shaping import logical_view
@@ -34,20 +34,27 @@ def _value(x):
     return x._v if isinstance(x, Traced) else x
 
 
+def _undifferentiated(x):
+    """What is computed with where no derivative passes: a value, or the live tensor of a functional recording."""
+    while x.__class__ is _Types.Dual:
+        x = x.value
+    return x if trace_of((x,)) is not None else _value(x)
+
+
 def elementwise(name, values):
     """An operation of the rules' language on arrays, numbers, tensors or dual numbers."""
     with np.errstate(all="ignore"):
         if not any(isinstance(v, Traced) for v in values):
             return value_function(name)(*values)
         if name in _WITHOUT_DERIVATIVE:
-            return value_function(name)(*map(_value, values))
+            return derived(value_function(name), *map(_undifferentiated, values))
         row = BY_NAME.get("where" if name == "select" else ROW_OF.get(name, name))
         if row is None:
             raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
         if len(values) == 2 and not row.constants:
             return apply_two(row, *values)
         if name == "select":
-            values = [_value(values[0]), *values[1:]]
+            values = [_undifferentiated(values[0]), *values[1:]]
         return apply(row, values)
 
 
@@ -85,6 +92,11 @@ class Lifted:
     def size(self):
         return int(np.prod(self.shape, dtype=np.int64))
 
+    @property
+    def recorded(self):
+        """Whether what a rule computes from this may be differentiated again."""
+        return isinstance(self.a, Traced)
+
     def _with(self, a):
         return Lifted(a, self.lanes)
 
@@ -120,6 +132,9 @@ class Lifted:
         x, y = self, other
         if x.lanes is None and y.lanes is None:
             return Lifted(x.a @ y.a)
+        together = _one_product(x, y)
+        if together is not None:
+            return together
         row, column = x.ndim == 1, y.ndim == 1
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y
@@ -204,8 +219,11 @@ class Lifted:
 
     def _positions(self, index, count):
         """Flat positions `index` into arrays of `count` elements, for every lane."""
-        index = np.asarray(index.a).reshape(-1)
-        return index if self.lanes is None else (np.arange(self.lanes)[:, None] * count + index).reshape(-1)
+        index = _undifferentiated(index.a)
+        if self.lanes is None and not isinstance(index, Traced):
+            return index.reshape(-1)
+        front = np.arange(self.lanes or 1)[:, None] * count
+        return derived(lambda positions: (front + positions.reshape(-1)).reshape(-1), index)
 
     def scatter(self, index, shape):
         positions = self._positions(index, int(np.prod(shape, dtype=np.int64)))
@@ -274,8 +292,8 @@ class Lifted:
         axes = self._axes((axis,) if isinstance(axis, (int, np.integer)) else axis)
         if not axes:
             return self
-        function = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}[how]
-        return self._with(function(self.a, axis=axes, keepdims=keepdims))
+        a = self.a if isinstance(self.a, Traced) else np.asarray(self.a, order="C")
+        return self._with(REDUCTIONS[how](a, axis=axes, keepdims=keepdims))
 
     def sum(self, axis=None, keepdims=False):
         return self.reduce("add", axis, keepdims)
@@ -298,6 +316,17 @@ class Lifted:
             found = f * found if lag else found
             found = np.flip(_delayed(np.flip(found, axis), axis, 0.0), axis) if reverse else _delayed(found, axis, 0.0)
         return Lifted(found, lanes)
+
+
+def _one_product(x, y):
+    """The products of one matrix with what every lane has, as a single product of matrices; None if it is not that."""
+    if y.lanes is None and y.ndim == 2 and x.ndim in (1, 2):
+        rows = np.reshape(x.a, (x.lanes * x.shape[0], x.shape[1])) if x.ndim == 2 else x.a
+        return Lifted(np.reshape(rows @ y.a, (x.lanes, *x.shape[:-1], y.shape[-1])), x.lanes)
+    if x.lanes is None and x.ndim == 2 and (y.ndim == 1 or y.ndim == 2 and y.shape[-1] == 1):
+        columns = y.a if y.ndim == 1 else np.reshape(y.a, (y.lanes, y.shape[0]))
+        return Lifted(np.reshape(columns @ np.transpose(x.a), (y.lanes, x.shape[0], *y.shape[1:])), y.lanes)
+    return None
 
 
 def _delayed(x, axis, first):

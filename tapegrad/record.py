@@ -497,6 +497,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         frame = frame.f_back
     if frame.f_code is not store.code:
         store.note_code(frame.f_code)
+    if store.ident < 0 and store.thread.checking is not None:
+        store.thread.checking.result(row.name, values, value, frame)
 
     trace = store.trace
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (

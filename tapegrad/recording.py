@@ -86,6 +86,11 @@ def differentiating(leaves):
         _OUTER.leaves = before
 
 
+def in_differentiation():
+    """Whether this thread is differentiating a function define-by-run."""
+    return bool(_OUTER.leaves)
+
+
 def refuse_outer(store):
     """Raise if a leaf of a function that is being differentiated outside was used on `store`."""
     if _OUTER.leaves:

@@ -88,3 +88,35 @@ def transpose(linear, likes, cotangents, name, instead):
     results = iter(found)
     values = (None if p is None else next(results) for p in points)
     return [None if g is None else g._v for g in values]
+
+
+def transposed_on_tape(linear, likes, cotangents):
+    """`transpose` for cotangents, or a linear function, that depend on tensors: recorded beside these.
+
+    Parameters
+    ----------
+    linear, likes, cotangents
+        As of `transpose`; `linear` may use tensors that are on a tape.
+
+    Returns
+    -------
+    list
+        One per input, None where zero.
+    """
+    from .higher.nested import current_trace
+    from .higher.passes import sweep_recorded
+
+    trace = current_trace()
+
+    def zero(like):
+        t = tensor(np.zeros(np.shape(like), getattr(like, "dtype", "d")), requires_grad=True)
+        return t if trace is None else trace.variable(t._v)
+
+    leaves = [None if a is None else zero(a) for a in likes]
+    outputs = linear(leaves)
+    pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None and tracked(o)]
+    varied = [t for t in leaves if t is not None]
+    if not pairs:
+        return [None] * len(likes)
+    found = sweep_recorded([o for o, _ in pairs], [w for _, w in pairs], varied, lambda *_: None).requested
+    return [None if t is None else found.get(id(t)) for t in leaves]

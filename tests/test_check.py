@@ -132,3 +132,27 @@ def test_a_rule_that_keeps_a_value_of_the_recorded_point_fails_in_the_replay():
     assert tg.check(square, x, modes=["value", "reverse"]).passed
     with pytest.raises(CheckError, match="replay"):
         tg.check(lambda x: square(x) * 1.0, x, modes="replay")
+
+
+def test_second_order():
+    x, y = np.array([0.3, 1.2]), 0.7
+    report = tg.check(lambda x, y: np.sin(x * y) * x[0], x, y, order=2)
+    assert [c.name for c in report.checks][-1] == "second" and report.passed
+    assert "second" not in [c.name for c in tg.check(lambda x: x * x, x).checks]
+    with pytest.raises(ValueError, match="order"):
+        tg.check(lambda x: x * x, x, order=3)
+
+
+def test_second_order_finds_a_rule_that_is_right_to_first_order_only():
+    """The slope of the rule is kept from its call, through which no second derivative passes."""
+    kept = {}
+
+    def value(x):
+        kept["slope"] = 3.0 * x**2
+        return x**3
+
+    cube = tg.custom_vjp(tg.primitive(value), lambda g, result, x: g * kept["slope"])
+    x = np.array([0.3, 1.2])
+    tg.check(cube, x, modes=["value", "reverse"])
+    with pytest.raises(tg.errors.TapegradError):
+        tg.check(cube, x, modes="second")

@@ -25,6 +25,15 @@ def test_neither_numba_nor_llvmlite_nor_scipy_is_imported():
     assert not heavy & {name.partition(".")[0] for name in modules_after("import tapegrad")}
 
 
+def test_gradients_do_not_import_numba_once_their_code_is_in_the_cache():
+    program = (
+        "import numpy as np, tapegrad as tg; x = tg.tensor([1.0, 2.0], requires_grad=True); np.sum(np.sin(x) * x[0]).backward();"
+        "g = tg.grad(lambda x: np.sum(np.exp(x) * x[1])); g(np.ones(2)); g(np.zeros(2))"
+    )
+    modules_after(program)
+    assert "numba" not in modules_after(program)
+
+
 def test_recording_and_printing_do_not_import_numba():
     program = "import tapegrad as tg; x = tg.tensor([1.0], requires_grad=True); str((x * x + 1.0).sum())"
     assert not {"numba", "scipy"} & modules_after(program)

@@ -1,105 +1,197 @@
-"""Numba compilation kept on disk under a key of our own.
+"""Functions compiled by Numba, kept as plain object code that loads without Numba.
 
-Numba's ``cache=True`` looks only at the stamp of the file that defines a
-function, and writes next to it.  Here the stamp is a digest of the package, the
-place is `tapegrad.config.cache_dir`, and a directory that cannot be used costs
-one log line, never a failure.
+To import Numba takes a tenth of a second, so a process that finds its compiled code
+in the cache never does.  A function of plain numbers needs nothing of Numba's
+runtime: its LLVM IR, with a small entry that CPython calls (`_entry`), is compiled
+and kept as the kernels of rows are (`native.llvm.machine_code`).
+
+What such functions are made of, intrinsics and helpers, is `Deferred`: the Numba
+object is built when a function that uses it has to be compiled.
 """
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-
-import numba
-from numba.core import serialize
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from numba.core.runtime import rtsys
-
-from ..config import cache_dir, package_hash, warn_no_cache
+import ctypes
+import os
+import types
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
 
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
+#: Functions made by `compiled` -> (the Python function, native address).
+_MADE = {}
+#: CPython's descriptions of them, which have to stay where they are.
+_METHODS = []
 
-class _Locator(_CacheLocator):
-    def __init__(self, py_func):
-        self._name = py_func.__module__
-
-    def get_cache_path(self):
-        return str(cache_dir() / "numba" / package_hash())
-
-    def get_source_stamp(self):
-        return package_hash()
-
-    def get_disambiguator(self):
-        return self._name
-
-    @classmethod
-    def from_function(cls, py_func, py_file):
-        return cls(py_func)
+_FASTCALL = 0x80
 
 
-class _Impl(CompileResultCacheImpl):
-    _locator_classes = [_Locator]
+class Deferred:
+    """A part of compiled functions, built when one of them is compiled.
 
-    def reduce(self, cres):
-        data = serialize.dumps(super().reduce(cres))
-        return hashlib.sha256(data).digest(), data
+    Parameters
+    ----------
+    function : callable
+    build : callable
+        Makes Numba's object from a function.
+    """
 
-    def rebuild(self, target_context, payload):
-        check, data = payload
-        if hashlib.sha256(data).digest() != check:
-            raise ValueError("a damaged file")
-        return super().rebuild(target_context, pickle.loads(data))
+    def __init__(self, function, build):
+        self.function, self._build = function, build
+
+    @cached_property
+    def real(self):
+        """The object that Numba knows."""
+        return self._build(self.function)
 
 
-class _Cache(FunctionCache):
-    _impl_class = _Impl
+def intrinsic(function):
+    """Decorator: `numba.extending.intrinsic`, deferred."""
 
-    def load_overload(self, sig, target_context):
-        try:
-            # Numba would first fill the context with all that it can compile, for 0.2 s; to load code takes
-            # only its runtime.
-            rtsys.initialize(target_context)
-            with self._guard_against_spurious_io_errors():
-                return self._load_overload(sig, target_context)
-        except OSError:
-            raise
-        except Exception:
-            # A file was cut or overwritten: forget the index, so that both are written again.
-            self.flush()
-            return None
+    def build(function):
+        import numba.extending
+
+        return numba.extending.intrinsic(function)
+
+    return Deferred(function, build)
+
+
+def helper(function):
+    """Decorator: a function that compiled ones call, not called from Python."""
+
+    def build(function):
+        import numba
+
+        return numba.njit(nogil=True, inline="never", no_cpython_wrapper=True)(_resolved(function))
+
+    return Deferred(function, build)
+
+
+@lru_cache(maxsize=None)
+def _called(function):
+    """A compiled function as one that another calls."""
+    return helper(function).real
+
+
+def _resolved(function):
+    """`function` with the Numba objects in place of what stands for them among its globals."""
+    found = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        thing = found.get(name)
+        if isinstance(thing, Deferred):
+            found[name] = thing.real
+        elif isinstance(thing, types.BuiltinFunctionType) and thing in _MADE:
+            found[name] = _called(_MADE[thing][0])
+    made = types.FunctionType(function.__code__, found, function.__name__, function.__defaults__, function.__closure__)
+    made.__qualname__ = function.__qualname__
+    return made
 
 
 def compiled(signature):
-    """Decorator: compile a function for one signature now, through our cache.
+    """Decorator: compile a function for one signature now, or load it.
 
     Parameters
     ----------
     signature : str
-        A Numba signature of plain numbers, e.g. ``"int64(int64, float64)"``.
+        A Numba signature of int64 and float64, e.g. ``"int64(int64, float64)"``;
+        the result may be void.
     """
 
     def decorate(function):
-        try:
-            dispatcher = numba.njit(nogil=True)(function)
-            dispatcher._cache = _Cache(function)
-            dispatcher.compile(signature)
-            hits = sum(dispatcher.stats.cache_hits.values())
-        except OSError as error:
-            warn_no_cache(str(cache_dir()), error.strerror or str(error))
-            dispatcher = numba.njit(nogil=True)(function)
-            dispatcher.compile(signature)
-            hits = 0
-        COUNTS["loaded" if hits else "compiled"] += 1
-        dispatcher.disable_compile()
-        return dispatcher
+        from . import llvm
+
+        name = f"{function.__module__}.{function.__qualname__}"
+        built = []
+
+        def build():
+            built.append(True)
+            return _module(function, signature)
+
+        call, native = llvm.machine_code(f"numba {_numba()} {name} {signature}", build, ["call", "native"])
+        COUNTS["compiled" if built else "loaded"] += 1
+        method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
+        _METHODS.append(method)
+        made = _new_function(ctypes.byref(method), None, None)
+        _MADE[made] = function, native
+        return made
 
     return decorate
 
 
-def native_address(dispatcher):
+def native_address(function):
     """Address of the machine code of a function made by `compiled` (Numba's calling convention)."""
+    return _MADE[function][1]
+
+
+class _Method(ctypes.Structure):
+    """``PyMethodDef``."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("call", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+
+_new_function = ctypes.pythonapi.PyCFunction_NewEx
+_new_function.argtypes, _new_function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p], ctypes.py_object
+
+
+@lru_cache(maxsize=None)
+def _numba():
+    """What changes if another Numba is installed, without importing it."""
+    origin = find_spec("numba").origin
+    return f"{origin} {os.stat(os.path.join(os.path.dirname(origin), '_version.py')).st_mtime_ns}"
+
+
+def _module(function, signature):
+    """LLVM IR of a function, with `native` in Numba's calling convention and `call` for CPython."""
+    import llvmlite.binding as llvm
+    import numba
+
+    dispatcher = numba.njit(nogil=True)(_resolved(function))
+    dispatcher.compile(signature)
     (result,) = dispatcher.overloads.values()
-    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    module = llvm.parse_assembly(result.library.get_llvm_str())
+    for each in module.functions:
+        if each.name == result.fndesc.llvm_func_name:
+            each.name = "native"
+        elif not each.is_declaration:
+            # Numba's own entries, which need its runtime, and helpers: dropped when nobody calls them.
+            each.linkage = "internal"
+    entry = llvm.parse_assembly(_entry(signature))
+    entry.triple, entry.data_layout = module.triple, module.data_layout
+    module.link_in(entry)
+    return str(module)
+
+
+#: C type -> LLVM type, function that reads a Python object, function that makes one.
+_NUMBERS = {"int64": ("i64", "PyLong_AsLongLong", "PyLong_FromLongLong"), "float64": ("double", "PyFloat_AsDouble", "PyFloat_FromDouble")}
+
+
+def _entry(signature):
+    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, without the interpreter's lock inside."""
+    result, _, rest = signature.partition("(")
+    given = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
+    kinds = [_NUMBERS[name] for name in given]
+    used = {k for k in (*kinds, *([_NUMBERS[result]] if result != "void" else []))}
+    lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used)]
+    lines += [
+        "declare ptr @PyErr_Occurred()", "declare i32 @PyErr_BadArgument()", "declare ptr @PyEval_SaveThread()",
+        f"declare i32 @native(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)", "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
+        "define ptr @call(ptr %self, ptr %args, i64 %n) {", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
+        "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",
+    ]  # fmt: skip
+    for k, (kind, read, _) in enumerate(kinds):
+        lines += [f"  %p{k} = getelementptr ptr, ptr %args, i64 {k}", f"  %o{k} = load ptr, ptr %p{k}", f"  %a{k} = call {kind} @{read}(ptr %o{k})"]
+    lines += [
+        "  %error = call ptr @PyErr_Occurred()", "  %fine = icmp eq ptr %error, null", "  br i1 %fine, label %run, label %raised",
+        "raised:", "  ret ptr null", "run:", "  %thread = call ptr @PyEval_SaveThread()",
+        f"  call i32 @native(ptr %result, ptr %exception{''.join(f', {kind} %a{k}' for k, (kind, *_) in enumerate(kinds))})",
+        "  call void @PyEval_RestoreThread(ptr %thread)",
+    ]  # fmt: skip
+    if result == "void":
+        lines += ["  call void @Py_IncRef(ptr @_Py_NoneStruct)", "  ret ptr @_Py_NoneStruct", "}"]
+    else:
+        kind, _, make = _NUMBERS[result]
+        lines += [f"  %value = load {kind}, ptr %result", f"  %made = call ptr @{make}({kind} %value)", "  ret ptr %made", "}"]
+    return "\n".join(lines)

@@ -43,7 +43,7 @@ UFUNCS = {
 }  # fmt: skip
 
 #: Functions written in the language itself.
-_COMPOSED = {
+COMPOSED = {
     "sign": lambda x: L.select(x > 0.0, 1.0, L.select(x < 0.0, -1.0, x)),
     "sigmoid": lambda x: L.select(x >= 0.0, 1.0, L.exp(-L.abs(x))) / (1.0 + L.exp(-L.abs(x))),
     "softplus": lambda x: L.select(x > 0.0, x, L.select(L.isnan(x), x, 0.0)) + L.log1p(L.exp(-L.abs(x))),
@@ -66,7 +66,9 @@ def needs_symbols(expr):
         elif name in UFUNCS:
             _define_ufunc(name)
         elif name in L.COMPILED_BINARY:
-            llvm.add_symbol(f"tapegrad_{name}", _compiled_address(name))
+            from .compile import native_address
+
+            llvm.add_symbol(f"tapegrad_{name}", native_address(compiled_function(name)))
 
 
 def _walk(expr):
@@ -82,11 +84,12 @@ def _walk(expr):
 
 
 @lru_cache(maxsize=None)
-def _compiled_address(name):
+def compiled_function(name):
+    """A function of two floats that is written in Python, compiled by Numba."""
     from . import incomplete_gamma
-    from .compile import compiled, native_address
+    from .compile import compiled
 
-    return native_address(compiled("float64(float64, float64)")(getattr(incomplete_gamma, name)))
+    return compiled("float64(float64, float64)")(getattr(incomplete_gamma, name))
 
 
 def _define_ufunc(name):
@@ -166,8 +169,8 @@ class Emitter:
             return b.or_(self.truth(args[0]), self.truth(args[1]))
         if op == "not":
             return b.not_(self.truth(args[0]))
-        if op in _COMPOSED:
-            expanded = _COMPOSED[op](*args)
+        if op in COMPOSED:
+            expanded = COMPOSED[op](*args)
             return self.emit(expanded)
         values = [self.number(a) for a in args]
         if op == "isnan":

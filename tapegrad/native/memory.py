@@ -9,11 +9,18 @@ from __future__ import annotations
 import os
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+
+from .compile import intrinsic
 
 _I64 = ir.IntType(64)
 _BYTE = ir.IntType(8)
+
+
+def _types(result, *given):
+    """Numba's signature of these types."""
+    from numba import types
+
+    return getattr(types, result)(*(getattr(types, name) for name in given))
 
 
 def _loader(llvm_type, numba_type, extend=None):
@@ -23,7 +30,7 @@ def _loader(llvm_type, numba_type, extend=None):
             value = builder.load(builder.inttoptr(args[0], llvm_type.as_pointer()))
             return value if extend is None else getattr(builder, extend)(value, _I64)
 
-        return numba_type(types.int64), codegen
+        return _types(numba_type, "int64"), codegen
 
     return load
 
@@ -36,21 +43,21 @@ def _storer(llvm_type, numba_type, truncate=False):
             builder.store(value, builder.inttoptr(args[0], llvm_type.as_pointer()))
             return context.get_dummy_value()
 
-        return types.void(types.int64, numba_type), codegen
+        return _types("void", "int64", numba_type), codegen
 
     return store
 
 
-load_int = _loader(_I64, types.int64)
-load_int32 = _loader(ir.IntType(32), types.int64, "sext")
-load_byte = _loader(_BYTE, types.int64, "zext")
-load_double = _loader(ir.DoubleType(), types.float64)
-load_float = _loader(ir.FloatType(), types.float32)
-store_int = _storer(_I64, types.int64)
-store_int32 = _storer(ir.IntType(32), types.int64, truncate=True)
-store_byte = _storer(_BYTE, types.int64, truncate=True)
-store_double = _storer(ir.DoubleType(), types.float64)
-store_float = _storer(ir.FloatType(), types.float32)
+load_int = _loader(_I64, "int64")
+load_int32 = _loader(ir.IntType(32), "int64", "sext")
+load_byte = _loader(_BYTE, "int64", "zext")
+load_double = _loader(ir.DoubleType(), "float64")
+load_float = _loader(ir.FloatType(), "float32")
+store_int = _storer(_I64, "int64")
+store_int32 = _storer(ir.IntType(32), "int64", truncate=True)
+store_byte = _storer(_BYTE, "int64", truncate=True)
+store_double = _storer(ir.DoubleType(), "float64")
+store_float = _storer(ir.FloatType(), "float32")
 
 
 def _element_loader(llvm_type, numba_type):
@@ -60,7 +67,7 @@ def _element_loader(llvm_type, numba_type):
             pointer = builder.inttoptr(args[0], llvm_type.as_pointer())
             return builder.load(builder.gep(pointer, [args[1]], inbounds=True))
 
-        return numba_type(types.int64, types.int64), codegen
+        return _types(numba_type, "int64", "int64"), codegen
 
     return load
 
@@ -73,31 +80,30 @@ def _element_storer(llvm_type, numba_type):
             builder.store(args[2], builder.gep(pointer, [args[1]], inbounds=True))
             return context.get_dummy_value()
 
-        return types.void(types.int64, types.int64, numba_type), codegen
+        return _types("void", "int64", "int64", numba_type), codegen
 
     return store
 
 
 # Element i of the array at an address: in this form LLVM vectorises loops.
-int_at = _element_loader(_I64, types.int64)
-double_at = _element_loader(ir.DoubleType(), types.float64)
-float_at = _element_loader(ir.FloatType(), types.float32)
-set_int_at = _element_storer(_I64, types.int64)
-set_double_at = _element_storer(ir.DoubleType(), types.float64)
-set_float_at = _element_storer(ir.FloatType(), types.float32)
+int_at = _element_loader(_I64, "int64")
+double_at = _element_loader(ir.DoubleType(), "float64")
+float_at = _element_loader(ir.FloatType(), "float32")
+set_int_at = _element_storer(_I64, "int64")
+set_double_at = _element_storer(ir.DoubleType(), "float64")
+set_float_at = _element_storer(ir.FloatType(), "float32")
 
 
 def _caller(nargs, returns):
     """Call ``int64/void function(int64 * nargs)`` at an address."""
     result = _I64 if returns else ir.VoidType()
-    signature_result = types.int64 if returns else types.void
 
     def codegen(context, builder, signature, args):
         ftype = ir.FunctionType(result, [_I64] * nargs)
         value = builder.call(builder.inttoptr(args[0], ftype.as_pointer()), args[1:])
         return value if returns else context.get_dummy_value()
 
-    return signature_result(*[types.int64] * (nargs + 1)), codegen
+    return _types("int64" if returns else "void", *["int64"] * (nargs + 1)), codegen
 
 
 @intrinsic
@@ -154,7 +160,7 @@ def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
         builder.call(builder.inttoptr(args[0], ftype.as_pointer()), places + list(args[1:]))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 8), codegen
+    return _types("void", *["int64"] * 8), codegen
 
 
 @intrinsic
@@ -166,7 +172,7 @@ def acquire(typingctx, address):
         zero, one = ir.Constant(_I64, 0), ir.Constant(_I64, 1)
         return builder.extract_value(builder.cmpxchg(place, zero, one, "acquire", "monotonic"), 1)
 
-    return types.boolean(types.int64), codegen
+    return _types("boolean", "int64"), codegen
 
 
 @intrinsic
@@ -178,7 +184,7 @@ def set_free(typingctx, address):
         builder.store_atomic(ir.Constant(_I64, 0), place, "release", 8)
         return context.get_dummy_value()
 
-    return types.void(types.int64), codegen
+    return _types("void", "int64"), codegen
 
 
 @intrinsic
@@ -196,7 +202,7 @@ def _external(name, result, nargs):
         value = builder.call(function, args)
         return value if result else context.get_dummy_value()
 
-    return (types.int64 if result else types.void)(*[types.int64] * nargs), codegen
+    return _types("int64" if result else "void", *["int64"] * nargs), codegen
 
 
 @intrinsic
@@ -227,7 +233,7 @@ def copy_bytes(typingctx, target, source, nbytes):
         builder.call(function, args)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), codegen
+    return _types("void", *["int64"] * 3), codegen
 
 
 @intrinsic
@@ -241,4 +247,4 @@ def differ(typingctx, a, b, nbytes):
             function = ir.Function(builder.module, ir.FunctionType(result, [_I64] * 3), "memcmp")
         return builder.sext(builder.call(function, args), _I64)
 
-    return types.int64(types.int64, types.int64, types.int64), codegen
+    return _types("int64", *["int64"] * 3), codegen

@@ -22,16 +22,8 @@ from numba.extending import NativeValue, intrinsic, overload_method, unbox
 
 from ..errors import GuardError, ShapeError
 from ..native.compile import compiled
-from ..native.memory import (
-    acquire,
-    call3_int,
-    copy_bytes,
-    load_int,
-    set_free,
-    store_double,
-    store_int,
-    yield_processor,
-)
+from ..native import memory
+from ..native.memory import acquire, call3_int, copy_bytes, set_free, store_double, yield_processor
 from ..sweep.access import helper
 from . import walk as W
 from .handle import (
@@ -40,6 +32,8 @@ from .handle import (
 )  # fmt: skip
 from .walk import replay
 
+#: For the code in users' functions, too, which Numba compiles by itself.
+load_int, store_int = memory.load_int.real, memory.store_int.real
 #: What the code in users' functions expects of handles and `entry`.
 VERSION = 2
 
@@ -152,7 +146,7 @@ def _handle(typingctx, thing):
 
 
 @intrinsic
-def _call_entry(typingctx, address, handle, x, g):
+def call_entry(typingctx, address, handle, x, g):
     """Call `entry` by its native address (Numba's calling convention); its result and the value."""
 
     def codegen(context, builder, signature, args):
@@ -173,7 +167,7 @@ def _call_entry(typingctx, address, handle, x, g):
 @compiled("int64(int64, int64, int64, int64)")
 def enter(handle, x, g, value):
     """What code in users' functions does, for calls from Python."""
-    status, number = _call_entry(load_int(handle + 8 * H_ENTRY), handle, x, g)
+    status, number = call_entry(load_int(handle + 8 * H_ENTRY), handle, x, g)
     store_double(value, number)
     return status
 
@@ -203,7 +197,7 @@ def _call(self, x, g):
             raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
         if x.ctypes.data == g.ctypes.data and x.size != 0:
             raise ShapeError("x and g are the same array: the gradient would be written over the point")
-        status, value = _call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
+        status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
         if status != DONE:
             # Numba loses exceptions inside prange: `check` finds them.
             g[...] = float("nan")

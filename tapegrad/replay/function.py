@@ -154,6 +154,8 @@ class _Kind:
         self.given_up = ""
         self.missed = None
         self.used = 0
+        #: Whether recordings keep values of array entries (`Trace.keeping`).
+        self.keeping = 0
 
     def note(self, recorded):
         """Remember of the last calls whether they were recorded."""
@@ -186,15 +188,19 @@ class Replayed:
         Whether the gradient is that of one number; else that of the sum of all results.
     captures : bool
         Whether the function may use tensors that require a gradient and are no arguments, as constants.
+    adjoints : bool
+        Whether gradients will be asked for; else only values.
     policy : str
         When tapes become kernels (`kernel.promotion`).
     options : kernel.emit.Options, optional
     """
 
-    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, policy="never", options=None):
+    def __init__(
+        self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, policy="never", options=None
+    ):
         self.policy, self.options = policy, options
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
-        self.captures = captures
+        self.captures, self.adjoints = captures, adjoints
         self.kinds = {}
         self.clock = 0
         self.lock = threading.RLock()
@@ -272,11 +278,7 @@ class Replayed:
         `backward` may also be a function that is given a `Recording` of the call
         (`replay.swept`); what it returns stands for the gradients.
         """
-        if self.argnums and max(self.argnums) >= len(args):
-            raise StructureError(
-                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
-                f"{len(args)} positional arguments"
-            )
+        self.check_positions(args)
         inputs, key, leaves = self._sorted(args, kwargs)
         kind = self.kinds.get(key)
         if kind is None:
@@ -300,6 +302,14 @@ class Replayed:
         if found is not None and not kwargs and backward is True and self.scalar and not self.has_aux:
             self._prepare(kind, surroundings, args)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
+
+    def check_positions(self, args):
+        """Raise if one of the arguments to differentiate is missing."""
+        if self.argnums and max(self.argnums) >= len(args):
+            raise StructureError(
+                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
+                f"{len(args)} positional arguments"
+            )
 
     def _new_kind(self, key, leaves):
         with self.lock:
@@ -429,6 +439,7 @@ class Replayed:
         with Tape() as tape, enable_grad():
             reordered = any(mark[1] in ("d" + REORDERED, "f" + REORDERED) for mark in static if len(mark) == 3)
             trace = Trace(tape.store, kind.surroundings.arrays, reordered)
+            trace.keeping = kind.keeping
             live, remaining = [], iter(inputs)
             wanted = []
             for leaf, mark in zip(leaves, static):
@@ -443,8 +454,12 @@ class Replayed:
             try:
                 result = self.function(*args, **kwargs)
             except GradientError:
-                if not trace.cannot:
+                if not (trace.cannot or trace.unkept):
                     raise
+            if trace.unkept and not kind.keeping:
+                # It differentiates inside: once more, with the values kept that this takes.
+                kind.keeping = 1
+                return self._recorded(kind, inputs, key, leaves, backward)
             if trace.cannot:
                 self._give_up(kind, trace.cannot, None)
                 return None
@@ -461,7 +476,7 @@ class Replayed:
         if trace.cannot:
             self._give_up(kind, trace.cannot, None)
             return None
-        finished = finish(trace, results, wanted)
+        finished = finish(trace, results, wanted if self.adjoints else [False] * len(wanted))
         if callable(backward) and any(i.entry.kind == ROW and i.entry.function.primitive for i in finished.items):
             self._give_up(kind, "the rules of custom primitives run in Python, for one seed at a time", None)
             return None

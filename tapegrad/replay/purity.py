@@ -113,8 +113,8 @@ class Surroundings:
             else:
                 self._thing(variable, value, DEPTH)
         if function.__dict__:
-            self._check(f"{where}__dict__", _same_dict, function.__dict__, dict(function.__dict__))
-            for key, value in function.__dict__.items():
+            self._check(f"{where}__dict__", _same_attributes, function.__dict__, _attributes(function))
+            for key, value in _attributes(function).items():
                 self._thing(f"{where}{key}", value, DEPTH)
 
     def _module(self, name, module, names):
@@ -352,6 +352,19 @@ def _same_dict(things, before):
         all(map(is_, things, before)) and all(map(is_, things.values(), before.values()))
         or things.keys() == before.keys() and all(_equal(things[k], v) for k, v in before.items())
     )  # fmt: skip
+
+
+#: The attribute of a function under which we keep what was recorded of it (`tapegrad.optimize.keep`).
+KEPT = "__tapegrad__"
+
+
+def _attributes(function):
+    """The attributes of a function, without ours."""
+    return {name: value for name, value in function.__dict__.items() if name != KEPT}
+
+
+def _same_attributes(things, before):
+    return _same_dict({k: v for k, v in things.items() if k != KEPT} if KEPT in things else things, before)
 
 
 def _same_class(kind, before):

@@ -115,19 +115,34 @@ class Trace:
         self._numbers = {}
         self.leaves = []
         self._carrying = [False]
+        #: While a derivative is recorded on this tape too (`tapegrad.higher`): operands and results of array entries.
+        self.keeping, self.kept = 0, {}
+        #: Whether one was asked for without them.
+        self.unkept = False
+        #: Slots of the variables of these derivatives.
+        self.variables = set()
+        #: Slot -> value, of entries whose result is a number.
+        self.numbers = {}
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
         """A live tensor that stands for an argument; its slot is a leaf."""
-        t = plain(normalise(value))
-        t._k = object()
-        t._r = True
-        slot = self.store.enter(t)
-        t._r = False
-        t._t, t._i = self.store, slot
-        self.input_slots.append(slot)
+        t = self._leaf(value)
+        self.input_slots.append(t._i)
         self.input_metas.append(meta_of(t._v))
         self.input_values.append(t._v)
+        return t
+
+    def variable(self, value):
+        """A live tensor for a constant with respect to which a derivative inside is taken."""
+        t = self._leaf(value)
+        self.variables.add(t._i)
+        return t
+
+    def _leaf(self, value):
+        t = plain(normalise(value))
+        t._k = object()
+        t._t, t._i = self.store, self.store.enter(t)
         if t._v.__class__ is not float:
             t._m = meta_of(t._v)
         return t
@@ -148,14 +163,14 @@ class Trace:
                 if entry is not None:
                     own = entry.kind == ROW and entry.differentiable and entry.meta.char in "df"
                     slots = entry.function.slots(len(entry.operands)) if own else ()
-                    known.append(any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
+                    known.append(i in self.variables or any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
                 else:
-                    known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or known[a] or known[b])
+                    known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or i in self.variables or known[a] or known[b])
         return known[slot]
 
     def captured_leaves(self):
         """Tensors that require a gradient and are no arguments, if any were used."""
-        known = set(self.input_slots)
+        known = self.variables.union(self.input_slots)
         return [reference() for slot, reference, _ in self.store.leaf_list if slot not in known]
 
     # -- entries ------------------------------------------------------------------
@@ -170,7 +185,12 @@ class Trace:
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
         references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
-        self.entries[len(self.store.tokens)] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+        slot = len(self.store.tokens)
+        self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+        if value.__class__ is float:
+            self.numbers[slot] = value
+        if self.keeping:
+            self.kept[slot] = (values, value)
 
     def record(self, row, attrs, operands, values, integer, value):
         """Note and write an operation through which no derivative passes; returns its tensor."""

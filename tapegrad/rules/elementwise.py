@@ -48,7 +48,8 @@ elementwise(
 
 
 def _power_dx(x, y, z):
-    return select(L.eq(y, 0.0), 0.0, y * L.pow(x, y - 1.0))
+    # Only where the product has no value: elsewhere its derivative counts at second order.
+    return select(L.eq(y, 0.0) & (L.eq(x, 0.0) | L.isnan(x)), 0.0, y * L.pow(x, y - 1.0))
 
 
 def _power_dy(x, y, z):
@@ -149,8 +150,8 @@ def _logaddexp(x, y):
 
 
 def _share(x, y, scale=1.0):
-    # Equal infinities have no difference.
-    return select(L.eq(x, y), 0.5, L.sigmoid((x - y) * scale))
+    # Equal infinities have no difference.  (Equal numbers have one, whose derivative counts at second order.)
+    return select(L.eq(x, y) & L.isnan(x - y), 0.5, L.sigmoid((x - y) * scale))
 
 
 elementwise(

@@ -89,9 +89,21 @@ def _inner(x, y):
 
 
 def _cofactors(a):
+    if getattr(a, "recorded", False):
+        # To be differentiated again: the factors of equal singular values could not be, the inverse can.
+        # (The determinant is computed again: a tape does not keep what the first derivative does not read.)
+        z = a.det()
+        regular = L.ne(_whole(z), 0.0)
+        safe = L.select(regular, a, a.constant(np.eye(a.shape[-1])))
+        return L.select(regular, _whole(z) * _t(safe.inv()), _cofactors_by_svd(a))
+    return _cofactors_by_svd(a)
+
+
+def _cofactors_by_svd(a):
     # From A = U S V^T: det(U) det(V) U adj(S) V^T, right for singular A too.
     u, s, vh = a.svd()
-    sign = u.det() * vh.det()
+    # The sign is a constant, also where it is differentiated again.
+    sign = L.sign(u.det() * vh.det())
     axis = s.ndim - 1
     others = s.scan(axis, "mul", exclusive=True) * s.scan(axis, "mul", reverse=True, exclusive=True)
     return u * _columns(others * sign.expand_dims([sign.ndim])) @ vh

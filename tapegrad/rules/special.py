@@ -174,7 +174,7 @@ _scipy_row(
     "xlogy",
     (
         lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= 0.0), 0.0, L.log(y)),
-        lambda x, y, z: L.select(L.eq(x, 0.0), 0.0, x / y),
+        lambda x, y, z: L.select(L.eq(x, 0.0) & L.eq(y, 0.0), 0.0, x / y),
     ),
     "x * log(y); value and derivative 0 where x = y = 0",
 )
@@ -182,7 +182,7 @@ _scipy_row(
     "xlog1py",
     (
         lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= -1.0), 0.0, L.log1p(y)),
-        lambda x, y, z: L.select(L.eq(x, 0.0), 0.0, x / (1.0 + y)),
+        lambda x, y, z: L.select(L.eq(x, 0.0) & L.eq(y, -1.0), 0.0, x / (1.0 + y)),
     ),
     "x * log(1 + y); value and derivative 0 where x = 0 and y = -1",
 )
@@ -199,7 +199,7 @@ def _log_ratio(x, y):
 
 _scipy_row(
     "rel_entr",
-    (lambda x, y, z: _log_ratio(x, y) + 1.0, lambda x, y, z: L.select(L.eq(x, 0.0), 0.0, -(x / y))),
+    (lambda x, y, z: _log_ratio(x, y) + 1.0, lambda x, y, z: L.select(L.eq(x, 0.0) & L.eq(y, 0.0), 0.0, -(x / y))),
     "x * log(x / y); derivative -inf in x at 0",
 )
 _scipy_row(

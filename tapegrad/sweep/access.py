@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import numba
-
+from ..native.compile import helper
 from ..native.memory import load_int, load_int32
 from ..tape.layout import RECORD
 
 SIZE = RECORD.size
 #: Words per row of Signature.TABLE.
 WORDS = 8
-
-helper = numba.njit(nogil=True, inline="never", no_cpython_wrapper=True)
 
 
 @helper

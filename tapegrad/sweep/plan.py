@@ -49,6 +49,8 @@ class Planner:
         self.saved = []  # operand number or -1 for the result
         self.temporaries = P.FIRST_TEMPORARY
         self.targets = P.FIRST_TARGET
+        #: Registers that point into the buffer of another one.
+        self.inside = set()
         self.tangents = {}  # operand number -> register of its tangent
         self._saved_atoms = {}
         #: Registers that point into the buffer of another.
@@ -105,6 +107,7 @@ class Planner:
         # Freed registers are those that ALLOC made; a shifted one is not owned.
         self._inside.add(new)
         self.step(P.SHIFT, new, reg, itemsize)
+        self.inside.add(new)
         return new
 
     def loop(self, exprs, outputs, shape, accumulate):
@@ -399,7 +402,7 @@ class Planner:
         given = [atom.reg for _, atom, _ in whole]
         for j, (k, atom, meta) in enumerate(whole):
             last = atom.reg not in given[j + 1 :]
-            owned = atom.reg == 0 and self.out is not SCALAR or atom.reg >= P.FIRST_TEMPORARY
+            owned = atom.reg == 0 and self.out is not SCALAR or atom.reg >= P.FIRST_TEMPORARY and atom.reg not in self.inside
             self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.CHARS[meta.char])
 
     def _deliver_fused(self, shape, group):

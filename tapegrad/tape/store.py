@@ -33,7 +33,7 @@ others      number of records that are neither leaves nor instructions
 
 A store is written by one thread only: `ident` is that thread's identity while
 recording is allowed and -1 otherwise, so one comparison on the hot path covers
-"another thread", "recording is off", "moved" and "cleared".  A store that a
+"another thread", "recording is off", "results are looked at", "moved" and "cleared".  A store that a
 backward pass has used up is *retired*; tensors that still point to it raise.
 """
 
@@ -108,7 +108,7 @@ class Store:
         self.special = False
         self.others = 0
         self.pinned = 0
-        self.ident = self.thread.ident if self.thread.enabled else -1
+        self.ident = self.thread.quick_ident
 
     def _room(self, capacity):
         """A buffer for `capacity` records, keeping what is there."""
@@ -320,6 +320,8 @@ class ThreadState:
         The thread's identity.
     enabled : bool
         False inside ``no_grad``.
+    checking : object or None
+        The `tapegrad.anomaly.detect_anomaly` that looks at every result.
     store : Store
         Where operations on leaves are recorded now.
     anonymous : Store
@@ -328,18 +330,32 @@ class ThreadState:
         Explicit tapes entered, innermost last.
     """
 
-    __slots__ = ("ident", "enabled", "store", "anonymous", "tapes", "__weakref__")
+    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "__weakref__")
 
     def __init__(self):
         self.ident = get_ident()
         self.enabled = True
+        self.checking = None
         self.tapes = []
         self.store = self.anonymous = Store(self)
 
     def set_enabled(self, enabled):
         """Switch recording on or off for this thread."""
         self.enabled = enabled
-        ident = self.ident if enabled else -1
+        self._own()
+
+    def set_checking(self, checking):
+        """Let every result be looked at, or (None) none."""
+        self.checking = checking
+        self._own()
+
+    @property
+    def quick_ident(self):
+        """The `ident` of a store of this thread: while results are looked at, no operation takes the fast path."""
+        return self.ident if self.enabled and self.checking is None else -1
+
+    def _own(self):
+        ident = self.quick_ident
         self.anonymous.ident = ident
         for tape in self.tapes:
             tape.store.ident = ident

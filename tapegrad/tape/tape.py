@@ -54,7 +54,7 @@ class Tape:
         retire(old, caller_place())
         if self.store is old:
             self.store = Store(old.thread, explicit=True)
-            self.store.ident = old.thread.ident if old.thread.enabled else -1
+            self.store.ident = old.thread.quick_ident
 
     def memory(self):
         """Bytes held, as a dict with ``records``, ``tokens``, ``saved`` and ``total``."""

@@ -204,18 +204,6 @@ def test_backward_with_inputs_fills_only_those():
     assert y.grad is None
 
 
-@pytest.mark.parametrize("call", [
-    lambda y, x: y.backward(create_graph=True),
-    lambda y, x: tg.autograd.backward(y, create_graph=True),
-    lambda y, x: tg.autograd.grad(y, x, create_graph=True),
-])  # fmt: skip
-def test_create_graph_is_refused_for_now(call):
-    x = leaf(2.0)
-    with pytest.raises((RuntimeError, NotImplementedError), match="create_graph"):
-        call(x * x, x)
-    assert x.grad is None
-
-
 # ---------------------------------------------------------------- accumulation
 
 

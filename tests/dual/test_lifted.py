@@ -41,3 +41,15 @@ def test_vjp_on_tensors(name):
                 # What depends on the adjoint depends on it as a tensor.
                 assert isinstance(other.a, tg.Tensor) and other.a.requires_grad
                 np.testing.assert_allclose(other.a.numpy(), one.a, rtol=1e-11, atol=1e-12, err_msg=str(example))
+
+
+@pytest.mark.parametrize("x, y", [((4,), (4, 3)), ((2, 4), (4, 3)), ((3, 4), (4,)), ((3, 4), (4, 1)), ((3, 4), (4, 2)), ((0, 4), (4, 2)), ((3, 0), (0, 2)), ((2, 3, 4), (4, 2))])
+@pytest.mark.parametrize("which", [(True, False), (False, True), (True, True)])
+def test_products_of_lanes(x, y, which):
+    """Each lane's product is what it is alone."""
+    rng = generator(51)
+    given = [rng.standard_normal((5, *shape) if laned else shape) for shape, laned in zip((x, y), which)]
+    found = Lifted(given[0], 5 if which[0] else None) @ Lifted(given[1], 5 if which[1] else None)
+    for j in range(5):
+        one, other = [a[j] if laned else a for a, laned in zip(given, which)]
+        np.testing.assert_allclose(found.a[j], one @ other, rtol=1e-13, atol=1e-13)

@@ -1,0 +1,121 @@
+"""Second derivatives: products with a Hessian beside one gradient, and a dense Hessian beside JAX's.
+
+Products: Rosenbrock's function of 10^5 variables on whole arrays, and the cross entropy of
+a network 64-64-10 on a batch of 64; both are replays, as is the gradient they are
+measured against.  Dense Hessian: a logistic regression of 1 000 weights on 500 rows,
+whose Hessian has no zeros.  Warm calls; JAX's are jitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import tapegrad as tg
+
+from .registry import Missing, Row, benchmark, check_agreement, peer
+from .timing import measure, seconds
+
+#: Calls before times are taken: some are recorded again and compared.
+WARM = 40
+
+
+def rosenbrock(x):
+    """Rosenbrock's function on whole arrays."""
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def network(rng):
+    """Cross entropy of a network with one hidden layer, of its weights; and weights."""
+    data, labels = rng.standard_normal((64, 64)), rng.integers(0, 10, 64)
+    rows = np.arange(64)
+
+    def loss(p):
+        hidden = np.tanh(data @ p["w"] + p["b"])
+        out = hidden @ p["v"] + p["c"]
+        shifted = out - np.max(out, axis=1, keepdims=True)
+        return np.mean(np.log(np.sum(np.exp(shifted), axis=1)) - shifted[rows, labels])
+
+    shapes = {"w": (64, 64), "b": (64,), "v": (64, 10), "c": (10,)}
+    return loss, {name: 0.1 * rng.standard_normal(shape) for name, shape in shapes.items()}
+
+
+def along(product, point, direction, gradient):
+    """A direction checked against a difference of gradients: largest error, relative."""
+    step = 1e-6
+    moved = [gradient(_add(point, direction, s * step)) for s in (1.0, -1.0)]
+    found, expected = _flat(product(point, direction)), (_flat(moved[0]) - _flat(moved[1])) / (2 * step)
+    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
+
+
+def _add(point, direction, factor):
+    if isinstance(point, dict):
+        return {name: point[name] + factor * direction[name] for name in point}
+    return point + factor * direction
+
+
+def _flat(thing):
+    return np.concatenate([np.ravel(v) for v in thing.values()]) if isinstance(thing, dict) else np.ravel(thing)
+
+
+def logistic(np, data):
+    """The loss of a logistic regression, with the functions of `np`."""
+    return lambda w: np.sum(np.logaddexp(0.0, data @ w)) + 0.5 * np.sum(w * w)
+
+
+@benchmark(part=7, name="higher_order")
+def higher_order(quick: bool) -> Iterator[Row]:
+    """Products with Hessians beside one gradient; a dense Hessian beside JAX's."""
+    rng = np.random.default_rng(0)
+    count = 10_000 if quick else 100_000
+    loss, weights = network(rng)
+    cases = {
+        f"Rosenbrock, n = {count}": (rosenbrock, rng.uniform(0.5, 1.5, count), rng.standard_normal(count)),
+        "network 64-64-10": (loss, weights, {name: rng.standard_normal(w.shape) for name, w in weights.items()}),
+    }
+    for what, (function, point, direction) in cases.items():
+        gradient, product = tg.grad(function), tg.hvp(function)
+        error = along(product, point, direction, gradient)
+        if not error < 1e-4:
+            raise AssertionError(f"{what}: the product differs from differences of gradients by {error:.3g}")
+        for _ in range(WARM):
+            gradient(point)
+            product(point, direction)
+        times = measure(
+            {"gradient": lambda: gradient(point), "product": lambda: product(point, direction)},
+            budget=1.0 if quick else 6.0, at_least=5,
+        )  # fmt: skip
+        promised = not quick or "network" in what
+        yield Row(
+            f"Hessian-vector product, {what}, beside a gradient", "at most 3 gradients" if promised else "",
+            times["product"].minimum / times["gradient"].minimum, 3.0 if promised else None,
+            detail={name: seconds(time.minimum) for name, time in times.items()} | {"instructions": product.stats().instructions},
+        )  # fmt: skip
+    yield from dense(quick, rng)
+
+
+def dense(quick, rng):
+    """A dense Hessian beside JAX's."""
+    n, rows = (200, 100) if quick else (1000, 500)
+    data = rng.standard_normal((rows, n)) / np.sqrt(n)
+    w = rng.standard_normal(n)
+    hessian = tg.hessian(logistic(np, data))
+    title = f"dense Hessian, logistic regression of {n} weights, beside jax.hessian"
+    promise, limit = ("", None) if quick else ("below it", 1.0)
+    try:
+        jax = peer("jax")
+    except Missing as reason:
+        yield Row(title, promise, limit=limit, skip=str(reason))
+        return
+    jax.config.update("jax_enable_x64", True)
+    theirs = jax.jit(jax.hessian(logistic(jax.numpy, data)))
+    calls = {"tapegrad": lambda: hessian(w), "JAX": lambda: np.asarray(theirs(w))}
+    check_agreement("dense Hessian", {name: call() for name, call in calls.items()})
+    for _ in range(9):
+        hessian(w)
+    times = measure(calls, budget=2.0 if quick else 20.0, at_least=3)
+    yield Row(
+        title, promise, times["tapegrad"].minimum / times["JAX"].minimum, limit,
+        detail={name: seconds(time.minimum) for name, time in times.items()},
+    )  # fmt: skip

@@ -1,0 +1,193 @@
+"""The reverse sweep with tensors: the gradient is written on the tape that is walked.
+
+What the compiled sweep does with numbers is done here with the rules' language on
+tensors (`tapegrad.lifted`), so each contribution to an adjoint is an instruction of
+its own, with derivatives of its own.  The walk is a loop over slots, not a recursion,
+and visits what lies between the roots and the wanted slots only.
+
+An adjoint that is zero *as a number* is walked on: its derivative need not be zero
+(the Hessian of ``(x - 1) ** 2`` at 1 is 2).  Only where nothing depends on the root at
+all is there nothing to do.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..errors import HigherOrderError, TapegradError
+from ..lifted import Lifted
+from ..record import normalise, tracked
+from ..traced import Traced
+from .reading import like
+
+
+def between(stretch, roots, bottoms):
+    """Slots on the way from `bottoms` up to `roots`, ascending.
+
+    Parameters
+    ----------
+    stretch : Stretch
+        Reaches from the lowest of `bottoms` to the highest of `roots`.
+    roots, bottoms : iterable of int
+
+    Returns
+    -------
+    list of int
+    """
+    low, operands = stretch.low, stretch.operands
+    marks = bytearray(stretch.high - low + 1)
+    for slot in roots:
+        if slot >= low:
+            marks[slot - low] = 1
+    for at in range(len(marks) - 1, -1, -1):
+        if marks[at]:
+            for o in operands(low + at):
+                if o >= low:
+                    marks[o - low] = 1
+    reached = bytearray(len(marks))
+    for slot in bottoms:
+        reached[slot - low] = 1
+    found = []
+    for at, marked in enumerate(marks):
+        if marked:
+            if not reached[at]:
+                for o in operands(low + at):
+                    if o >= low and reached[o - low]:
+                        reached[at] = 1
+                        break
+            if reached[at]:
+                found.append(low + at)
+    return found
+
+
+def pull(stretch, order, adjoints, lanes=None, visit=None):
+    """Walk down, recording the adjoint.
+
+    Parameters
+    ----------
+    stretch : Stretch
+    order : list of int
+        The slots to visit, ascending; adjoints of others are not computed.
+    adjoints : dict of int to (float, ndarray, Tensor or Dual)
+        The seeds by slot; at the end the adjoints of what was not passed through.
+    lanes : int, optional
+        The adjoints have one leading axis of this extent: several seeds at once.
+    visit : callable, optional
+        ``visit(slot, adjoint)`` sees each complete adjoint, and returns the one to go on with.
+    """
+    wanted = set(order)
+    with np.errstate(all="ignore"):
+        for slot in reversed(order):
+            g = adjoints.get(slot)
+            if g is None:
+                continue
+            if visit is not None:
+                g = adjoints[slot] = visit(slot, g)
+                if g is None:
+                    del adjoints[slot]
+                    continue
+            read = stretch.read(slot)
+            if read is None:
+                continue
+            del adjoints[slot]
+            for o, part in contributions(stretch, slot, read, g, lanes, wanted):
+                known = adjoints.get(o)
+                adjoints[o] = part if known is None else known + part
+
+
+def contributions(stretch, slot, read, g, lanes, wanted):
+    """What the adjoint `g` of an instruction adds to each wanted slot: a list of (slot, adjoint)."""
+    row = read.row
+    positions = [k for k, o in read.slots if o in wanted]
+    if not positions:
+        return []
+    if row.primitive is not None:
+        found = _of_primitive(stretch, slot, read, g, lanes, positions)
+    else:
+        operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
+        result = Lifted(as_rule_takes(read.result, read.out, False))
+        with naming(row, stretch, slot):
+            found = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
+        found = dict(zip(row.slots(len(operands)), found))
+    parts = []
+    for k, o in read.slots:
+        c = found.get(k) if k in positions else None
+        for part in c if isinstance(c, tuple) else (c,):
+            if part is not None:
+                parts.append((o, fitted(part, read.metas[k], lanes)))
+    return parts
+
+
+@contextmanager
+def naming(row, stretch, slot):
+    """An error that says that a rule cannot be differentiated again names the row, and where it was called."""
+    try:
+        yield
+    except HigherOrderError as error:
+        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {error}") from error
+
+
+def as_rule_takes(value, meta, constant):
+    """An operand as a rule takes it: constants without their tensor, integers and truth values as floats."""
+    if value is None:
+        return like(meta)
+    if isinstance(value, Traced):
+        if tracked(value):
+            return value
+        value = value._v
+    if constant or type(value) is float or value.dtype.kind == "f":
+        return value
+    return value.astype(np.float64)
+
+
+def fitted(part, meta, lanes):
+    """A contribution as the adjoint of an operand: summed over the axes it was broadcast along, in its dtype."""
+    a, shape = part.a, meta.shape
+    front = () if lanes is None else (lanes,)
+    if part.lanes is None and lanes is not None:
+        a = np.broadcast_to(a, (lanes, *a.shape))
+    at = len(front)
+    if a.shape[at:] != shape:
+        extra = a.ndim - at - len(shape)
+        if extra > 0:
+            a = np.sum(a, axis=tuple(range(at, at + extra)))
+        axes = tuple(at + k for k, (n, m) in enumerate(zip(a.shape[at:], shape)) if m == 1 and n != 1)
+        if axes and a.ndim - at == len(shape):
+            a = np.sum(a, axis=axes, keepdims=True)
+        if a.shape[at:] != shape:
+            aligned = (*front, *(1,) * (len(shape) - (a.ndim - at)), *a.shape[at:])
+            a = np.broadcast_to(np.reshape(a, aligned), (*front, *shape))
+    if a.dtype.char != meta.char:
+        a = a.astype(meta.char)
+    return a if isinstance(a, Traced) else normalise(a)
+
+
+def _of_primitive(stretch, slot, read, g, lanes, positions):
+    """The rule of the user's, run on tensors: position -> contribution."""
+    primitive = read.row.primitive
+    seeds = [g] if lanes is None else [g[j] for j in range(lanes)]
+    found = []
+    for seed in seeds:
+        try:
+            found.append(primitive.pull_recorded(seed, read.operands, read.result, positions, read.metas))
+        except HigherOrderError:
+            raise
+        except (TapegradError, TypeError, ValueError, AttributeError) as error:
+            raise HigherOrderError(
+                f"{primitive._rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
+                f"and cannot be run on tensors ({type(error).__name__}: {error}). Write it in NumPy functions that tapegrad "
+                "differentiates"
+            ) from error
+    together = {}
+    for k in positions:
+        parts = [f.get(k) for f in found]
+        if all(p is None for p in parts):
+            continue
+        if lanes is None:
+            together[k] = Lifted(parts[0])
+        else:
+            shape = read.metas[k].shape
+            together[k] = Lifted(np.stack([np.zeros(shape) if p is None else p for p in parts]), lanes)
+    return together

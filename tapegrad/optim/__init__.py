@@ -1,0 +1,8 @@
+"""Optimisers for define-by-run code, with the interface of ``torch.optim``."""
+
+from .adam import Adam, AdamW
+from .lbfgs import LBFGS
+from .optimizer import Optimizer
+from .sgd import SGD
+
+__all__ = ["SGD", "Adam", "AdamW", "LBFGS", "Optimizer"]

@@ -1,0 +1,91 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..errors import OptimizationError
+from .optimizer import Optimizer, put
+
+
+class Adam(Optimizer):
+    """D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization" (2015).
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+    lr : float
+    betas : pair of float
+        How long the means of the gradient and of its square remember.
+    eps : float
+    weight_decay : float
+        Adds ``weight_decay * p`` to the gradient.
+    amsgrad : bool
+        Divide by the largest mean square so far (S. Reddi et al., 2018).
+    maximize : bool
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> x = tg.Parameter([3.0, -2.0])
+    >>> optimizer = tg.optim.Adam([x], lr=0.1)
+    >>> for _ in range(500):
+    ...     optimizer.zero_grad()
+    ...     np.sum((x - 1.0) ** 2).backward()
+    ...     _ = optimizer.step()
+    >>> bool(np.allclose(x.detach().numpy(), 1.0, atol=1e-4))
+    True
+    """
+
+    #: Whether weights decay by themselves, apart from the gradient.
+    decoupled = False
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False, *, maximize=False):
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize}
+        )
+
+    def _check(self, group):
+        super()._check(group)
+        for k, beta in enumerate(group["betas"]):
+            if not 0.0 <= beta < 1.0:
+                raise OptimizationError(f"betas[{k}]={beta!r} must be from 0 to below 1")
+
+    def _update(self, p, value, g, group, state):
+        beta1, beta2 = group["betas"]
+        if group["maximize"]:
+            g = -g
+        if group["weight_decay"]:
+            if self.decoupled:
+                value = value * (1.0 - group["lr"] * group["weight_decay"])
+            else:
+                g = g + group["weight_decay"] * value
+        if not state:
+            state.update(step=0, exp_avg=np.zeros_like(value), exp_avg_sq=np.zeros_like(value))
+        state["step"] += 1
+        mean = state["exp_avg"] = state["exp_avg"] + (1.0 - beta1) * (g - state["exp_avg"])
+        square = state["exp_avg_sq"] = beta2 * state["exp_avg_sq"] + (1.0 - beta2) * g * g
+        if group["amsgrad"]:
+            square = state["max_exp_avg_sq"] = np.maximum(state.get("max_exp_avg_sq", 0.0), square)
+        size = group["lr"] / (1.0 - beta1 ** state["step"])
+        spread = np.sqrt(square) / math.sqrt(1.0 - beta2 ** state["step"]) + group["eps"]
+        put(p, value - size * (mean / spread))
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient (I. Loshchilov and F. Hutter, 2019).
+
+    Parameters
+    ----------
+    params, lr, betas, eps, amsgrad, maximize
+        As of `Adam`.
+    weight_decay : float
+        Each step first multiplies the parameters by ``1 - lr * weight_decay``.
+    """
+
+    decoupled = True
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, maximize=False):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

@@ -1,0 +1,153 @@
+"""What all optimisers for define-by-run code have in common: parameter groups, `zero_grad`, state."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from ..errors import OptimizationError
+from ..inplace import assign_elements
+from ..modes import enable_grad, no_grad
+from ..record import normalise, plain
+from ..tape.places import name_of
+from ..tensor import Tensor
+
+
+class Optimizer:
+    """Base of the optimisers.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Leaves that require a gradient; or groups ``{"params": [...], "lr": ...}`` with options of their own.
+    defaults : dict
+        Options of groups that do not give them.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        May be changed between steps (``optimizer.param_groups[0]["lr"] = 1e-4``).
+    state : dict
+        What is kept of each parameter, by parameter.
+
+    Raises
+    ------
+    OptimizationError
+        For something that is no leaf requiring a gradient, or a parameter given twice, or an unknown or impossible option.
+    """
+
+    def __init__(self, params, defaults):
+        self.defaults = defaults
+        self.state = {}
+        self.param_groups = []
+        if isinstance(params, (Tensor, dict)):
+            raise OptimizationError(f"params must be a list of tensors or of groups, got a {type(params).__name__}; write [x]")
+        given = list(params)
+        if not given:
+            raise OptimizationError("the optimizer got an empty list of parameters")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, group):
+        """Optimise more parameters: a dict with ``params`` and options."""
+        unknown = set(group) - {"params", *self.defaults}
+        if unknown:
+            raise OptimizationError(f"{type(self).__name__} has no option {sorted(unknown)[0]!r}; it has {', '.join(self.defaults)}")
+        params = group["params"]
+        group = {**self.defaults, **group, "params": [params] if isinstance(params, Tensor) else list(params)}
+        known = {id(p) for other in self.param_groups for p in other["params"]}
+        for k, p in enumerate(group["params"]):
+            what = f"parameter {k}"
+            if not isinstance(p, Tensor):
+                raise OptimizationError(f"{what} is of type {type(p).__name__}; make it tg.Parameter(value)")
+            name = name_of(p)
+            what += f" ({name!r}, of shape {tuple(p.shape)})" if name else f" (of shape {tuple(p.shape)})"
+            if not p.is_leaf or not p.requires_grad:
+                how = "was computed from others" if not p.is_leaf else "does not require a gradient"
+                raise OptimizationError(f"{what} {how}; optimise leaves made with requires_grad=True, or tg.Parameter(value)")
+            if id(p) in known:
+                raise OptimizationError(f"{what} is given twice")
+            known.add(id(p))
+        self._check(group)
+        self.param_groups.append(group)
+
+    def _check(self, group):
+        """Raise for options that cannot be."""
+        for name, value in group.items():
+            if name in ("lr", "momentum", "weight_decay", "eps") and not value >= 0:
+                raise OptimizationError(f"{name}={value!r} must be at least 0")
+
+    def zero_grad(self, set_to_none=True):
+        """Forget the gradients (or fill them with zeros)."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    if set_to_none:
+                        p.grad = None
+                    else:
+                        p.grad = plain(normalise(np.zeros(p.shape, p.dtype)))
+
+    def step(self, closure=None):
+        """Change each parameter once, by its ``.grad``; parameters without one stay.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Clears the gradients, computes the loss, calls its ``backward()`` and returns it.
+
+        Returns
+        -------
+        Tensor or None
+            What `closure` returned.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._update(p, value_of(p), value_of(p.grad), group, self.state.setdefault(p, {}))
+        return loss
+
+    def _update(self, p, value, g, group, state):
+        raise NotImplementedError(f"{type(self).__name__} does not say how it changes a parameter")
+
+    # -- keeping ---------------------------------------------------------------------
+    def state_dict(self):
+        """Options and state as plain data (arrays are copies), parameters by their position."""
+        order = {id(p): k for k, p in enumerate(self._params())}
+        groups = [{**group, "params": [order[id(p)] for p in group["params"]]} for group in self.param_groups]
+        return {"state": {order[id(p)]: copy.deepcopy(s) for p, s in self.state.items()}, "param_groups": groups}
+
+    def load_state_dict(self, state_dict):
+        """Take options and state of an optimizer over parameters of the same shapes, in the same order."""
+        groups, params = state_dict["param_groups"], self._params()
+        theirs, ours = [len(g["params"]) for g in groups], [len(g["params"]) for g in self.param_groups]
+        if theirs != ours:
+            raise OptimizationError(f"the state is of groups of {theirs} parameters, this optimizer has {ours}")
+        for group, saved in zip(self.param_groups, groups):
+            group.update({name: value for name, value in saved.items() if name != "params"})
+        self.state = {params[k]: copy.deepcopy(s) for k, s in state_dict["state"].items()}
+
+    def _params(self):
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def __repr__(self):
+        lines = [f"{type(self).__name__} ("]
+        for k, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {k}")
+            lines += [f"    {name}: {value}" for name, value in sorted(group.items()) if name != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def value_of(t):
+    """The value of a tensor as an array of its own dtype (a number as an array without dimensions)."""
+    return np.asarray(t._v)
+
+
+def put(p, value):
+    """Change a parameter in place."""
+    assign_elements(p, Ellipsis, value)

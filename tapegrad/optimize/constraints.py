@@ -1,0 +1,63 @@
+"""SciPy's constraints, with exact Jacobians for functions that are plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import OptimizationError
+from .vector_function import VectorFunction
+
+
+def with_jacobians(constraints, layout, method):
+    """The constraints as SciPy's `method` takes them: functions of the vector, with their Jacobians.
+
+    Parameters
+    ----------
+    constraints : dict, LinearConstraint, NonlinearConstraint, or sequence of them
+        A Jacobian of your own is kept: ``"jac"`` of a dict, a callable ``jac`` of a NonlinearConstraint; so is
+        its ``hess``, of which trust-constr otherwise gets exact products.
+
+    Returns
+    -------
+    list, list of VectorFunction
+    """
+    from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
+
+    from .curvature import of_constraint
+
+    if isinstance(constraints, (dict, LinearConstraint, NonlinearConstraint)):
+        constraints = [constraints]
+    found, functions = [], []
+    for k, one in enumerate(constraints):
+        if isinstance(one, LinearConstraint):
+            found.append(one)
+        elif isinstance(one, dict):
+            if one.get("type") not in ("eq", "ineq") or not callable(one.get("fun")):
+                raise OptimizationError(f'constraint {k}: give {{"type": "eq" or "ineq", "fun": function}}, got {sorted(one)}')
+            function = VectorFunction(one["fun"], layout, one.get("args", ()), f"constraint {k}")
+            functions.append(function)
+            given = {"type": one["type"], "fun": function.values}
+            if method not in ("cobyla", "cobyqa"):
+                given["jac"] = _own(one["jac"], layout, one.get("args", ())) if callable(one.get("jac")) else function.jacobian
+            found.append(given)
+        elif isinstance(one, NonlinearConstraint):
+            function = VectorFunction(one.fun, layout, (), f"constraint {k}")
+            functions.append(function)
+            own = _own(one.jac, layout, ()) if callable(one.jac) else function.jacobian
+            # BFGS is what SciPy takes if none is given.
+            hess = of_constraint(function) if method == "trust-constr" and isinstance(one.hess, BFGS) else one.hess
+            found.append(NonlinearConstraint(function.values, one.lb, one.ub, jac=own, hess=hess, keep_feasible=one.keep_feasible))
+        else:
+            raise OptimizationError(
+                f"constraint {k} is of type {type(one).__name__}; give a dict, scipy.optimize.LinearConstraint or NonlinearConstraint"
+            )
+    return found, functions
+
+
+def _own(jac, layout, args):
+    """A Jacobian of the user's, as a function of the vector."""
+
+    def rows(x):
+        return np.reshape(np.asarray(jac(layout.container(x.copy()), *args), np.float64), (-1, layout.size))
+
+    return rows

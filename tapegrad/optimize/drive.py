@@ -1,0 +1,161 @@
+"""Driving a compiled loop: chunks of a tenth of a second, evaluations that need Python, Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ..errors import OptimizationError
+from . import loop as P
+from .interrupts import HeldBack
+from .objective import Objective
+from .progress import Progress
+from .state import State
+
+#: Seconds between two returns to Python that a loop aims at.
+CHUNK = 0.1
+#: Rows of history a loop writes before it comes back.
+ROOM = 4096
+
+#: Advice when steps of a fixed length end where there are no numbers.
+DIVERGED = ". If the values grew before: a smaller learning_rate"
+
+MESSAGES = {
+    P.GRADIENT: (True, 0, "the gradient is at most gtol"),
+    P.CHANGE: (True, 1, "the value changes by at most ftol"),
+    P.LIMIT: (False, 2, "max_iter iterations are done; result.state goes on"),
+    P.STUCK: (False, 3, "no step lowers the value: the precision of the numbers is reached, or the gradient is not that of the value"),
+    P.ENDLESS: (False, 7, "the value falls without end along a line: there is no minimum; give bounds"),
+}
+#: Stops that Python decides on.
+EVALUATIONS, CALLBACK, INTERRUPTED = 21, 22, 23
+MESSAGES |= {
+    EVALUATIONS: (False, 4, "max_evaluations are done; result.state goes on"),
+    CALLBACK: (False, 5, "the callback asked to stop; result.state goes on"),
+    INTERRUPTED: (False, 6, "interrupted; result.state goes on"),
+}
+
+
+def started(function, x0, args, method, memory=0, bounds=None):
+    """The objective, and the state to begin with or to go on from (`x0` is then a `State`, and is copied)."""
+    if isinstance(x0, State):
+        if x0.method != method:
+            raise OptimizationError(f"the state is one of {x0.method}, it cannot be resumed by {method}")
+        state = x0.copy()
+        objective = Objective(function, state.layout.container(state.vectors[P.XT].copy()), args)
+        state.layout = objective.layout if objective.layout.structure == state.layout.structure else state.layout
+        if bounds is not None:
+            raise OptimizationError("bounds cannot change when an optimisation is resumed; begin again from result.x")
+        return objective, state
+    objective = Objective(function, x0, args)
+    state = State(method, objective.layout, memory)
+    if bounds is not None:
+        from .bounds import as_bounds
+
+        lower, upper = as_bounds(bounds, objective.layout)
+        state.vectors[P.LOWER], state.vectors[P.UPPER] = lower, upper
+        state.vectors[P.XT] = np.clip(state.vectors[P.XT], lower, upper)
+        state.integers[P.I_BOUNDED] = 1
+    return objective, state
+
+
+def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, progress=None, endless=False):
+    """Run a loop to its end.
+
+    Parameters
+    ----------
+    run : callable
+        ``run(handle, history, room, budget)``: the compiled loop on `state`.
+    endless : bool
+        Whether all of `max_iter` iterations are usually done: then the time remaining is shown.
+
+    Returns
+    -------
+    Result
+    """
+    start = time.perf_counter()
+    integers, reals = state.integers, state.reals
+    integers[P.I_LIMIT] = state.iterations + max_iter
+    history = np.empty((ROOM, P.COLUMNS))
+    shown = Progress(progress, max_iter if endless else None)
+    begun, done = state.iterations, state.evaluations
+    budget, why, interrupts, due = 1, None, HeldBack(), 0.0
+    before = objective.counts.evaluations
+    try:
+        while why is None or why < P.FINISHED:
+            if max_evaluations is not None:
+                left = max_evaluations - (state.evaluations - done)
+                if left <= 0 and integers[P.I_PHASE] == P.EVALUATE:
+                    why = EVALUATIONS
+                    break
+                budget = min(budget, left)
+            handle = objective.handle()
+            with interrupts:
+                chunk, earlier = time.perf_counter(), state.evaluations
+                why = run(handle, history.ctypes.data, ROOM, budget)
+                took, count = time.perf_counter() - chunk, state.evaluations - earlier
+                objective.note(count)
+                rows = int(integers[P.I_ROWS])
+                if rows:
+                    state.remember(history[:rows])
+                    integers[P.I_ROWS] = 0
+            if count:
+                # From one evaluation on, for nobody knows yet how long it takes.
+                budget = max(1, min(16 * budget, int(count * CHUNK / max(took, 1e-6))))
+            if interrupts.pending:
+                why = INTERRUPTED if why < P.FINISHED else why
+                break
+            if why == P.PYTHON:
+                # A copy: the user's function may keep what it is given.
+                value = objective.record(state.vectors[P.XT].copy(), state.vectors[P.GT])
+                reals[P.R_TRIAL] = value
+                integers[P.I_EVALUATIONS] += 1
+                integers[P.I_PHASE] = P.EVALUATED
+            shown.update(state.iterations - begun, reals[P.R_VALUE], reals[P.R_NORM])
+            if callback is not None and why < P.FINISHED and integers[P.I_STARTED] and time.perf_counter() >= due:
+                if _stops(callback, objective, state):
+                    why = CALLBACK
+                due = time.perf_counter() + CHUNK
+    except KeyboardInterrupt:
+        # In user code, which was being recorded: the state still wants that evaluation.
+        why = INTERRUPTED
+    finally:
+        shown.close(state.iterations - begun, reals[P.R_VALUE], reals[P.R_NORM])
+        objective.close()
+    if why == P.BROKEN:
+        at = P.XT if integers[P.I_PHASE] == P.EVALUATED else P.X
+        value, g = (reals[P.R_TRIAL], state.vectors[P.GT]) if at == P.XT else (reals[P.R_VALUE], state.vectors[P.G])
+        objective.refuse(state.vectors[at], value, g, DIVERGED if endless and state.iterations else "")
+    return _result(objective, state, why, time.perf_counter() - start, objective.counts.evaluations - before)
+
+
+def _stops(callback, objective, state):
+    from .result import Result, shaped
+
+    view = Result(
+        x=shaped(objective.layout, state.vectors[P.X]), fun=float(state.reals[P.R_VALUE]), nit=state.iterations,
+        nfev=state.evaluations, gradient_norm=float(state.reals[P.R_NORM]),
+    )  # fmt: skip
+    objective.suspect()
+    try:
+        return bool(callback(view))
+    except StopIteration:
+        return True
+
+
+def _result(objective, state, why, seconds, evaluations):
+    from .result import Result, shaped
+
+    success, status, message = MESSAGES[why]
+    counts = objective.counts
+    return Result(
+        x=shaped(objective.layout, state.vectors[P.X if state.integers[P.I_STARTED] else P.XT]),
+        fun=float(state.reals[P.R_VALUE]) if state.integers[P.I_STARTED] else np.nan,
+        jac=shaped(objective.layout, state.vectors[P.G]), gradient_norm=float(state.reals[P.R_NORM]),
+        success=success, status=status, message=message,
+        nit=state.iterations, nfev=state.evaluations, njev=state.evaluations,
+        counts={"evaluations": evaluations, "records": counts.records, "replays": evaluations - counts.records},
+        seconds={"total": seconds, "recording": counts.seconds},
+        history=state.history, state=state,
+    )  # fmt: skip

@@ -1,0 +1,293 @@
+"""`least_squares`, `root` and `curve_fit`: SciPy's, with exact Jacobians."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+
+import numpy as np
+
+from ..errors import OptimizationError, StructureError
+from .keep import kept
+from .layout import Layout
+from .progress import Progress
+from .vector_function import VectorFunction
+
+#: Methods of `root` that are given the Jacobian; the others make do with values.
+ROOT_WITH_JACOBIAN = ("hybr", "lm")
+
+
+def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), kwargs=None, progress=None, **options):
+    """Minimise a sum of squares: SciPy's `least_squares` with the exact Jacobian.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args, **kwargs)`` returns the residuals: an array, or a container of numbers and arrays.
+    x0 : float, array_like, or containers of them
+    jac : {"exact", "sparse"} or callable
+        "exact": dense, by forward or reverse sweeps, whichever costs less.  "sparse": a SciPy sparse array,
+        for large problems whose residuals depend on few parameters each.  A function of yours is called with
+        what `fun` is, and returns one row for each residual.
+    bounds : optional
+        SciPy's ``(lower, upper)`` or ``Bounds``, or a pair of containers like `x0`.
+    method : {"trf", "dogbox", "lm"}
+    args : tuple
+    kwargs : dict, optional
+    progress : bool, optional
+        As of `minimize`.
+    **options
+        Everything else that ``scipy.optimize.least_squares`` takes: `ftol`, `xtol`, `gtol`, `x_scale`,
+        `loss`, `f_scale`, `max_nfev`, `tr_solver`, ...
+
+    Returns
+    -------
+    Result
+        SciPy's `OptimizeResult` with `x` in the containers of `x0`, and `counts`, `seconds`, `history` and `plot()`.
+
+    Raises
+    ------
+    NonFiniteError
+        If a residual at the start or a derivative is not finite; names the operation.
+    OptimizationError, DtypeError, StructureError
+        For a start, bounds or options that cannot be.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> result = tg.optimize.least_squares(lambda x: [10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]], [-1.2, 1.0])
+    >>> bool(np.allclose(result.x, 1.0))
+    True
+    """
+    from scipy import optimize
+
+    start = time.perf_counter()
+    layout = Layout(x0)
+    function = functools.partial(fun, **kwargs) if kwargs else fun
+    args = args if isinstance(args, tuple) else (args,)
+    residuals = VectorFunction(function, layout, args, "the residuals")
+    residuals.shown = Progress(progress, unit="Jacobians")
+    residuals.refuse(layout.vector)
+    given = {"method": method, **options}
+    if bounds is not None:
+        given["bounds"] = _two_sided(bounds, layout)
+    given["jac"] = _jacobian_for(jac, residuals, layout, function, args)
+    try:
+        found = optimize.least_squares(residuals.values, layout.vector, **given)
+    finally:
+        residuals.shown.close(len(residuals.history), *(residuals.history[-1] if residuals.history else ()))
+    return _result(found, residuals, layout, start)
+
+
+def _jacobian_for(jac, residuals, layout, function, args):
+    """The function of the vector that SciPy calls for the Jacobian."""
+    if callable(jac):
+        return lambda x: jac(layout.container(x.copy()), *args)
+    if jac == "exact":
+        return _finite(residuals)
+    if jac == "sparse":
+        import tapegrad
+
+        from .layout import flat
+
+        derivative = kept(flat(function, layout, args), "sparse_jacobian", tapegrad.sparse_jacobian)
+        return lambda x: derivative(np.array(x))
+    raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
+
+
+def _finite(residuals):
+    """The Jacobian, which has to be finite."""
+
+    def jacobian(x):
+        rows = residuals.jacobian(x)
+        if not np.isfinite(rows).all():
+            residuals.refuse(x)
+        return rows
+
+    return jacobian
+
+
+def _two_sided(bounds, layout):
+    """SciPy's (lower, upper), as two vectors."""
+    from .bounds import as_bounds
+
+    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.plain:
+        lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
+        if (lower > upper).any():
+            raise OptimizationError(f"bounds={bounds}: a lower bound is above the upper one")
+        return lower, upper
+    return as_bounds(bounds, layout)
+
+
+def _result(found, function, layout, start):
+    from .result import Result, shaped
+
+    result = Result(found)
+    result.update(
+        x=shaped(layout, found.x),
+        counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records},
+        seconds={"total": time.perf_counter() - start},
+        history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
+    )  # fmt: skip
+    return result
+
+
+def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
+    """Solve a system of equations: SciPy's `root` with the exact Jacobian.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args)`` returns as many numbers as `x` has: an array, or a container of numbers and arrays.
+    x0 : float, array_like, or containers of them
+    args : tuple
+    method : str
+        Any of SciPy's; "hybr" and "lm" use the Jacobian, the others only values.
+    jac : callable, optional
+        A Jacobian of yours instead of the exact one.
+    tol, callback, options
+        As in SciPy.
+
+    Returns
+    -------
+    Result
+        SciPy's `OptimizeResult` with `x` in the containers of `x0`, and `counts`, `seconds`, `history` and `plot()`.
+
+    Raises
+    ------
+    NonFiniteError
+        If an equation at the start or a derivative is not finite; names the operation.
+    OptimizationError
+        If there are not as many equations as unknowns.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> result = tg.optimize.root(lambda x: [x[0] + 0.5 * (x[0] - x[1]) ** 3 - 1.0, x[1] + 0.5 * (x[1] - x[0]) ** 3], [0.0, 0.0])
+    >>> result.success, bool(np.allclose(result.x, [0.8411639, 0.1588361]))
+    (True, True)
+    """
+    from scipy import optimize
+
+    start = time.perf_counter()
+    layout = Layout(x0)
+    args = args if isinstance(args, tuple) else (args,)
+    equations = VectorFunction(fun, layout, args, "the equations")
+    equations.refuse(layout.vector, derivative=method in ROOT_WITH_JACOBIAN)
+    count = len(equations.values(layout.vector))
+    if count != layout.size and method != "lm":
+        raise OptimizationError(
+            f"there are {count} equations for {layout.size} unknowns; for more equations than unknowns see least_squares"
+        )
+    given = {"method": method, "tol": tol, "options": options}
+    if callback is not None:
+        given["callback"] = lambda x, f: callback(layout.container(x.copy()), f)
+    if method in ROOT_WITH_JACOBIAN:
+        given["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, fun, args)
+    found = optimize.root(equations.values, layout.vector, **given)
+    return _result(found, equations, layout, start)
+
+
+class Model:
+    """A model ``f(xdata, *parameters)``, as a function of one vector of parameters."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, parameters, xdata):
+        return self.function(xdata, *[parameters[k] for k in range(len(parameters))])
+
+
+def curve_fit(
+    f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-np.inf, np.inf), method=None, jac=None,
+    *, full_output=False, nan_policy=None, **kwargs,
+):  # fmt: skip
+    """Fit a model to data: SciPy's `curve_fit` with the exact Jacobian.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(xdata, *parameters)`` returns the model's values; plain Python and NumPy.
+    xdata, ydata, p0, sigma, absolute_sigma, check_finite, bounds, method, full_output, nan_policy, **kwargs
+        As in SciPy.
+    jac : callable, optional
+        A Jacobian of yours instead of the exact one.
+
+    Returns
+    -------
+    popt, pcov : ndarray
+        Parameters and their covariance; with `full_output` also ``infodict, mesg, ier``.
+
+    Raises
+    ------
+    RuntimeError
+        If the fit fails, as in SciPy.
+    NonFiniteError
+        If a value of the model at the start or a derivative is not finite; names the operation.
+    StructureError
+        If the number of parameters is neither in the signature of `f` nor in `p0`.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> t = np.linspace(0.0, 4.0, 50)
+    >>> y = 2.5 * np.exp(-1.3 * t) + 0.5
+    >>> popt, pcov = tg.optimize.curve_fit(lambda t, a, b, c: a * np.exp(-b * t) + c, t, y)
+    >>> np.round(popt, 6)
+    array([2.5, 1.3, 0.5])
+    """
+    from scipy import optimize
+
+    if not callable(f):
+        raise StructureError(f"the model must be a function f(xdata, *parameters), got {type(f).__name__}")
+    if p0 is None:
+        p0 = _feasible(bounds, _parameters_of(f))
+    layout = Layout(np.atleast_1d(np.asarray(p0, np.float64)), "p0")
+    model = kept(f, "model", Model)
+    functions = {}
+
+    def of(data):
+        # SciPy may hand on other data than it was given (without nan, as floats): one object in each run.
+        if id(data) not in functions:
+            functions[id(data)] = data, VectorFunction(model, layout, (data,), "the model's values")
+            functions[id(data)][1].refuse(layout.vector)
+        return functions[id(data)][1]
+
+    def values(data, *parameters):
+        return of(data).values(np.array(parameters, np.float64))
+
+    def rows(data, *parameters):
+        return _finite(of(data))(np.array(parameters, np.float64))
+
+    given = {} if check_finite is None else {"check_finite": check_finite}
+    if nan_policy is not None:
+        given["nan_policy"] = nan_policy
+    return optimize.curve_fit(
+        values, xdata, ydata, p0=layout.vector, sigma=sigma, absolute_sigma=absolute_sigma, bounds=bounds, method=method,
+        jac=rows if jac is None else jac, full_output=full_output, **given, **kwargs,
+    )  # fmt: skip
+
+
+def _parameters_of(f):
+    """How many parameters a model has, by its signature."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    count = len([p for p in parameters if p.kind in kinds and p.default is p.empty]) - 1
+    if count < 1 or any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        raise StructureError("the signature of the model does not say how many parameters it has; give p0")
+    return count
+
+
+def _feasible(bounds, count):
+    """A start between the bounds: the middle, one from the only bound, or one."""
+    lower, upper = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
+    lower, upper = (np.broadcast_to(np.asarray(b, np.float64), count) for b in (lower, upper))
+    below, above = np.isfinite(lower), np.isfinite(upper)
+    with np.errstate(invalid="ignore"):
+        return np.select(
+            [below & above, below & (lower >= 1), above & (upper <= 1)], [(lower + upper) / 2, lower + 1.0, upper - 1.0], 1.0
+        )

@@ -1,0 +1,50 @@
+"""What was recorded of an objective, kept as long as the objective lives.
+
+A second optimisation of the same function need not record it again.  What is kept
+hangs on the function itself, as an attribute: the two form a cycle, which Python's
+garbage collector takes when nobody refers to the function any more.
+"""
+
+from __future__ import annotations
+
+from ..replay.purity import KEPT
+
+
+class Keep:
+    """Recordings of one function, by what they are for.
+
+    Attributes
+    ----------
+    function : callable
+        Whose they are: an attribute may have been copied to another function.
+    made : dict
+    """
+
+    __slots__ = ("function", "made")
+
+    def __init__(self, function=None):
+        self.function, self.made = function, {}
+
+    def __reduce__(self):
+        # A pickled or copied function begins anew.
+        return Keep, ()
+
+
+def kept(function, key, make):
+    """``make(function)``, made once for each `key` and kept with the function.
+
+    Functions that take no attributes (bound methods, builtins) have it made each time.
+    """
+    attributes = getattr(function, "__dict__", None)
+    if not isinstance(attributes, dict):
+        return make(function)
+    found = attributes.get(KEPT)
+    if type(found) is not Keep or found.function is not function:
+        found = Keep(function)
+        try:
+            setattr(function, KEPT, found)
+        except (AttributeError, TypeError):
+            return make(function)
+    if key not in found.made:
+        found.made[key] = make(function)
+    return found.made[key]

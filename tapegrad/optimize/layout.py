@@ -1,0 +1,154 @@
+"""Where an optimiser starts: numbers, arrays or containers of them, as one vector.
+
+SciPy's methods and our loops see a flat vector of float64; the user's function and
+the result have the containers and shapes of `x0`.
+"""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+
+from ..errors import DtypeError, OptimizationError, StructureError
+from ..traced import Traced
+from ..tree import flatten, leaf_names, unflatten
+
+
+class Layout:
+    """How the leaves of `x0` lie in a vector.
+
+    Parameters
+    ----------
+    x0 : float, array_like, or containers of them
+        A list or tuple of plain numbers is an array, as in SciPy.
+
+    Attributes
+    ----------
+    vector : ndarray of float64
+        The start.
+    shapes : list of tuple or None
+        Of every leaf; None for a Python number.
+    offsets : list of int
+        Where each leaf begins; one more for the end.
+    plain : bool
+        Whether `x0` is a vector already.
+
+    Raises
+    ------
+    DtypeError
+        For an array of integers or complex numbers.
+    OptimizationError
+        For a start that is empty, infinite or not a number.
+    StructureError
+        For a leaf that is no number or array.
+    """
+
+    def __init__(self, x0, name="x0"):
+        x0 = _array_like(x0)
+        leaves, self.structure = flatten(x0)
+        self.names = [f"{name}{rest}" for rest in leaf_names(self.structure)]
+        parts = [_floats(leaf, n) for leaf, n in zip(leaves, self.names)]
+        self.shapes = [None if isinstance(leaf, numbers.Number) else np.shape(p) for leaf, p in zip(leaves, parts)]
+        self.offsets = [0, *np.cumsum([p.size for p in parts]).tolist()]
+        if not self.offsets[-1]:
+            raise OptimizationError(f"{name} has no numbers: there is nothing to optimise")
+        self.vector = np.concatenate([p.reshape(-1) for p in parts])
+        self.plain = self.structure.kind is None and self.shapes[0] is not None and len(self.shapes[0]) == 1
+        self._refuse_non_finite(parts)
+
+    def _refuse_non_finite(self, parts):
+        for name, part in zip(self.names, parts):
+            bad = np.argwhere(~np.isfinite(part))
+            if len(bad):
+                at = f"[{', '.join(map(str, bad[0]))}]" if part.ndim else ""
+                raise OptimizationError(f"{name}{at} is {part[tuple(bad[0])]}; start from finite numbers")
+
+    @property
+    def size(self):
+        return self.offsets[-1]
+
+    def leaves(self, x):
+        """The parts of vector `x`: views of it, and Python floats."""
+        found = []
+        for shape, a, b in zip(self.shapes, self.offsets, self.offsets[1:]):
+            found.append(float(x[a]) if shape is None else x[a:b].reshape(shape))
+        return found
+
+    def container(self, x):
+        """Vector `x` in the containers of the start (views of it, and floats)."""
+        return unflatten(self.structure, self.leaves(x))
+
+    def traced(self, x):
+        """`container` for a vector that may be a tensor: its parts are too."""
+        parts = []
+        for shape, a, b in zip(self.shapes, self.offsets, self.offsets[1:]):
+            parts.append(x[a] if shape is None else x[a:b].reshape(shape))
+        return unflatten(self.structure, parts)
+
+    def name_of(self, k):
+        """How element `k` of the vector is called in the containers of the start."""
+        leaf = int(np.searchsorted(self.offsets, k, side="right")) - 1
+        shape = self.shapes[leaf]
+        if not shape:
+            return self.names[leaf]
+        at = np.unravel_index(k - self.offsets[leaf], shape)
+        return f"{self.names[leaf]}[{', '.join(str(int(i)) for i in at)}]"
+
+    def spread(self, given, what):
+        """A vector from something for each leaf: numbers, arrays that broadcast to it, or None.
+
+        `given` has the containers of the start (or is one thing for all).
+        """
+        parts, structure = flatten(_array_like(given))
+        if structure != self.structure:
+            if len(parts) != 1:
+                raise OptimizationError(f"{what} is {structure}, but the start is {self.structure}; give them the same containers")
+            parts = parts * len(self.shapes)
+        found = []
+        for part, shape, name in zip(parts, self.shapes, self.names):
+            value = np.asarray(np.nan if part is None else part, np.float64)
+            try:
+                found.append(np.broadcast_to(value, shape or ()).reshape(-1))
+            except ValueError:
+                raise OptimizationError(f"{what} has the shape {value.shape}, which does not fit {name} of shape {shape}") from None
+        return np.concatenate(found)
+
+
+class Flat:
+    """A function of containers and further arguments, as a function of a vector."""
+
+    def __init__(self, function, layout, args):
+        self.function, self._layout, self._args = function, layout, args
+
+    def __call__(self, x):
+        return self.function(self._layout.traced(x), *self._args)
+
+
+def flat(function, layout, args):
+    """`function` as a function of the vector of `layout`; itself where it is one."""
+    return function if layout.plain and not args else Flat(function, layout, args)
+
+
+def _array_like(x0):
+    """Lists and tuples that hold nothing but numbers, as an array."""
+    leaves, structure = flatten(x0)
+    if type(x0) in (list, tuple) and leaves and all(isinstance(leaf, numbers.Real) for leaf in leaves):
+        try:
+            return np.array(x0, np.float64)
+        except ValueError:
+            raise StructureError(f"x0 is {structure}: rows of different lengths; give an array, or a dict of arrays") from None
+    return x0
+
+
+def _floats(leaf, name):
+    if isinstance(leaf, Traced):
+        leaf = leaf.detach()._v if hasattr(leaf, "detach") else leaf._v
+    if isinstance(leaf, bool) or not isinstance(leaf, (numbers.Real, np.ndarray, np.generic)):
+        raise StructureError(f"{name} is of type {type(leaf).__name__}; give numbers, arrays, or containers of them")
+    array = np.asarray(leaf)
+    if array.dtype.kind in "iub" and not isinstance(leaf, int):
+        raise DtypeError(f"{name} is an array of {array.dtype}, which cannot be optimised over; pass it as .astype(float)")
+    if array.dtype.kind not in "iuf":
+        raise DtypeError(f"{name} has dtype {array.dtype}; give floats (of a complex number its real and imaginary parts)")
+    return np.array(array, np.float64, order="C")

@@ -1,0 +1,187 @@
+"""A line search for the strong Wolfe conditions, as a state that is handed values.
+
+J. J. Moré and D. J. Thuente, "Line search algorithms with guaranteed sufficient
+decrease", ACM Transactions on Mathematical Software 20 (1994), 286-307.
+
+With phi(t) the objective along the direction, a step is sought with
+
+    phi(t) <= phi(0) + DECREASE * t * phi'(0)    and    |phi'(t)| <= CURVATURE * |phi'(0)|.
+
+The search keeps an interval with end points `x` (the best so far) and `y`, which,
+once it is a bracket, contains such a step.  In stage 1 it works on
+psi(t) = phi(t) - DECREASE * t * phi'(0) where that is still above zero.
+
+The state is a row of float64 (`L_*`).  `begin` gives the first step, `advance` takes
+value and slope there and gives the next one, or says that the search has ended.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..native.compile import compiled
+from ..native.memory import double_at, set_double_at
+
+(
+    L_STEP, L_VALUE, L_SLOPE, L_X, L_FX, L_GX, L_Y, L_FY, L_GY, L_BRACKET, L_STAGE, L_WIDTH, L_WIDTH_BEFORE,
+    L_LOW, L_HIGH, L_LARGEST, L_TRIED, L_BROKEN,
+) = range(18)  # fmt: skip
+WORDS = 18
+
+DECREASE, CURVATURE = 1e-4, 0.9
+#: A bracket narrower than this, relative to its upper end, is not searched further.
+NARROW = 1e-10
+SMALLEST, LARGEST = 1e-20, 1e20
+#: Values asked for in one search; steps in a row to points where the objective is no number.
+MOST, MOST_BROKEN = 40, 60
+
+#: What `advance` returns.
+GO_ON, FOUND, STUCK, BROKEN = 0, 1, 2, 3
+
+
+@compiled("void(int64, float64, float64, float64)")
+def begin(s, value, slope, step):
+    """Begin a search at phi(0) = `value`, phi'(0) = `slope`, with first step `step`."""
+    for at, number in (
+        (L_STEP, step), (L_VALUE, value), (L_SLOPE, slope), (L_X, 0.0), (L_FX, value), (L_GX, slope),
+        (L_Y, 0.0), (L_FY, value), (L_GY, slope), (L_BRACKET, 0.0), (L_STAGE, 1.0), (L_WIDTH, LARGEST),
+        (L_WIDTH_BEFORE, 2.0 * LARGEST), (L_LOW, 0.0), (L_HIGH, 5.0 * step), (L_LARGEST, LARGEST), (L_TRIED, 0.0), (L_BROKEN, 0.0),
+    ):  # fmt: skip
+        set_double_at(s, at, number)
+
+
+@compiled("float64(float64, float64, float64, float64, float64, float64)")
+def cubic(a, fa, ga, b, fb, gb):
+    """The local minimum of the cubic through two points with slopes, as a fraction of the way from `b` to `a`.
+
+    The closed form of the paper's section 4, scaled against overflow.
+    """
+    theta = 3.0 * (fa - fb) / (b - a) + ga + gb
+    size = max(abs(theta), abs(ga), abs(gb))
+    inside = max(0.0, (theta / size) ** 2 - ga / size * (gb / size))
+    gamma = size * math.sqrt(inside)
+    if b > a:
+        gamma = -gamma
+    below = (gamma - gb) + gamma + ga
+    # A cubic without a minimum on this side: as far as it goes.
+    return (gamma - gb + theta) / below if below != 0.0 else math.inf
+
+
+@compiled("void(int64, float64, float64)")
+def shrink(s, f, g):
+    """The paper's trial value selection and interval update, for value `f` and slope `g` at the current step."""
+    t, x, fx, gx = double_at(s, L_STEP), double_at(s, L_X), double_at(s, L_FX), double_at(s, L_GX)
+    y, fy, gy = double_at(s, L_Y), double_at(s, L_FY), double_at(s, L_GY)
+    bracket, away = double_at(s, L_BRACKET) != 0.0, g * (gx / abs(gx)) < 0.0
+    low, high = double_at(s, L_LOW), double_at(s, L_HIGH)
+    if f > fx:
+        # Higher: a minimum lies between; the cubic step if it is nearer to x, else halfway to the quadratic one.
+        c = t + cubic(x, fx, gx, t, f, g) * (x - t)
+        q = x + gx / ((fx - f) / (t - x) + gx) / 2.0 * (t - x)
+        new = c if abs(c - x) < abs(q - x) else c + (q - c) / 2.0
+        bracket = True
+    elif away:
+        # Lower, with slopes of opposite sign: a minimum lies between; the step farther from t.
+        c = t + cubic(x, fx, gx, t, f, g) * (x - t)
+        q = t + g / (g - gx) * (x - t)
+        new = c if abs(c - t) > abs(q - t) else q
+        bracket = True
+    elif abs(g) < abs(gx):
+        # Lower, and flatter: the cubic may have its minimum beyond t, or none.
+        r = cubic(x, fx, gx, t, f, g)
+        c = t + r * (x - t) if r < 0.0 and r > -math.inf else (high if t > x else low)
+        q = t + g / (g - gx) * (x - t)
+        if bracket:
+            new = c if abs(c - t) < abs(q - t) else q
+            limit = t + 0.66 * (y - t)
+            new = min(limit, new) if t > x else max(limit, new)
+        else:
+            new = c if abs(c - t) > abs(q - t) else q
+            new = min(max(new, low), high)
+    elif bracket:
+        # Lower, and no flatter.
+        new = t + cubic(y, fy, gy, t, f, g) * (y - t)
+    else:
+        new = high if t > x else low
+    if f > fx:
+        y, fy, gy = t, f, g
+    else:
+        if away:
+            y, fy, gy = x, fx, gx
+        x, fx, gx = t, f, g
+    for at, number in ((L_X, x), (L_FX, fx), (L_GX, gx), (L_Y, y), (L_FY, fy), (L_GY, gy), (L_STEP, new)):
+        set_double_at(s, at, number)
+    set_double_at(s, L_BRACKET, 1.0 if bracket else 0.0)
+
+
+@compiled("int64(int64, float64, float64)")
+def advance(s, f, g):
+    """Take value and slope at the step asked for; the next one is ``s[L_STEP]``.
+
+    Returns `GO_ON`; `FOUND` if both conditions hold at the step; `STUCK` if nothing better
+    than ``s[L_X]`` can be told apart from it; `BROKEN` if no step gave numbers.
+    """
+    t = double_at(s, L_STEP)
+    if f - f != 0.0 or g - g != 0.0:
+        # No number there: nearer, and never so far again.
+        set_double_at(s, L_BROKEN, double_at(s, L_BROKEN) + 1.0)
+        if double_at(s, L_BROKEN) > MOST_BROKEN:
+            return BROKEN
+        x = double_at(s, L_X)
+        t = x + (t - x) / 4.0
+        if t == x:
+            return BROKEN
+        set_double_at(s, L_STEP, t)
+        set_double_at(s, L_LARGEST, max(t, x))
+        return GO_ON
+    set_double_at(s, L_TRIED, double_at(s, L_TRIED) + 1.0)
+    f0, slope = double_at(s, L_VALUE), double_at(s, L_SLOPE)
+    wanted = DECREASE * slope
+    limit = f0 + t * wanted
+    if double_at(s, L_STAGE) == 1.0 and f <= limit and g >= 0.0:
+        set_double_at(s, L_STAGE, 2.0)
+    if f <= limit and abs(g) <= CURVATURE * -slope:
+        return FOUND
+    low, high, largest = double_at(s, L_LOW), double_at(s, L_HIGH), double_at(s, L_LARGEST)
+    bracket = double_at(s, L_BRACKET) != 0.0
+    if bracket and (t <= low or t >= high or high - low <= NARROW * high) or double_at(s, L_TRIED) >= MOST:
+        if f < double_at(s, L_FX):
+            set_double_at(s, L_X, t)
+            set_double_at(s, L_FX, f)
+        return STUCK
+    if t == largest and f <= limit and g <= wanted or t <= SMALLEST:
+        if f < double_at(s, L_FX):
+            set_double_at(s, L_X, t)
+            set_double_at(s, L_FX, f)
+        return STUCK
+    if double_at(s, L_STAGE) == 1.0 and f <= double_at(s, L_FX) and f > limit:
+        # On psi instead of phi.
+        for value, place, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
+            set_double_at(s, value, double_at(s, value) - double_at(s, place) * wanted)
+            set_double_at(s, at, double_at(s, at) - wanted)
+        shrink(s, f - t * wanted, g - wanted)
+        for value, place, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
+            set_double_at(s, value, double_at(s, value) + double_at(s, place) * wanted)
+            set_double_at(s, at, double_at(s, at) + wanted)
+    else:
+        shrink(s, f, g)
+    x, y, new = double_at(s, L_X), double_at(s, L_Y), double_at(s, L_STEP)
+    if new - new != 0.0:
+        # Values and slopes so large that their cubic is no number.
+        new = x + (t - x) / 2.0 if t != x else x + (y - x) / 2.0
+    if double_at(s, L_BRACKET) != 0.0:
+        # The interval has to become a third shorter in two steps.
+        if abs(y - x) >= 0.66 * double_at(s, L_WIDTH_BEFORE):
+            new = x + (y - x) / 2.0
+        set_double_at(s, L_WIDTH_BEFORE, double_at(s, L_WIDTH))
+        set_double_at(s, L_WIDTH, abs(y - x))
+        low, high = min(x, y), max(x, y)
+    else:
+        low, high = new + 1.1 * (new - x), new + 4.0 * (new - x)
+    new = min(max(new, SMALLEST), largest)
+    if double_at(s, L_BRACKET) != 0.0 and (new <= low or new >= high or high - low <= NARROW * high):
+        new = x
+    set_double_at(s, L_LOW, low)
+    set_double_at(s, L_HIGH, high)
+    set_double_at(s, L_STEP, new)
+    return GO_ON

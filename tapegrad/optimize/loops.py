@@ -1,0 +1,216 @@
+"""Optimisers that never come back to Python between two steps: `gradient_descent`, `adam`, `lbfgs`.
+
+Each takes the function and a start, runs a compiled loop (`optimize.lbfgs_loop`,
+`optimize.descent_loop`) that calls the recorded function by address, and returns a
+`Result` whose `state` it can be resumed from.
+"""
+
+from __future__ import annotations
+
+from ..errors import OptimizationError
+from . import loop as P
+from .state import State
+
+
+
+def _at_least(name, value, least, strictly=False):
+    if not (value > least if strictly else value >= least):
+        raise OptimizationError(f"{name}={value!r} must be {'above' if strictly else 'at least'} {least}")
+
+
+def lbfgs(
+    f, x0, args=(), *, bounds=None, max_iter=1000, memory=10, gtol=None, ftol=None, max_evaluations=None,
+    callback=None, progress=None,
+):  # fmt: skip
+    """Minimise by L-BFGS in a compiled loop.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns one number.  Plain Python and NumPy; loops and branches may depend on `x`.
+    x0 : float, array_like, containers of them, or State
+        Where to begin, or the `state` of an earlier result to go on from.
+    args : tuple
+    bounds : optional
+        A (low, high) for each element, ``scipy.optimize.Bounds``, or a pair of containers like `x0`.
+    max_iter : int
+        Iterations of this call.
+    memory : int
+        Pairs of changes of point and gradient that are kept.
+    gtol : float
+        Stop when no component of the (projected) gradient is larger; 1e-6.
+    ftol : float
+        Stop when the value falls by no more than this, relative to the value or one; 1e-15.
+    max_evaluations : int, optional
+    callback : callable, optional
+        Called about ten times a second with the result so far; stops the loop if it returns True or raises StopIteration.
+    progress : bool, optional
+        Whether to show a live line on stderr; by default after a second, on terminals and in notebooks.
+
+    Returns
+    -------
+    Result
+        SciPy's `OptimizeResult`, with `counts`, `seconds`, `history`, `state` and `plot()`.  After
+        Ctrl-C too, with ``success=False``: `state` goes on from there.
+
+    Raises
+    ------
+    NonFiniteError
+        If no step from the current point gives finite numbers; names the operation.
+    DtypeError, StructureError, OptimizationError
+        For a start, bounds or options that cannot be.
+    NonScalarOutputError
+        If `f` returns more than one number.
+
+    Notes
+    -----
+    J. Nocedal, "Updating quasi-Newton matrices with limited storage" (1980), with the line search of
+    J. J. Moré and D. J. Thuente (1994); with bounds the projected search of D. P. Bertsekas (1982).
+    The same start gives the same bits.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> def rosenbrock(x):
+    ...     return sum(100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1.0 - x[i]) ** 2 for i in range(len(x) - 1))
+    >>> result = tg.optimize.lbfgs(rosenbrock, np.zeros(10))
+    >>> result.success, bool(np.allclose(result.x, 1.0, atol=1e-6))
+    (True, True)
+    """
+    from .drive import drive, started
+
+    _at_least("max_iter", max_iter, 0)
+    _at_least("memory", memory, 1)
+    objective, state = started(f, x0, args, "lbfgs", memory, bounds)
+    _set(state, x0, ((P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 1e-15)))
+    from .lbfgs_loop import lbfgs as loop
+
+    vectors, pairs = state.vectors.ctypes.data, state.pairs.ctypes.data
+    reals, integers = state.reals.ctypes.data, state.integers.ctypes.data
+
+    def run(handle, history, room, budget):
+        return loop(handle, vectors, pairs, reals, integers, history, room, budget)
+
+    return drive(objective, state, run, max_iter, max_evaluations, callback, progress)
+
+
+def gradient_descent(
+    f, x0, args=(), *, learning_rate=None, momentum=None, nesterov=False, bounds=None, max_iter=1000, gtol=None, ftol=None,
+    max_evaluations=None, callback=None, progress=None,
+):  # fmt: skip
+    """Minimise by gradient descent in a compiled loop: ``v = momentum * v + g``, ``x = x - learning_rate * v``.
+
+    Parameters
+    ----------
+    f, x0, args, bounds, max_iter, max_evaluations, callback, progress
+        As of `lbfgs`.
+    learning_rate : float
+        1e-3.
+    momentum : float
+        From 0 (the default) to below 1.
+    nesterov : bool
+        Step along ``g + momentum * v``.
+    gtol : float
+        Stop when no component of the (projected) gradient is larger; 1e-6.
+    ftol : float
+        Stop when the value changes by no more than this, relative to the value or one; 0: never.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    NonFiniteError
+        When the value or gradient is no finite number; names the operation.
+    DtypeError, StructureError, OptimizationError, NonScalarOutputError
+        As of `lbfgs`.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> result = tg.optimize.gradient_descent(lambda x: np.sum((x - 1.0) ** 2), np.zeros(3), learning_rate=0.1)
+    >>> bool(np.allclose(result.x, 1.0, atol=1e-6)), result.success
+    (True, True)
+    """
+    from .descent_loop import HEAVY_BALL, NESTEROV
+
+    kind = NESTEROV if nesterov else HEAVY_BALL
+    options = ((P.R_RATE, "learning_rate", learning_rate, 1e-3), (P.R_MOMENTUM, "momentum", momentum, 0.0))
+    return _first_order(
+        "gradient_descent", kind, f, x0, args, options, bounds, max_iter, gtol, ftol, max_evaluations, callback, progress
+    )
+
+
+def adam(
+    f, x0, args=(), *, learning_rate=None, beta1=None, beta2=None, epsilon=None, bounds=None, max_iter=1000, gtol=None,
+    ftol=None, max_evaluations=None, callback=None, progress=None,
+):  # fmt: skip
+    """Minimise by Adam in a compiled loop.
+
+    Parameters
+    ----------
+    f, x0, args, bounds, max_iter, max_evaluations, callback, progress
+        As of `lbfgs`.
+    learning_rate, beta1, beta2, epsilon : float
+        1e-3, 0.9, 0.999, 1e-8.
+    gtol, ftol : float
+        As of `gradient_descent`.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    NonFiniteError, DtypeError, StructureError, OptimizationError, NonScalarOutputError
+        As of `gradient_descent`.
+
+    Notes
+    -----
+    D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> start = {"w": np.zeros(2), "b": 0.0}
+    >>> result = tg.optimize.adam(lambda p: np.sum((p["w"] - p["b"] - 1.0) ** 2) + (p["b"] - 2.0) ** 2, start, learning_rate=0.05)
+    >>> result.x["w"].round(3), round(result.x["b"], 3)
+    (array([3., 3.]), 2.0)
+    """
+    from .descent_loop import ADAM
+
+    options = (
+        (P.R_RATE, "learning_rate", learning_rate, 1e-3), (P.R_BETA1, "beta1", beta1, 0.9),
+        (P.R_BETA2, "beta2", beta2, 0.999), (P.R_EPSILON, "epsilon", epsilon, 1e-8),
+    )  # fmt: skip
+    return _first_order("adam", ADAM, f, x0, args, options, bounds, max_iter, gtol, ftol, max_evaluations, callback, progress)
+
+
+def _first_order(method, kind, f, x0, args, options, bounds, max_iter, gtol, ftol, max_evaluations, callback, progress):
+    from .descent_loop import descend
+    from .drive import drive, started
+
+    _at_least("max_iter", max_iter, 0)
+    objective, state = started(f, x0, args, method, bounds=bounds)
+    if not isinstance(x0, State):
+        state.integers[P.I_KIND] = kind
+    _set(state, x0, (*options, (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0)))
+    vectors, reals, integers = state.vectors.ctypes.data, state.reals.ctypes.data, state.integers.ctypes.data
+
+    def run(handle, history, room, budget):
+        return descend(handle, vectors, reals, integers, history, room, budget)
+
+    return drive(objective, state, run, max_iter, max_evaluations, callback, progress, endless=True)
+
+
+def _set(state, x0, options):
+    """Put options on a state: the given ones, and of a new state the defaults of the others."""
+    for at, name, given, default in options:
+        if given is not None:
+            _at_least(name, given, 0.0, strictly=name == "learning_rate")
+            if name in ("momentum", "beta1", "beta2") and given >= 1.0:
+                raise OptimizationError(f"{name}={given!r} must be below 1")
+            state.reals[at] = given
+        elif not isinstance(x0, State):
+            state.reals[at] = default

@@ -1,0 +1,268 @@
+"""`minimize`: SciPy's methods, given exact derivatives by compiled replays."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+
+import numpy as np
+
+from ..errors import OptimizationError
+from .objective import Objective
+from .progress import Progress
+
+#: SciPy's methods by what they are given.
+WITH_GRADIENT = {"cg": "CG", "bfgs": "BFGS", "l-bfgs-b": "L-BFGS-B", "tnc": "TNC", "slsqp": "SLSQP"}
+WITH_PRODUCTS = {"newton-cg": "Newton-CG", "trust-ncg": "trust-ncg", "trust-krylov": "trust-krylov"}
+WITH_HESSIAN = {"dogleg": "dogleg", "trust-exact": "trust-exact", "trust-constr": "trust-constr"}
+WITHOUT = {"nelder-mead": "Nelder-Mead", "powell": "Powell", "cobyla": "COBYLA", "cobyqa": "COBYQA"}
+SCIPY = WITH_GRADIENT | WITH_PRODUCTS | WITH_HESSIAN | WITHOUT
+#: Our compiled loops.
+LOOPS = ("lbfgs", "gradient_descent", "adam")
+BOUNDED = {"nelder-mead", "powell", "l-bfgs-b", "tnc", "slsqp", "trust-constr", "cobyla", "cobyqa", *LOOPS}
+CONSTRAINED = {"slsqp", "trust-constr", "cobyla", "cobyqa"}
+
+
+def minimize(
+    f, x0, args=(), method=None, *, bounds=None, constraints=(), tol=None, options=None, callback=None, progress=None,
+    nonfinite="raise",
+):  # fmt: skip
+    """Minimise a function of numbers, arrays or containers of them by one of SciPy's methods, with exact derivatives.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns one number.  Plain Python and NumPy; what ``tg.value_and_grad(f)`` returned will do too.
+    x0 : float, array_like, or containers of them
+        Where to begin; `f` is given the same containers and shapes.
+    args : tuple
+        Further arguments of `f`.
+    method : str, optional
+        Any of SciPy's: given the gradient (CG, BFGS, L-BFGS-B, TNC, SLSQP), and Hessian products (Newton-CG,
+        trust-ncg, trust-krylov) or Hessians (dogleg, trust-exact, trust-constr).  Or a compiled loop:
+        lbfgs, gradient_descent, adam.  By default as in SciPy: BFGS, L-BFGS-B with bounds, SLSQP with constraints.
+    bounds : optional
+        A (low, high) for each element (None: no bound), ``scipy.optimize.Bounds``, or a pair of containers like `x0`.
+    constraints : optional
+        SciPy's dicts, LinearConstraint and NonlinearConstraint, or a sequence of them; their
+        functions get what `f` gets, and exact Jacobians.
+    tol : float, optional
+        As in SciPy; of a compiled loop: `gtol`.
+    options : dict, optional
+        Of the method.
+    callback : callable, optional
+        As in SciPy: called after each iteration with `x`, or with an OptimizeResult if its parameter is called
+        ``intermediate_result``; stops if it returns True or raises StopIteration.  Of a compiled loop as of `lbfgs`.
+    progress : bool, optional
+        Whether to show a live line on stderr; by default after a second, on terminals and in notebooks.
+    nonfinite : {"raise", "pass"}
+        What to do with a value or gradient that is infinite or not a number: raise an error that names the
+        operation, or give it to the method (some step back from infinity).
+
+    Returns
+    -------
+    Result
+        SciPy's `OptimizeResult`, with `x` and `jac` in the containers of `x0`, and `counts`, `seconds`, `history`, `plot()`.
+
+    Raises
+    ------
+    NonFiniteError
+        See `nonfinite`.
+    NonScalarOutputError
+        If `f` returns more than one number; see `least_squares`.
+    DtypeError, StructureError, OptimizationError
+        For a start, bounds, constraints or a method that cannot be.
+
+    Notes
+    -----
+    Value and gradient are computed together, once for each point, although SciPy asks for them apart.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> def rosenbrock(x):
+    ...     return sum(100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1.0 - x[i]) ** 2 for i in range(len(x) - 1))
+    >>> result = tg.optimize.minimize(rosenbrock, [-1.2, 1.0, 0.5])
+    >>> result.success, bool(np.allclose(result.x, 1.0, atol=1e-5))
+    (True, True)
+    """
+    name = _method(method, bounds, constraints)
+    if nonfinite not in ("raise", "pass"):
+        raise OptimizationError(f'nonfinite={nonfinite!r}: choose "raise" or "pass"')
+    if name in LOOPS:
+        return _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progress)
+    if bounds is not None and name not in BOUNDED:
+        raise OptimizationError(f"{SCIPY[name]} takes no bounds; methods that do: {_listed(BOUNDED)}")
+    if _any(constraints) and name not in CONSTRAINED:
+        raise OptimizationError(f"{SCIPY[name]} takes no constraints; methods that do: {_listed(CONSTRAINED)}")
+    return _Drive(f, x0, args, name, nonfinite, progress).run(bounds, constraints, tol, options, callback)
+
+
+def _method(method, bounds, constraints):
+    if method is None:
+        return "slsqp" if _any(constraints) else "l-bfgs-b" if bounds is not None else "bfgs"
+    name = method.lower() if isinstance(method, str) else None
+    if name not in SCIPY and name not in LOOPS:
+        known = [*SCIPY.values(), *LOOPS]
+        raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join(known)}")
+    return name
+
+
+def _any(constraints):
+    return not (isinstance(constraints, (tuple, list)) and not constraints) and constraints is not None
+
+
+def _listed(names):
+    return ", ".join(sorted((SCIPY.get(n, n) for n in names), key=str.lower))
+
+
+def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progress):
+    """One of the compiled loops, with SciPy's names for what they have in common."""
+    from . import loops
+
+    if _any(constraints):
+        raise OptimizationError(f"{name} takes no constraints; methods that do: {_listed(CONSTRAINED)}")
+    options = dict(options or {})
+    for theirs, ours in (("maxiter", "max_iter"), ("maxfun", "max_evaluations"), ("maxcor", "memory")):
+        if theirs in options:
+            options[ours] = options.pop(theirs)
+    run = getattr(loops, name)
+    known = [p for p in inspect.signature(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress")]
+    for given in options:
+        if given not in known:
+            raise OptimizationError(f"{name} has no option {given!r}; it has {', '.join(known)}")
+    if tol is not None:
+        options.setdefault("gtol", tol)
+    return run(f, x0, args if isinstance(args, tuple) else (args,), bounds=bounds, callback=callback, progress=progress, **options)
+
+
+
+
+class _Drive:
+    """One run of one of SciPy's methods."""
+
+    def __init__(self, f, x0, args, name, nonfinite, progress):
+        self.objective = Objective(f, x0, args)
+        self.layout = self.objective.layout
+        self.name, self.nonfinite = name, nonfinite
+        self.shown = Progress(progress, unit="evaluations")
+        self.history = []
+        self._key, self._value = None, np.nan
+        self._g = np.empty(self.layout.size)
+        self._point = np.empty(self.layout.size)
+        self.asked_gradient = name not in WITHOUT
+
+    # -- what SciPy calls -----------------------------------------------------------------
+    def _at(self, x):
+        key = x.tobytes()
+        if key == self._key:
+            return
+        # Until it is done, the memo has nothing.
+        self._key = None
+        self._point[...] = x
+        self._value = self.objective.evaluate(self._point, self._g)
+        # Not a number if one component is none.
+        norm = max(float(self._g.max()), -float(self._g.min()))
+        self.history.append((self._value, norm))
+        self.shown.update(len(self.history), self._value, norm)
+        if not (math.isfinite(self._value) and (math.isfinite(norm) or not self.asked_gradient)) and self.nonfinite == "raise":
+            self.objective.refuse(self._point, self._value, self._g)
+        self._key = key
+
+    def value(self, x):
+        self._at(x)
+        return self._value
+
+    def gradient(self, x):
+        self._at(x)
+        return self._g.copy()
+
+    # -- the run ---------------------------------------------------------------------------
+    def run(self, bounds, constraints, tol, options, callback):
+        from scipy import optimize
+
+        from .constraints import with_jacobians
+        from .result import Result, shaped
+
+        start = time.perf_counter()
+        name, layout = self.name, self.layout
+        given = {"method": SCIPY[name], "tol": tol, "options": options}
+        if bounds is not None:
+            from .bounds import as_bounds
+
+            given["bounds"] = optimize.Bounds(*as_bounds(bounds, layout))
+        functions = []
+        if _any(constraints):
+            given["constraints"], functions = with_jacobians(constraints, layout, name)
+        if self.asked_gradient:
+            given["jac"] = self.gradient
+        second = self._second_order(given)
+        if callback is not None:
+            given["callback"] = self._callback(callback)
+        try:
+            found = optimize.minimize(self.value, layout.vector, **given)
+            g = self._final_gradient(found)
+        finally:
+            self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
+            self.objective.close()
+        counts = self.objective.counts
+        result = Result(found)
+        result.update(
+            x=shaped(layout, found.x), fun=float(found.fun), jac=shaped(layout, g),
+            counts={
+                "evaluations": counts.evaluations, "records": counts.records, "replays": counts.evaluations - counts.records,
+                **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)},
+            },
+            seconds={"total": time.perf_counter() - start, "recording": counts.seconds},
+            history=np.array(self.history).reshape(-1, 2), unit="evaluation",
+        )  # fmt: skip
+        return result
+
+    def _final_gradient(self, found):
+        """The gradient at the solution, which some methods do not give."""
+        g = np.empty(self.layout.size)
+        if found.x.tobytes() == self._key:
+            return self._g.copy()
+        self.objective.evaluate(np.array(found.x, np.float64), g)
+        return g
+
+    def _second_order(self, given):
+        """Give the method its Hessians, or products with them."""
+        from .curvature import Curvature
+
+        curvature = Curvature(self.objective)
+        if self.name in WITH_PRODUCTS:
+            given["hessp"] = curvature.product
+        elif self.name == "trust-constr":
+            given["hess"] = curvature.as_is
+        elif self.name in WITH_HESSIAN:
+            given["hess"] = curvature.dense
+        return curvature
+
+    def _callback(self, callback):
+        """The user's callback, with `x` in its containers."""
+        from .result import Result, shaped
+
+        try:
+            whole = list(inspect.signature(callback).parameters) == ["intermediate_result"]
+            takes = len(inspect.signature(callback).parameters)
+        except (TypeError, ValueError):
+            whole, takes = False, 1
+
+        def called(xk, *state):
+            # What SciPy wants, so that its own signature check takes the vector.
+            x = shaped(self.layout, xk)
+            # User code may change what the function looks at.
+            self.objective.suspect()
+            if whole:
+                stop = callback(intermediate_result=Result(x=x, fun=self.value(np.asarray(xk))))
+            else:
+                stop = callback(x, *state[: max(0, takes - 1)])
+            if stop:
+                if state:
+                    return True
+                raise StopIteration
+            return False
+
+        return called

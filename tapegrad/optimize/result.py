@@ -1,0 +1,78 @@
+"""What an optimiser returns: SciPy's `OptimizeResult`, with counts, times and a picture."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from ..errors import MissingPackageError, OptimizationError
+
+
+class Result(OptimizeResult):
+    """SciPy's `OptimizeResult`, and
+
+    Attributes
+    ----------
+    x : as x0
+        In the containers and shapes of the start; `jac` (the gradient) too.
+    counts : dict of str to int
+        ``evaluations`` of the objective with its gradient, ``records`` (times that your Python
+        function ran), ``replays`` (answers without it).
+    seconds : dict of str to float
+        ``total``, and of it ``recording``: evaluations by other than compiled code.
+    history : ndarray of two columns
+        Value and largest component of the gradient, one row an iteration (of SciPy's methods: an evaluation, or a Jacobian).
+    state : State
+        Of a compiled loop: what it is resumed from.
+    """
+
+    def plot(self, path=None, axes=None):
+        """Draw how the value and the gradient converged.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to save the picture; by default nowhere.
+        axes : pair of matplotlib Axes, optional
+            To draw on.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Raises
+        ------
+        MissingPackageError
+            Without matplotlib.
+        OptimizationError
+            If nothing was noted on the way.
+        """
+        if not len(self.get("history", ())):
+            raise OptimizationError("nothing was noted on the way to this result: there is nothing to draw")
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise MissingPackageError("result.plot() needs matplotlib: pip install 'tapegrad[plot]'") from None
+        if axes is None:
+            figure = Figure(figsize=(8.0, 3.2), layout="constrained")
+            axes = figure.subplots(1, 2)
+        else:
+            figure = axes[0].figure
+        value, norm = self.history[:, 0], self.history[:, 1]
+        steps = np.arange(len(value))
+        best = np.nanmin(np.minimum.accumulate(np.where(np.isnan(value), np.inf, value)))
+        for ax, y, label in ((axes[0], value - best, f"value − {best:.8g}"), (axes[1], norm, "largest component of the gradient")):
+            ax.plot(steps, np.where(y > 0, y, np.nan), linewidth=1.5)
+            if np.any(y > 0):
+                ax.set_yscale("log")
+            ax.set_xlabel(self.get("unit", "iteration"))
+            ax.set_title(label, fontsize=10)
+            ax.grid(alpha=0.3)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+def shaped(layout, x):
+    """Vector `x` in the containers of the start, sharing nothing with it."""
+    return layout.container(np.array(x, np.float64))

@@ -1,0 +1,64 @@
+"""All that a compiled loop knows between two steps: what an optimisation is resumed from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import loop as P
+
+
+class State:
+    """Where an optimisation by a compiled loop stands.
+
+    Given to the same optimiser in place of `x0`, it goes on from there, to the same bits
+    as if it had never stopped.  It can be copied and pickled.
+
+    Attributes
+    ----------
+    method : str
+    iterations, evaluations : int
+    """
+
+    def __init__(self, method, layout, memory=0):
+        n = layout.size
+        self.method, self.layout = method, layout
+        self.vectors = np.zeros((P.VECTORS, n))
+        # The pairs, then for each a coefficient of the direction, and the product of its parts.
+        self.pairs = np.zeros(2 * memory * n + 2 * memory)
+        self.reals, self.integers = np.zeros(P.REALS), np.zeros(P.INTEGERS, np.int64)
+        self.integers[P.I_SIZE], self.integers[P.I_MEMORY] = n, memory
+        self.vectors[P.XT] = layout.vector
+        self.vectors[P.LOWER], self.vectors[P.UPPER] = -np.inf, np.inf
+        self.reals[P.R_POWER1] = self.reals[P.R_POWER2] = 1.0
+        self._history = [np.zeros((0, P.COLUMNS))]
+
+    @property
+    def iterations(self):
+        return int(self.integers[P.I_ITERATIONS])
+
+    @property
+    def evaluations(self):
+        return int(self.integers[P.I_EVALUATIONS])
+
+    @property
+    def history(self):
+        """Value and gradient norm at the start and after every iteration: an array of two columns."""
+        if len(self._history) > 1:
+            self._history = [np.concatenate(self._history)]
+        return self._history[0]
+
+    def remember(self, rows):
+        """Take rows of the history that the loop has written."""
+        self._history.append(rows.copy())
+
+    def copy(self):
+        """The same, sharing nothing that changes."""
+        made = object.__new__(State)
+        made.method, made.layout = self.method, self.layout
+        for name in ("vectors", "pairs", "reals", "integers"):
+            setattr(made, name, getattr(self, name).copy())
+        made._history = [self.history]
+        return made
+
+    def __repr__(self):
+        return f"State({self.method}, iterations={self.iterations}, evaluations={self.evaluations}, value={self.reals[P.R_VALUE]:.6g})"

@@ -1,0 +1,131 @@
+"""A function that gives several numbers, as SciPy wants it: values, and the exact Jacobian.
+
+Residuals, equations and constraints are one of these.  Values come from a replay;
+the Jacobian from sweeps over the same replay, forward or reverse by predicted cost
+(`tg.jacobian`), or compressed where it is sparse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import NonFiniteError, StructureError
+from ..jacobians import jacobian
+from ..tree import flatten
+from .keep import kept
+from .proof import spare_a_recording
+
+
+class VectorFunction:
+    """`function(x, *args)` with its Jacobian, for vectors like that of `layout`.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the containers of the start; returns an array, a number, or containers of them, which
+        are put one after the other.
+    layout : Layout
+    args : tuple
+    what : str
+        How errors name it.
+
+    Attributes
+    ----------
+    evaluations, jacobians : int
+        Asked for at different points.
+    history : list of (float, float)
+        Where a Jacobian was asked for: half the sum of squares, and the largest component of its gradient.
+    shown : Progress or None
+    """
+
+    def __init__(self, function, layout, args=(), what="the function"):
+        if not callable(function):
+            raise StructureError(f"{what} must be a function, got {type(function).__name__}")
+        self.function, self.layout, self.args, self.what = function, layout, tuple(args), what
+        self.derivative = kept(function, "jacobian", _jacobian)
+        self.replayed = self.derivative._replayed
+        self.before = self.replayed.stats.records
+        self.evaluations = self.jacobians = 0
+        self.history, self.shown = [], None
+        self._values = self._rows = (None, None)
+
+    @property
+    def records(self):
+        """Times that the function ran to be recorded."""
+        return self.replayed.stats.records - self.before
+
+    def values(self, x):
+        """All numbers at vector `x`, as a vector."""
+        key = x.tobytes()
+        if self._values[0] != key:
+            outcome = self._call(x, False)
+            self._values = key, self._joined(outcome)
+            self.evaluations += 1
+        return self._values[1].copy()
+
+    def jacobian(self, x):
+        """The Jacobian at vector `x`: one row for each number."""
+        key = x.tobytes()
+        if self._rows[0] != key:
+            outcome = self._call(x, self.derivative._blocks)
+            size = self.layout.size
+            rows = []
+            for blocks, value in zip(outcome.gradients, outcome.values):
+                count = np.size(value)
+                # One block for each leaf, of shape value.shape + leaf.shape.
+                parts = [np.reshape(block, (count, -1)) for block in blocks]
+                rows.append(np.concatenate(parts, axis=1) if parts else np.zeros((count, size)))
+            self._rows = key, np.concatenate(rows)
+            self._values = key, self._joined(outcome)
+            self.jacobians += 1
+            self._note(self._values[1], self._rows[1])
+        return self._rows[1].copy()
+
+    def _note(self, values, rows):
+        with np.errstate(all="ignore"):
+            self.history.append((0.5 * float(values @ values), float(np.max(np.abs(values @ rows), initial=0.0))))
+        if self.shown is not None:
+            self.shown.update(len(self.history), *self.history[-1])
+
+    def _call(self, x, backward):
+        # A copy: replays read its memory, and what is recorded may keep it.
+        args = self.layout.container(np.array(x, np.float64)), *self.args
+        spare_a_recording(self.replayed, self.function, args)
+        return self.replayed.call(args, {}, backward)
+
+    @staticmethod
+    def _joined(outcome):
+        return np.concatenate([np.reshape(np.asarray(v, np.float64), -1) for v in outcome.values]) if outcome.values else np.zeros(0)
+
+    def refuse(self, x, derivative=True):
+        """Raise `NonFiniteError` if values (or with `derivative` the Jacobian) at `x` are not finite; it names the operation."""
+        values = self.values(x)
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad):
+            what = f"number {bad[0]} of {self.what} is {values[bad[0]]}"
+        elif not derivative:
+            return
+        else:
+            bad = np.argwhere(~np.isfinite(self.jacobian(x)))
+            if not len(bad):
+                return
+            name = self.layout.name_of(int(bad[0][1])).replace("x0", "x", 1)
+            what = f"the derivative of number {bad[0][0]} of {self.what} by {name} is not finite"
+        from ..anomaly import first_anomaly
+
+        culprit = first_anomaly(self._summed, (self.layout.container(x.copy()),))
+        raise NonFiniteError(f"{what}: {culprit or 'each operation by itself gives finite numbers; start elsewhere, or give bounds'}")
+
+    def _summed(self, x):
+        """One number with a derivative from every one of the function's."""
+        from ..functions import sum as total
+
+        leaves, _ = flatten(self.function(x, *self.args))
+        result = 0.0
+        for leaf in leaves:
+            result = result + (total(leaf) if np.ndim(getattr(leaf, "_v", leaf)) else leaf)
+        return result
+
+
+def _jacobian(function):
+    return jacobian(function)

@@ -1,0 +1,51 @@
+"""The entry through which CPython calls compiled functions."""
+
+import pytest
+
+from tapegrad.native.compile import compiled, helper, native_address
+from tapegrad.native.memory import load_int
+
+
+@helper
+def doubled(x):
+    return 2 * x
+
+
+@compiled("int64(int64, int64)")
+def combined(a, b):
+    return doubled(a) - b
+
+
+@compiled("int64(int64)")
+def twice(a):
+    return combined(a, 0) + combined(0, -a)
+
+
+@compiled("float64(float64, int64)")
+def scaled(x, k):
+    return x * k
+
+
+@compiled("void(int64)")
+def nothing(address):
+    load_int(address)
+
+
+def test_numbers_go_in_and_out():
+    assert combined(1 << 40, -3) == (1 << 41) + 3
+    assert twice(-7) == -21
+    assert scaled(0.1, 3) == 0.1 * 3 and type(scaled(1, True)) is float
+    assert native_address(combined) and native_address(combined) != native_address(twice)
+
+
+def test_nothing_is_none():
+    import ctypes
+
+    word = ctypes.c_int64(5)
+    assert nothing(ctypes.addressof(word)) is None
+
+
+@pytest.mark.parametrize("args, error", [((1,), TypeError), ((1, 2, 3), TypeError), ((1, "2"), TypeError), ((1, 1 << 70), OverflowError)])
+def test_what_does_not_fit_raises(args, error):
+    with pytest.raises(error):
+        combined(*args)
