@@ -71,7 +71,7 @@ class _Closing:
         bits = self.constants.view(np.int64)
         T.tidy(
             first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
-            origins if self.interleaved else np.full_like(origins, first),
+            origins if self.interleaved else np.full_like(origins, first), np.zeros(1 << (2 * self.count).bit_length(), np.int32),
         )
 
     def _resolved(self, slot, what):

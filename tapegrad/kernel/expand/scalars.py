@@ -19,7 +19,7 @@ and contributions ``(operand 0 or 1, value, sign)``, added in order.
 
 from __future__ import annotations
 
-from ...native.compile import compiled
+from ...native.array_functions import compiled_on_arrays
 from ...sweep.access import helper
 
 _COLUMNS = "int32[::1], int32[::1], int32[::1], float64[::1], int32[::1]"
@@ -58,7 +58,7 @@ def _written(i, t, w, v, ops, lefts, rights, constants, origins, count, pools, p
     return count
 
 
-@compiled(
+@compiled_on_arrays(
     f"int64(int64, int64, {_COLUMNS}, int64, int64[::1], int32[::1], int64[::1], float64[::1], "
     "int64[::1], int32[:, ::1], float64[::1], int64[::1], int32[:, ::1], int64, int64, int64)"
 )
@@ -99,7 +99,7 @@ def expand(
     return count
 
 
-@compiled(
+@compiled_on_arrays(
     f"int64(int64, int64, {_COLUMNS}, int64, int64[:, ::1], int32[::1], int64[::1], float64[::1], "
     "int64[::1], int32[:, ::1], float64[::1], int64[::1], int32[:, ::1], int64, int64, int64)"
 )

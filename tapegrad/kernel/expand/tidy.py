@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...native.compile import compiled
+from ...native.array_functions import compiled_on_arrays
 from ...sweep.access import helper
 from ...tape.layout import FIRST_ARRAY, SCALAR_LEAF
 
@@ -19,23 +19,20 @@ def _hash(op, a, b, bits, mask):
     return np.int64(h & np.uint64(mask))
 
 
-@compiled(
-    "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1])"
+@compiled_on_arrays(
+    "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1], int32[::1])"
 )
-def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest):
+def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest, table):
     """Fold and share scalar instructions from slot `first` on; those before it are shared with.
 
     ``alias[i]`` becomes the slot that stands for slot i.  Where `fixed`, a slot is a leaf
     with the value ``constants[i]``; an instruction that turns out to be one becomes such a
     leaf.  `bits` are the same memory as `constants`.  ``latest[i]``: no slot before `first`
-    that comes after this one stands for slot i.
+    that comes after this one stands for slot i.  `table` is all zeros, its size a power of
+    two of at least ``2 * count``.
     """
     add, subtract, multiply, divide, negative = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
-    size = 16
-    while size < 2 * count:
-        size *= 2
-    table = np.zeros(size, np.int32)
-    mask = size - 1
+    mask = table.size - 1
     for i in range(1, count):
         op = ops[i]
         alias[i] = i
@@ -108,7 +105,7 @@ def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcode
             place = (place + 1) & mask
 
 
-@compiled("void(int64, int64, int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], int8[::1])")
+@compiled_on_arrays("void(int64, int64, int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], int8[::1])")
 def sweep_needed(first, count, ops, lefts, rights, starts, operands, item_of, needed):
     """Mark in `needed`, from `count` down to `first`, what the slots marked already depend on.
 
@@ -127,7 +124,7 @@ def sweep_needed(first, count, ops, lefts, rights, starts, operands, item_of, ne
     needed[0] = 1
 
 
-@compiled("void(int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
+@compiled_on_arrays("void(int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
 def spread_active(ops, lefts, rights, starts, operands, item_of, active):
     """Mark every slot that depends on a slot marked active; items by the operands listed for them."""
     for i in range(1, len(ops)):

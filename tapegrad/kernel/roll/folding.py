@@ -12,7 +12,7 @@ as a run of that class: the executions of a loop with unequal numbers of
 iterations.
 """
 
-from ...native.compile import compiled
+from ...native.array_functions import compiled_on_arrays
 from .hashing import mix
 
 _ints = "int64[::1]"
@@ -22,7 +22,7 @@ _rows = "int64[:, ::1]"
 SAMPLES = 8
 
 
-@compiled(f"int64({_ints}, {_ints}, {_rows}, {_ints}, {_rows})")
+@compiled_on_arrays(f"int64({_ints}, {_ints}, {_rows}, {_ints}, {_rows})")
 def classes(text, weight, runs, table, bodies):
     """Classes of runs.
 
@@ -77,7 +77,7 @@ def classes(text, weight, runs, table, bodies):
     return found
 
 
-@compiled(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows})")
+@compiled_on_arrays(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows})")
 def phases(starts, operands, runs, bodies, offsets, far, seen, score):
     """What speaks against and for each phase of each class.
 
@@ -143,7 +143,7 @@ def phases(starts, operands, runs, bodies, offsets, far, seen, score):
 LOST = 64.0
 
 
-@compiled(f"void({_rows}, {_rows}, {_ints}, {_ints}, {_ints})")
+@compiled_on_arrays(f"void({_rows}, {_rows}, {_ints}, {_ints}, {_ints})")
 def choose(bodies, score, offsets, seen, phase):
     """The best phase of each class: few values cross, few iterations are lost, many runs begin there."""
     for c in range(phase.size):
@@ -158,7 +158,7 @@ def choose(bodies, score, offsets, seen, phase):
         phase[c] = best
 
 
-@compiled(f"int64({_ints}, {_rows}, {_ints}, {_rows})")
+@compiled_on_arrays(f"int64({_ints}, {_rows}, {_ints}, {_rows})")
 def plan(exact, runs, phase, plans):
     """Rows ``first, iterations, period, class`` of `plans`; returns how many.
 
@@ -195,7 +195,7 @@ def plan(exact, runs, phase, plans):
     return found
 
 
-@compiled(f"int64({', '.join([_ints] * 3)}, {_rows}, {_rows}, {', '.join([_ints] * 4)}, {_rows}, {', '.join([_ints] * 3)})")
+@compiled_on_arrays(f"int64({', '.join([_ints] * 3)}, {_rows}, {_rows}, {', '.join([_ints] * 4)}, {_rows}, {', '.join([_ints] * 3)})")
 def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, ends, same, sizes):
     """Write the text in which planned runs, and short executions of the same loops, are single tokens.
 

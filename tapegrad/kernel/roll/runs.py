@@ -11,7 +11,7 @@ no stretch is compared twice for one distance.
 
 import numpy as np
 
-from ...native.compile import compiled
+from ...native.array_functions import compiled_on_arrays
 
 _ints = "int64[::1]"
 
@@ -22,7 +22,7 @@ LEAST = 3
 GRAMS = (3, 12, 48, 192)
 
 
-@compiled(f"int64({_ints}, {_ints}, int64, {_ints}, {_ints}, {_ints}, int64[:, ::1], {_ints})")
+@compiled_on_arrays(f"int64({_ints}, {_ints}, int64, {_ints}, {_ints}, {_ints}, int64[:, ::1], {_ints})")
 def recurring(text, weight, k, grams, table, reached, runs, steps):
     """Find the runs of `text` that show in grams of `k` tokens.
 
@@ -81,7 +81,7 @@ def recurring(text, weight, k, grams, table, reached, runs, steps):
     return found
 
 
-@compiled(f"int64({_ints}, {_ints}, int64, int64, int64, int64[:, ::1], int8[::1])")
+@compiled_on_arrays(f"int64({_ints}, {_ints}, int64, int64, int64, int64[:, ::1], int8[::1])")
 def disjoint(text, weight, base, least, gain, runs, taken):
     """Keep runs that do not overlap, the earlier in the list before the later; the list is shortened in place.
 

@@ -4,12 +4,12 @@ A grammar is a text and, for each token that is a loop, the text that it
 repeats.  Token ``base + s`` is the loop over ``tokens[bodies[s] : bodies[s + 1]]``.
 """
 
-from ...native.compile import compiled
+from ...native.array_functions import compiled_on_arrays
 
 _ints = "int64[::1]"
 
 
-@compiled(f"int64({', '.join([_ints] * 3)}, int64, {_ints}, {_ints}, int64[:, ::1])")
+@compiled_on_arrays(f"int64({', '.join([_ints] * 3)}, int64, {_ints}, {_ints}, int64[:, ::1])")
 def expand(top, bodies, tokens, base, symbols, ends, stack):
     """The tree of loops in preorder.
 
@@ -41,7 +41,7 @@ def expand(top, bodies, tokens, base, symbols, ends, stack):
     return size
 
 
-@compiled(f"int64({_ints}, {_ints}, int64, {', '.join([_ints] * 6)}, int64[:, ::1])")
+@compiled_on_arrays(f"int64({_ints}, {_ints}, int64, {', '.join([_ints] * 6)}, int64[:, ::1])")
 def walk(symbols, ends, base, queues, counts, places, loops, numbers, heads, stack):
     """Run the tree.
 
