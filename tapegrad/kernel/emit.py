@@ -70,7 +70,7 @@ class Emission:
         main = ir.Function(module, ir.FunctionType(I64, [POINTER] * 3), "kernel")
         self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))
         self.main = main
-        self._begin(found)
+        self._begin(found, shared)
         self._pieces(pieces, found, shared)
         self._end()
         self.module, self.nbytes, self.keeps = module, found.nbytes, shared.keeps
@@ -83,11 +83,7 @@ class Emission:
             return b.gep(self.main.args[2], [const(offset)], source_etype=I8)
         return b.load(b.gep(self.main.args[1], [const(buffer.number)], source_etype=POINTER), typ=POINTER)
 
-    def _zero(self, place, nbytes):
-        memset = self.b.module.declare_intrinsic("llvm.memset", [POINTER, I64])
-        self.b.call(memset, [place, ir.Constant(I8, 0), const(nbytes), ir.Constant(I1, 0)])
-
-    def _begin(self, found):
+    def _begin(self, found, shared):
         b = self.b
         b.store(NONE, self.main.args[2])
         for key, offset in found.slots.items():
@@ -95,14 +91,14 @@ class Emission:
                 b.store(const(0), self._address(None, offset))
         for buffer in self.program.outputs:
             if buffer.zeroed:
-                self._zero(self._address(buffer), buffer.nbytes)
+                shared.zero(b, self._address(buffer), buffer.nbytes)
 
     def _pieces(self, pieces, found, shared):
         b = self.b
         finish = self.main.append_basic_block("finish")
         for piece, zeroed in zip(pieces, found.zeroed):
             for buffer in zeroed:
-                self._zero(self._address(None, found.places[id(buffer)]), buffer.nbytes)
+                shared.zero(b, self._address(None, found.places[id(buffer)]), buffer.nbytes)
             emitted = PieceEmitter(shared, piece)
             if len(pieces) > 1:
                 # Memory is used again by the next piece: nothing may move from one to the other.

@@ -23,6 +23,7 @@ from ..sweep.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
+from .plan import ALIGNMENT
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -78,6 +79,11 @@ class Shared:
             self.keeps += [array, kept]
             known = self._addresses[id(array)] = const(kept.ctypes.data).inttoptr(POINTER), kept
         return known
+
+    def zero(self, b, place, nbytes):
+        """Set memory to zero."""
+        memset = self.module.declare_intrinsic("llvm.memset", [POINTER, I64])
+        b.call(memset, [place, ir.Constant(I8, 0), const(nbytes), ir.Constant(I1, 0)])
 
     def new_name(self):
         self.count += 1
@@ -141,7 +147,9 @@ class PieceEmitter:
                 known = self.shared.address(buffer.data)[0]
             else:
                 b = ir.IRBuilder(self.entry)
-                if buffer.role == K.TEMPORARY:
+                if buffer.role == K.TEMPORARY and id(buffer) not in self.plan.places:
+                    known = self._on_stack(b, buffer)
+                elif buffer.role == K.TEMPORARY:
                     known = b.gep(self.workspace, [const(self.plan.places[id(buffer)])], inbounds=True, source_etype=I8)
                 else:
                     table = self.inputs if buffer.role == K.INPUT else self.outputs
@@ -149,6 +157,15 @@ class PieceEmitter:
                     known.set_metadata("invariant.load", self.shared.nothing)
             self.bases[id(buffer)] = known
         return known
+
+    def _on_stack(self, b, buffer):
+        place = b.alloca(ir.ArrayType(MEMORY[buffer.char], max(buffer.size, 1)))
+        place.align = ALIGNMENT
+        # llvmlite still gives it the type of a pointer to an array.
+        place.type = POINTER
+        if buffer.zeroed:
+            self.shared.zero(b, place, buffer.nbytes)
+        return place
 
     def position(self, index):
         """The integer that an index names."""

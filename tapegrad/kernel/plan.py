@@ -7,7 +7,8 @@
     run         registers, scratch memory and a record for the array programs of sweeps
     temporaries each at a multiple of 64 bytes; what is not used by the same pieces may share its place
 
-Temporaries live from the first to the last piece that refers to them, and are
+Small temporaries of one piece are not here but on its stack: LLVM knows that nobody
+reads them afterwards, and keeps what it can in registers.  The others live from the first to the last piece that refers to them, and are
 laid out in order of their first piece, each at the first place that is free during
 its life.  Within a piece no two buffers overlap, which is what its code assumes.
 """
@@ -19,12 +20,14 @@ from dataclasses import dataclass, field
 
 from ..sweep.program import REGISTERS
 from . import ir
-from .cut import buffers, crossings
+from .cut import CutLoop, buffers, crossings
 
 ALIGNMENT = 64
 #: Bytes of the scratch memory of `sweep.steps.run`.
 _SCRATCH = 4096
 _RECORD = 32
+#: Bytes of one temporary on a stack, and of all of them.
+_ON_STACK, _STACK = 1024, 16384
 
 
 @dataclass
@@ -39,7 +42,7 @@ class Plan:
     run : int
         Of the registers of array programs; `scratch` and `record` follow.
     places : dict of id to int
-        Of the temporaries.
+        Of the temporaries that are not on a stack.
     zeroed : list of list of Buffer
         For each piece, the temporaries that have to be zero before it.
     """
@@ -84,6 +87,17 @@ def place(wanted):
     return offsets, top
 
 
+def _not_on_stack(alive, pieces):
+    """Of temporaries with their first and last pieces, those that need a place in the workspace."""
+    found, room = [], [0 if any(isinstance(item, CutLoop) for item in piece.items) else _STACK for piece in pieces]
+    for buffer, first, last in alive:
+        if first == last and buffer.nbytes <= min(_ON_STACK, room[first]):
+            room[first] -= _aligned(buffer.nbytes)
+        else:
+            found.append((buffer, first, last))
+    return found
+
+
 def plan(pieces, program):
     """The `Plan` of a program cut into `pieces`."""
     found = Plan(nbytes=8, zeroed=[[] for _ in pieces])
@@ -103,7 +117,7 @@ def plan(pieces, program):
         found.scratch = _aligned(found.record + _RECORD)
         found.nbytes = found.scratch + _SCRATCH
     base = _aligned(found.nbytes)
-    alive = list(lives(pieces).values())
+    alive = _not_on_stack(lives(pieces).values(), pieces)
     offsets, top = place([(buffer.nbytes, first, last) for buffer, first, last in alive])
     for (buffer, first, _), offset in zip(alive, offsets):
         found.places[id(buffer)] = base + offset

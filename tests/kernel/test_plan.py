@@ -41,9 +41,18 @@ def chain(count, n):
 
 
 def test_a_chain_of_loops_needs_two_temporaries_if_cut_and_all_if_not():
+    program = chain(6, 500)
+    assert plan(cut(program, 10**6, single_loops=True), program).nbytes == 64 + 2 * 4032
+    assert plan(cut(program, 10**6), program).nbytes == 64 + 5 * 4032
+
+
+def test_small_temporaries_of_one_piece_are_on_its_stack():
     program = chain(6, 100)
+    assert plan(cut(program, 10**6), program).nbytes == 64
+    # Those that cross from one piece to the next are not, nor more than fit.
     assert plan(cut(program, 10**6, single_loops=True), program).nbytes == 64 + 2 * 832
-    assert plan(cut(program, 10**6), program).nbytes == 64 + 5 * 832
+    many = chain(31, 100)
+    assert plan(cut(many, 10**6), many).nbytes == 64 + (30 - 16384 // 832) * 832
 
 
 def test_pieces_hold_all_statements_in_order_within_the_limit():
@@ -80,11 +89,11 @@ def test_temporaries_live_from_first_to_last_use():
 
 def test_ragged_counters_and_array_programs_have_memory():
     w = Writer()
-    t = temporary(3)
+    t = temporary(300)
     with w.loop(2) as i:
         with w.loop(np.array([1, 2]), which=at(0, (i, 1))):
             w.add(ir.Run(np.zeros(2, np.int64), [(0, t, at())]))
     found = plan(cut(w.program(), 100), w.program())
     assert found.slots == {("ragged", id(w.top[0].body[0])): 8}
     assert 16 <= found.run and found.run + 8 * 256 <= found.record and found.record + 32 <= found.scratch
-    assert found.scratch + 4096 <= found.places[id(t)] and found.places[id(t)] + 24 <= found.nbytes
+    assert found.scratch + 4096 <= found.places[id(t)] and found.places[id(t)] + 2400 <= found.nbytes
