@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad.kernel import ir
 from tapegrad.kernel.emit import Emission, Options
 from tapegrad.kernel.machine import compile_program
@@ -157,3 +158,7 @@ def test_machines_are_made_and_called_in_threads():
 def test_the_seconds_of_each_stage_are_kept():
     seconds = compile_program(rosenbrock(5)).seconds
     assert list(seconds) == ["emit", "optimise", "generate"] and min(seconds.values()) > 0
+
+
+def test_the_source_of_vector_functions_is_told():
+    assert tg.info()["vector_math"].startswith("libmvec" if available() else "none")
