@@ -1,9 +1,11 @@
 """The code that is made: vector instructions, bounded functions, and its life."""
 
 import gc
+import os
 import re
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,6 +137,24 @@ def test_code_and_tables_live_as_long_as_the_machine():
     del machine
     gc.collect()
     assert engine() is None and table() is None
+
+
+def test_compiling_leaves_no_memory_behind():
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("this platform does not tell the memory of a process")
+
+    def resident():
+        gc.collect()
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    program = rosenbrock(20)
+    for _ in range(20):
+        compile_program(program)
+    before = resident()
+    for _ in range(60):
+        compile_program(program)
+    assert resident() - before < 60 * 30_000
 
 
 def test_machines_are_made_and_called_in_threads():
