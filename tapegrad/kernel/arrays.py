@@ -38,7 +38,7 @@ from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
-from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS
+from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS, RECOMPUTED
 from .arrays_linalg import RAISING
 from .arrays_planner import ADDITIONS, LoopPlanner
 from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
@@ -151,8 +151,12 @@ class Arrays:
     def _host(self, entry, operands, target, body, place):
         ufunc, out = entry.function.ufunc, entry.meta
         plan = LoopPlanner(operands, out, body)
-        if isinstance(entry.function.function, Recomputed) and entry.function.__name__ == "truth":
-            return plan.deliver(L.ne(plan.operands[0], 0.0) if operands[0].char != "?" else plan.operands[0], target)
+        function = entry.function.function
+        if isinstance(function, Recomputed) and function.name in RECOMPUTED:
+            plan.refusal = self.guards
+            found = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
+            if found is not None:
+                return plan.deliver(found, target)
         if ufunc is not None:
             expr = HOST_FUNCTIONS.get(ufunc.__name__)
             if expr is not None and (expr.of is None or all(o.char in expr.of for o in operands)):
@@ -210,7 +214,9 @@ def _constant(array):
     high = sum(max(0, s * (n - 1)) for s, n in zip(strides, array.shape))
     corner = array[tuple(slice(-1, None) if s < 0 else slice(0, 1) for s in strides)]
     data = np.lib.stride_tricks.as_strided(corner, (high - low + 1,), (item,), writeable=False)
-    return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char)
+    # One number repeated, which nobody changes.
+    number = float(array.flat[0]) if char in "df" and isinstance(array.base, np.ndarray) and array.base.ndim == 0 else None
+    return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char, number)
 
 
 def _whole(ref):
@@ -224,7 +230,7 @@ def _here(ref, target):
 
 def _is_zero(ref):
     """Whether an array is a constant zero, repeated."""
-    return isinstance(ref, ArrayRef) and ref.buffer.role == ir.CONSTANT and not any(ref.strides) and not ref.buffer.data.any()
+    return isinstance(ref, ArrayRef) and ref.number == 0.0
 
 
 def _meta(operand):

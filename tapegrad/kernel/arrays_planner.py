@@ -81,6 +81,8 @@ class LoopPlanner(Planner):
         """The symbolic array of an ArrayRef or Value."""
         if not isinstance(operand, ArrayRef):
             return self._sym(Atom(self._base(operand), 0, (), (), operand.char))
+        if operand.number is not None:
+            return Sym(self, operand.shape, operand.char, L.Expr.lift(operand.number))
         item = ITEMSIZE[operand.char]
         reg = self._base((operand.buffer, operand.offset))
         return self._sym(Atom(reg, 0, operand.shape, [s * item for s in operand.strides], operand.char))
@@ -375,11 +377,17 @@ class LoopPlanner(Planner):
         return self._sym(target)
 
     def placed(self, sym, shape, strides, offset):
+        target, size = self.temporary(shape, sym.char), math.prod(shape)
         distinct = _distinct(sym.shape, strides)
-        target = self.temporary(shape, sym.char, zero=not (distinct and sym.size == math.prod(shape)))
-        atom = self._window(target.reg, sym.shape, strides, offset, sym.char)
-        self.loop([sym.expr], [atom], sym.shape, [None if distinct else "add"])
+        attrs = {"shape": sym.shape, "strides": strides, "offset": offset}
+        self._zero(target.reg, around(attrs, size) if distinct else [(0, size)], sym.char)
+        self._write_window(target.reg, sym, attrs, sym.char, None if distinct else "add")
         return self._sym(target)
+
+    def _zero(self, reg, pieces, char):
+        """Write zeros to stretches (first position, number) of a buffer."""
+        for start, count in pieces:
+            self.loop([L.Expr.lift(0.0)], [self._window(reg, (count,), (1,), start, char)], (count,), [None])
 
     def write_into(self, ref, name, attrs, operands):
         """An indexed assignment or addition in the memory of its first operand."""
@@ -409,8 +417,7 @@ class LoopPlanner(Planner):
             return target
         first = zero and _distinct(attrs["shape"], attrs["strides"])
         if first:
-            for start, count in _around(attrs, size):
-                self.loop([L.Expr.lift(0.0)], [self._window(reg, (count,), (1,), start, target.char)], (count,), [None])
+            self._zero(reg, around(attrs, size), target.char)
         else:
             self._store(x.broadcast_to(self.out.shape), target)
         self._write_window(reg, value, attrs, target.char, None if first else "add")
@@ -559,6 +566,15 @@ class LoopPlanner(Planner):
         self._store(self.sym_of(ref), target)
         return target
 
+    #: Number of the guard that says that the function itself has to answer.
+    refusal = 0
+
+    def demand(self, condition):
+        """A guard that a condition holds in every element, tested before going on."""
+        wrong = L.select(condition, 0.0, 1.0)
+        holds = self.compute(L.eq(wrong.sum() if condition.ndim else wrong, 0.0))
+        self.body.append(ir.Guard(self.refusal, self.bases[holds.atom.reg], True, early=True))
+
     def demand_finite(self, result, number):
         """A guard that every element of `result` is finite."""
         sym = self.sym_of(result)
@@ -574,10 +590,14 @@ def whole_constant(array):
     return whole(ir.Buffer(ir.CONSTANT, array.size, array.dtype.char, data=array.reshape(-1)), array.shape)
 
 
-def _around(attrs, size):
+def around(attrs, size):
     """The elements that a window leaves out, and maybe some of its own: (first position, number)."""
     shape, strides, at = attrs["shape"], attrs["strides"], attrs["offset"]
     count = math.prod(shape)
-    dense = at.plus is None and not at.steps and all(n == 1 or s == c for n, s, c in zip(shape, strides, c_elements(shape)))
-    pieces = [(0, at.base), (at.base + count, size - at.base - count)] if dense else [(0, size)] if count < size else []
-    return [(start, n) for start, n in pieces if n]
+    dense = all(n == 1 or s == c for n, s, c in zip(shape, strides, c_elements(shape)))
+    if isinstance(at, ir.Index):
+        dense = dense and at.plus is None and not at.steps
+        at = at.base
+    if not count or not dense:
+        return [(0, size)] if count < size else []
+    return [(start, n) for start, n in ((0, at), (at + count, size - at - count)) if n]

@@ -24,6 +24,8 @@ class ArrayRef:
         Strides in elements.
     char : str
         NumPy's dtype character, that of the buffer.
+    number : float or None
+        The value of every element, if it never changes.
     """
 
     buffer: ir.Buffer
@@ -31,6 +33,7 @@ class ArrayRef:
     shape: tuple
     strides: tuple
     char: str
+    number: float | None = None
 
     @property
     def ndim(self):

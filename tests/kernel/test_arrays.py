@@ -24,7 +24,10 @@ HOSTS = {"qr"}
 
 def tape_of(function, args):
     """The finished tape of a function of arrays."""
-    return Replayed(function, tuple(range(len(args))), scalar=False).tape(tuple(args), {})
+    floats = tuple(k for k, a in enumerate(args) if np.asarray(a).dtype.kind == "f")
+    # Integers are arguments of a tape only as tensors.
+    given = tuple(tg.tensor(a) if np.asarray(a).dtype.kind == "i" else a for a in args)
+    return Replayed(function, floats, scalar=False).tape(given, {})
 
 
 def computed(program, args):
@@ -154,6 +157,30 @@ def test_positions_that_depend_on_values():
         return x[order] * y + np.where(x > y, x, 0.0) + x[:, None][order, 0]
 
     agree(f, [RNG.standard_normal(4), RNG.standard_normal(4)], [RNG.standard_normal(4), RNG.standard_normal(4)])
+
+
+def test_positions_that_are_arguments():
+    x, at = RNG.standard_normal((3, 4, 2)), np.array([[3, 0], [-1, 1]])
+    for axis in (0, 1, None):
+        index = at % 3 if axis == 0 else at
+        agree(lambda x, k, axis=axis: tg.take(x, k, axis) * 2.0, [x, index], [x, index[::-1].copy()])
+    program = straight(tape_of(lambda x, k: tg.take(x, k, 0), [x, at % 3]))
+    assert computed(program, [x, at + 9])[0] == program.guards
+
+    def loss(scores, labels):
+        return tg.nn.functional.cross_entropy(scores, labels)
+
+    scores, labels = RNG.standard_normal((5, 3)), np.array([0, 2, 1, 1, 0])
+    program = agree(loss, [scores, labels], [scores * 2.0, labels[::-1].copy()])
+    assert computed(program, [scores, labels + 3])[0] == program.guards
+
+
+def test_conditions_and_signs():
+    def f(x):
+        sign, logarithm = np.linalg.slogdet(x)
+        return sign * logarithm + np.sum(np.where(x - 1.0, x, 0.5))
+
+    agree(f, [RNG.standard_normal((3, 3))], [RNG.standard_normal((3, 3))])
 
 
 def test_guards_on_arrays():

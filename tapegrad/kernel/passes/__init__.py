@@ -4,6 +4,7 @@ In the order in which `run_passes` runs them:
 
     simplifying   each value once, stores forwarded to loads, invariants out of loops
     pruning       only what outputs and guards need
+    renaming      what is copied to an output is stored there
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from .fusing import fuse
 from .pruning import prune
 from .recomputing import recompute
+from .renaming import rename
 from .simplifying import simplify
 
 
@@ -20,6 +22,7 @@ def run_passes(program):
     """Improve `program` in place, and return it."""
     simplify(program)
     prune(program)
+    rename(program)
     fuse(program)
     simplify(program)
     prune(program)

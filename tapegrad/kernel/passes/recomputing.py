@@ -22,6 +22,9 @@ from .rewriting import rebuilt, reindexed
 #: New operations and loads, at most, for one load saved.
 MOST = 6
 
+#: Iterations outside of the storing loop, at most, that are checked to compute the same.
+PEELED = 4
+
 #: Operations that are cheap enough.
 CHEAP = {"arg", "const", "add", "sub", "mul", "neg", "abs", "select", "not", "and", "or", *L.COMPARISONS}
 
@@ -135,7 +138,8 @@ class _Recomputing:
                 continue
             tried = _Trial(self)
             try:
-                found = {load: self.again(load, loop, place, buffer, tried) for load, loop, place in self.temporaries[buffer].loads}
+                loads = self.temporaries[buffer].loads
+                found = {load: self.again(load, loop, place, buffer, tried) for load, loop, place in loads}
             except _Cost:
                 self.kept.add(buffer)
                 continue
@@ -167,10 +171,13 @@ class _Recomputing:
             raise _Cost
         factor, offset = own // about.step, offset // about.step
         ends = {offset, offset + factor * (loop.extent - 1 if loop is not None else 0)}
-        for k in {*range(min(ends), 0), *range(source.extent, max(ends) + 1)} if max(ends) - min(ends) < 4 + source.extent else {None}:
+        outside = [*range(min(ends), 0), *range(max(source.extent, min(ends)), max(ends) + 1)]
+        if len(outside) > PEELED:
+            raise _Cost
+        for k in outside:
             self.alike(about, k, place)
         where = loop if loop is not None else place
-        tried.begin(source, where, (loop, factor, offset))
+        tried.begin(source, where, (loop, factor, offset), not outside)
         return tried.value(about.store.value, allowed=False)
 
     def alike(self, about, k, place):
@@ -222,8 +229,9 @@ class _Trial:
         self.statements = []
         self.used = set()
 
-    def begin(self, source, where, counter):
-        self.source, self.where, self.counter = source, where, counter
+    def begin(self, source, where, counter, homes):
+        """Copies are made for `where`; `homes`: whether other temporaries have the elements that may be asked for."""
+        self.source, self.where, self.counter, self.homes = source, where, counter, homes
         self.left = MOST
 
     def accept(self):
@@ -251,12 +259,12 @@ class _Trial:
             if owner is None or work.place.get(owner if owner else value, 0) > work.place[source]:
                 raise _Cost
             return value
-        key = value, self.where, self.counter
+        key = value, self.where, self.counter, self.homes
         known = self.made.get(key) or work.copies.get(key)
         if known is not None:
             return known
         home = self.home(value)
-        if allowed and home is not None:
+        if allowed and self.homes and home is not None:
             buffer, index = home
             self.spend(1)
             self.used.add(buffer)
@@ -282,8 +290,9 @@ class _Trial:
                 return None
             index = store.index
             before = ir.Index(index.base - index.steps[0][1], index.steps)
-            initial = [s for s, _ in work.temporaries[store.buffer].single if s.index.base == before.base and s.value is value.init]
-            index = before if initial else None
+            about = work.temporaries[store.buffer]
+            initial = [(s.value, place < about.place) for s, place in about.single if s.index.base == before.base]
+            index = before if initial == [(value.init, True)] else None
         else:
             store = work.homes.get(value)
             index = None if store is None else store.index
