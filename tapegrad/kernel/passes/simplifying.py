@@ -98,8 +98,12 @@ class _Walk:
         self.scope = outer
         loop.body = scope.body
         outer.body.append(loop)
-        for buffer in scope.writes:
-            outer.memory.forget(buffer)
+        for statement in ir.walk(loop.body):
+            if isinstance(statement, ir.Store):
+                outer.memory.store(statement.buffer, statement.index)
+            elif isinstance(statement, ir.Run):
+                for buffer in statement.writes:
+                    outer.memory.forget(buffer)
 
     def Load(self, load):
         if load in self.new:
