@@ -7,6 +7,7 @@ import time
 from . import roll
 from .build import build
 from .columns import columns
+from .passes import run_passes
 
 
 def lower(tape, seconds=None):
@@ -41,4 +42,6 @@ def lower(tape, seconds=None):
     done("roll")
     program = build(flat, structure)
     done("build")
+    run_passes(program)
+    done("passes")
     return program
