@@ -66,7 +66,7 @@ def info():
     Returns
     -------
     dict
-        Versions, platform, CPU and cache directory; strings only.
+        Versions, platform, CPU, cache directory, and where vectorised functions come from; strings only.
 
     Examples
     --------
@@ -79,6 +79,7 @@ def info():
     import llvmlite.binding as llvm
 
     from . import __version__
+    from .native.vector_math import available
 
     return {
         "tapegrad": __version__,
@@ -90,4 +91,5 @@ def info():
         "numba": version("numba"),
         "llvmlite": version("llvmlite"),
         "cache_dir": str(cache_dir()),
+        "vector_math": f"libmvec, {len(available())} functions" if available() else "none: calls of libm",
     }

@@ -7,7 +7,6 @@ has to be looked at.
 
 from __future__ import annotations
 
-import numpy as np
 from numpy.linalg import _umath_linalg
 
 from ..rules import lang as L

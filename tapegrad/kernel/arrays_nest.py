@@ -84,6 +84,7 @@ class Nest:
                 stride = -stride
             if stride:
                 steps.append((loop, stride))
+        steps.sort(key=lambda step: self.chain.index(step[0]))
         return moved(self.plan.bases[atom.reg][1], base // item, steps)
 
     def add(self, *statements):

@@ -19,7 +19,7 @@ from ..rules import lang as L
 from ..rules.table import ROWS
 from . import ir
 from .arrays import Arrays
-from .arrays_views import ArrayRef, c_elements
+from .arrays_views import ArrayRef, c_elements, plain
 from .columns import ARGUMENT, ENTRIES
 from .copies import copy_array, copy_loop
 from .nest import Level, Spot
@@ -89,7 +89,7 @@ class Builder:
     def _fill(self, body):
         for node in body.nodes:
             for storage, what in body.copies.get(node.place, ()):
-                self._add(*copy_array(self.value(what), self._whole(storage)))
+                self.bring(self.value(what), self._whole(storage))
             if isinstance(node, Level):
                 self._loop(node)
             elif self.columns.code[node.members[0]] < ENTRIES:
@@ -191,6 +191,10 @@ class Builder:
             # What has machine code has one shape only.
             return
         value = self._executed(self.value(t.operands[0]))
+        if how == "bool" and isinstance(value, ArrayRef):
+            # An array of one element.
+            value = ir.Load(value.buffer, plain(value.offset, self.blocks[-1].statements))
+            self._add(value)
         numbers = t.body.fit(columns.integer[t.members], self.tables)
         number = t.body.index(numbers, self.tables) if numbers.steps else numbers.base
         if how == "bool":
@@ -222,8 +226,8 @@ class Builder:
         """A C-contiguous array in `buffer`."""
         return ArrayRef(buffer, ir.Index(offset), meta.shape, c_elements(meta.shape), meta.char)
 
-    def outside_array(self, r):
-        """The argument or constant of reference `r`, as an ArrayRef."""
+    def outside(self, r):
+        """The argument or array constant of reference `r`."""
         columns, k = self.columns, -1 - r
         number = int(columns.which[k])
         return self.value(Argument(number) if columns.kind[k] == ARGUMENT else Constant(number))
@@ -249,7 +253,9 @@ class Builder:
             return self.arrays.constant(self.tape.constants[what.constant])
         if kind is Argument:
             meta = self.tape.inputs[what.argument]
-            return self.row(self.inputs[what.argument], 0, meta)
+            if meta.shape != ():
+                return self.row(self.inputs[what.argument], 0, meta)
+            what = Element(what.argument, Spot(0))
         block = self.blocks[self._depth(what)]
         found = block.known.get(what)
         if found is None:
@@ -351,16 +357,21 @@ class Builder:
         self.outputs.append(ir.Buffer(ir.OUTPUT, size, char, k))
         return self.outputs[-1]
 
+    def bring(self, value, target):
+        """Copy an array or a value to an ArrayRef."""
+        if isinstance(value, ArrayRef):
+            if value.buffer.size:
+                self._add(*copy_array(value, target))
+        else:
+            self._add(ir.Store(target.buffer, target.offset, self._executed(value)))
+
     def _deliver(self, target, slot, what):
         if slot:
             value = self.value(self.references.single(int(self.columns.reference[slot])))
         else:
             value = self.arrays.constant(np.asarray(what))
-        if isinstance(value, ArrayRef):
-            if value.buffer.size:
-                self._add(*copy_array(value, ArrayRef(target, ir.Index(), value.shape, c_elements(value.shape), value.char)))
-        else:
-            self._add(ir.Store(target, ir.Index(), self._executed(value)))
+        shape = value.shape if isinstance(value, ArrayRef) else ()
+        self.bring(value, ArrayRef(target, ir.Index(), shape, c_elements(shape), value.char))
 
 
 class _Meta:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..recomputed import Recomputed
-from ..replay.trace import GUARD, HOST, SHAPE
+from ..replay.trace import GUARD, HOST, ROW, SHAPE
 from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of
+from .reasons import NotLowered
 
 #: Kinds of what comes from outside: a number, an element of an argument, a whole argument, an array constant.
 NUMBER, ELEMENT, ARGUMENT, ARRAY = range(4)
@@ -108,6 +109,11 @@ def columns(tape):
     Returns
     -------
     Columns
+
+    Raises
+    ------
+    NotLowered
+        A custom primitive, whose value Python computes.
     """
     records = tape.records
     op = records["op"]
@@ -162,6 +168,8 @@ def columns(tape):
     references = reference.tolist()
     begins = first[numbers].tolist()
     for item, n, begin in zip(tape.items, numbers.tolist(), begins):
+        if item.entry.kind == ROW and item.entry.function.primitive is not None:
+            raise NotLowered(f"{item.entry.name} is Python code", tape.place(item.slot))
         for k, o in enumerate(item.operands):
             operands[begin + k] = references[o] if o > 0 else constants[-1 - o]
         code[n] = codes.setdefault(_description(tape, item, references), ENTRIES + len(codes))

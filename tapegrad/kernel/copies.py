@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import ir
+from .arrays_views import plain
 from .columns import ELEMENT, NUMBER
 
 #: Uneven stretches of one owner are one loop over a table if there are more of them than this.
@@ -113,15 +114,16 @@ def copy_loop(piece, source, at, numbers, target):
 def copy_array(source, target):
     """Statements that copy one ArrayRef to another of its shape, which does not overlap it."""
     statements = body = []
-    reads, writes = list(source.offset.steps), list(target.offset.steps)
+    offsets = [plain(ref.offset, statements) for ref in (source, target)]
+    reads, writes = (list(offset.steps) for offset in offsets)
     for extent, read, write in zip(*_merged(source.shape, source.strides, target.strides)):
         loop = ir.Loop(extent)
         body.append(loop)
         body = loop.body
         reads += [(loop, read)] if read else []
         writes += [(loop, write)] if write else []
-    load = ir.Load(source.buffer, ir.Index(source.offset.base, tuple(reads)))
-    body += [load, ir.Store(target.buffer, ir.Index(target.offset.base, tuple(writes)), load)]
+    load = ir.Load(source.buffer, ir.Index(offsets[0].base, tuple(reads), plus=offsets[0].plus))
+    body += [load, ir.Store(target.buffer, ir.Index(offsets[1].base, tuple(writes), plus=offsets[1].plus), load)]
     return statements
 
 

@@ -11,7 +11,11 @@ import numpy as np
 
 from . import ir
 from .columns import ARGUMENT, ARRAY
-from .copies import copy_array, pieces
+from .copies import pieces
+from .reasons import NotLowered
+
+#: Bytes that homes may take together.
+MOST = 1 << 30
 
 
 def lay_out(builder):
@@ -23,6 +27,9 @@ def lay_out(builder):
         Its program gets the copies of what pools hold from outside.
     """
     references = builder.references
+    stored = [builder.meta(t).nbytes * len(t.members) for t in references.templates if t.stored]
+    if sum(stored) > MOST:
+        raise NotLowered(f"values that are needed later take {sum(stored) >> 20} MiB")
     group = {}
 
     def find(number):
@@ -69,9 +76,8 @@ def _pool(builder, members, offsets):
     refs = np.array(outside[::-1], np.int64)
     if not len(refs):
         return
-    statements = builder.blocks[0].statements
     if builder.columns.kind[-1 - refs[0]] in (ARGUMENT, ARRAY):
-        for number, source in zip(refs.tolist(), [builder.outside_array(r) for r in refs.tolist()]):
-            statements += copy_array(source, builder.row(buffer, offsets[number], meta))
+        for r in refs.tolist():
+            builder.bring(builder.outside(r), builder.row(buffer, offsets[r], meta))
     else:
         builder.copy(pieces(references, refs), (buffer, 0))

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ..config import cache_dir, package_hash, warn_no_cache
 
@@ -104,7 +105,11 @@ def optimise(text, machine, level=3, straight=True):
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization, options.slp_vectorization = level > 1, straight
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    # llvmlite would forget to free them (its base classes are in the wrong order): 70 kB a module.
+    NewPassManager._dispose(passes)
+    passes.detach()
     return module
 
 

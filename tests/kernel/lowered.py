@@ -21,7 +21,7 @@ def tape_of(function, *args):
 def replayed(tape, args):
     """Outcome and outputs of a replay by sweep."""
     workspace = Workspace(tape)
-    outcome = workspace.run([np.array(a, "d") if np.ndim(a) == 0 else np.ascontiguousarray(a) for a in args], False)
+    outcome = workspace.run([np.array(a, m.char, order="C") for a, m in zip(args, tape.inputs)], False)
     return outcome, [workspace.output(k) for k in range(len(tape.outputs))]
 
 

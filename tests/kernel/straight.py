@@ -9,7 +9,6 @@ from tapegrad.replay.trace import GUARD
 from tapegrad.rules import ROWS
 from tapegrad.rules import lang as L
 from tapegrad.tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
-from tapegrad.tape.meta import SCALAR
 
 _ROW_OF = {row.opcode: row for row in ROWS}
 

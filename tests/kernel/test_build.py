@@ -1,9 +1,7 @@
 """Loop programs of scalar programs give what replays give, and have the loops that the source had."""
 
 import numpy as np
-import pytest
 
-import tapegrad as tg
 from tapegrad.kernel import ir
 from tests.kernel.lowered import agree, loops
 

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.kernel.lowered import agree_with_adjoint, temporaries
+import tapegrad as tg
+from tapegrad.kernel import pools
+from tapegrad.kernel.pipeline import lower
+from tapegrad.kernel.reasons import NotLowered
+from tests.kernel.lowered import agree, agree_with_adjoint, tape_of, temporaries
 
 
 def points(*shapes, count=2):
@@ -158,8 +162,6 @@ def test_several_arrays_as_results():
     def function(x, y):
         return x * y, x, np.zeros(3), x[::-1], np.outer(x, y)
 
-    from tests.kernel.lowered import agree
-
     agree(function, *points(4, 4))
 
 
@@ -174,3 +176,52 @@ def test_single_precision():
 
     sets = [(rng.uniform(0.5, 1.5, 6).astype("f"),) for _ in range(2)]
     agree_with_adjoint(function, *sets, rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_number_in_single_precision():
+    def function(x, s):
+        for _ in range(40):
+            s = np.sin(s) + x[0] * s
+        return np.sum(x) * s
+
+    rng = np.random.default_rng(1)
+    sets = [(rng.uniform(0.1, 0.5, 3).astype("f"), np.array(rng.uniform(0.1, 0.5), "f")) for _ in range(2)]
+    agree_with_adjoint(function, *sets, rtol=1e-4, atol=1e-5)
+
+
+def test_the_truth_of_an_array_of_one_element():
+    def function(x):
+        total = 0.0
+        for i in range(30):
+            if x[i : i + 1] > 0.0:
+                total = total + x[i] * x[i]
+        return total
+
+    other = points(30)[0][0]
+    other[17] = -1.0
+    agree_with_adjoint(function, *points(30), (other,))
+
+
+def test_custom_primitives_are_not_lowered():
+    @tg.primitive
+    def cube(x):
+        return x**3
+
+    cube.defvjp(lambda g, ans, x: g * 3 * x**2)
+    with pytest.raises(NotLowered, match="cube"):
+        lower(tape_of(lambda x: np.sum(cube(x)), *points(4)[0]))
+
+
+def test_homes_that_take_too_much(monkeypatch):
+    monkeypatch.setattr(pools, "MOST", 10_000)
+
+    def function(x):
+        rows = []
+        for _ in range(40):
+            x = np.sin(x)
+            rows.append(x)
+        return sum(np.sum(rows[39 - k] * rows[k]) for k in range(40))
+
+    agree(function, *points(3))
+    with pytest.raises(NotLowered, match="MiB"):
+        lower(tape_of(function, *points(60)[0]))

@@ -2,11 +2,13 @@
 
 import threading
 
+import numba
 import numpy as np
 
 from tapegrad.kernel.entry import walk
 from tapegrad.kernel.entry.short import Short
 from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel
+from tapegrad.native.memory import call3_int
 from tapegrad.rules import lang as L
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
 
@@ -91,6 +93,26 @@ def test_guards_and_values_that_are_no_numbers_do_not_go_the_short_way():
     arguments = (-1.0, 2.0), (1e9, 1.0), (1.0, 2.0)
     assert [walk.enter(short.pointer, id(args), id(outs)) for args in arguments] == [0, NOT_FINITE, FINE]
     assert outs[0][0] == outs[1][0] == 2.0 * np.exp(1.0)
+
+
+@numba.njit
+def descend(address, inputs, outputs, workspace, x, gradient, steps):
+    for _ in range(steps):
+        if call3_int(address, inputs, outputs, workspace) != -1:
+            return False
+        x -= 1e-3 * gradient
+    return True
+
+
+def test_compiled_code_of_users_calls_a_kernel_by_address():
+    kernel, x, expected = Kernel(rosenbrock(10)), np.linspace(-1, 1, 10), np.linspace(-1, 1, 10)
+    outputs, memory = kernel.new_outputs(), np.zeros(kernel.nbytes + 64, np.uint8)
+    inputs, results = np.array([x.ctypes.data]), np.array([a.ctypes.data for a in outputs])
+    workspace = memory.ctypes.data + -memory.ctypes.data % 64
+    assert descend(kernel.address, inputs.ctypes.data, results.ctypes.data, workspace, x, outputs[1], 50)
+    for _ in range(50):
+        expected -= 1e-3 * reference(expected)[1]
+    np.testing.assert_allclose(x, expected, rtol=1e-10)
 
 
 def test_threads_have_workspaces_of_their_own():

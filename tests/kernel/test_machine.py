@@ -1,13 +1,16 @@
 """The code that is made: vector instructions, bounded functions, and its life."""
 
 import gc
+import os
 import re
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad.kernel import ir
 from tapegrad.kernel.emit import Emission, Options
 from tapegrad.kernel.machine import compile_program
@@ -136,6 +139,24 @@ def test_code_and_tables_live_as_long_as_the_machine():
     assert engine() is None and table() is None
 
 
+def test_compiling_leaves_no_memory_behind():
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("this platform does not tell the memory of a process")
+
+    def resident():
+        gc.collect()
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    program = rosenbrock(20)
+    for _ in range(20):
+        compile_program(program)
+    before = resident()
+    for _ in range(60):
+        compile_program(program)
+    assert resident() - before < 60 * 30_000
+
+
 def test_machines_are_made_and_called_in_threads():
     found = {}
 
@@ -157,3 +178,7 @@ def test_machines_are_made_and_called_in_threads():
 def test_the_seconds_of_each_stage_are_kept():
     seconds = compile_program(rosenbrock(5)).seconds
     assert list(seconds) == ["emit", "optimise", "generate"] and min(seconds.values()) > 0
+
+
+def test_the_source_of_vector_functions_is_told():
+    assert tg.info()["vector_math"].startswith("libmvec" if available() else "none")

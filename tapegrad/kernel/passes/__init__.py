@@ -5,12 +5,14 @@ In the order in which `run_passes` runs them:
     simplifying   each value once, stores forwarded to loads, invariants out of loops
     pruning       only what outputs and guards need
     renaming      what is copied to an output is stored there
+    filling       only what is not overwritten is filled with zeros
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
 """
 
 from __future__ import annotations
 
+from .filling import narrow
 from .fusing import fuse
 from .pruning import prune
 from .recomputing import recompute
@@ -23,6 +25,7 @@ def run_passes(program):
     simplify(program)
     prune(program)
     rename(program)
+    narrow(program)
     fuse(program)
     simplify(program)
     prune(program)

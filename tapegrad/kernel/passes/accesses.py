@@ -26,6 +26,10 @@ def span(index, without=()):
     return low, high
 
 
+#: Single elements of a buffer that are told apart when a loop writes some.
+SINGLE = 32
+
+
 class Memory:
     """Values of elements, as known at one place of a body.
 
@@ -59,12 +63,14 @@ class Memory:
         for key, group in list(groups.items()):
             if key == own and index.table is None:
                 group.pop(index.base, None)
-            elif there is None or key[2] is not None:
+            elif there is None or not group or key[1] is not None or key[2] is not None:
                 del groups[key]
+            elif not key[0] and len(group) <= SINGLE:
+                for base in [base for base in group if there[0] <= base <= there[1]]:
+                    del group[base]
             else:
-                bounds = [span(known) for known, _ in (group[min(group)], group[max(group)])]
-                tabled = key[1] is not None
-                if tabled or not (there[1] < bounds[0][0] or bounds[1][1] < there[0]):
+                first, last = span(group[min(group)][0]), span(group[max(group)][0])
+                if there[0] <= last[1] and first[0] <= there[1]:
                     del groups[key]
 
     def forget(self, buffer):

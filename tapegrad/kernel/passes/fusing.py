@@ -7,7 +7,7 @@ a place that is not too early, joins it.
 
 It may even join a loop that it depends on by memory, if in every iteration it
 touches only what that loop has touched in the same iteration or an earlier one
-(`in_order`); if its own iterations have nothing to do with each other, then also
+(`shifts`); if its own iterations have nothing to do with each other, then also
 backwards.  Dependence by a value that comes out of a loop always means: after it.
 """
 
@@ -21,7 +21,7 @@ from .accesses import span
 from .rewriting import reindex, reindexed
 
 #: Statements of a loop that no other joins any more.
-MOST = 300
+MOST = 800
 
 #: Accesses to one buffer that are told apart.
 APART = 48
@@ -42,25 +42,29 @@ def _fused(body):
     return body
 
 
-def in_order(first, loop, second, other, inside):
-    """Whether no iteration of `loop` touches at index `first` what an earlier one of `other` touches at `second`.
+def shifts(first, loop, second, other, inside):
+    """By how many iterations two accesses to one buffer may meet.
 
-    Both loops have the same extent and stand in the same body; what is asked is whether the second may
-    follow the first within each iteration.  `inside` are the loops in their bodies.
+    Iteration i of `other` touches at index `second` what iteration i + k of `loop` touches at index `first`.
+    Both loops have the same extent and stand in the same body; `inside` are the loops in their bodies.
+
+    Returns
+    -------
+    (int, int) or None
+        Least and greatest k (the first greater than the second if they never meet); None if unknown.
     """
     if first is None or second is None or first.plus is not None or second.plus is not None:
-        return False
-    if loop.extent == 1:
-        return True
+        return None
+    far = loop.extent - 1
     one, two = dict(first.steps), dict(second.steps)
     step, same = one.pop(loop, 0), two.pop(other, 0)
     if first.table is not None or second.table is not None:
         # Different elements in different iterations, the same ones in both loops.
         shared = first.table is second.table and first.base == second.base and step == same and not one and not two
-        return shared and step != 0 and _distinct(first.table)
+        return (0, 0) if shared and step != 0 and _distinct(first.table) else (-far, far)
     if step != same:
-        return False
-    # Touched alike are iteration i of the second loop and i + k of the first where step * k lies in this range.
+        return -far, far
+    # They meet where step * k lies in this range.
     low = high = second.base - first.base
     for inner in one.keys() | two.keys():
         if inner in one and inner in two and one[inner] == two[inner] and inner not in inside:
@@ -71,9 +75,20 @@ def in_order(first, loop, second, other, inside):
     if step < 0:
         step, low, high = -step, -high, -low
     if step == 0:
-        return not low <= 0 <= high
-    least, most = max(1, -(-low // step)), min(high // step, loop.extent - 1)
-    return least > most
+        return (-far, far) if low <= 0 <= high else (1, 0)
+    return max(-far, -(-low // step)), min(far, high // step)
+
+
+def in_order(first, loop, second, other, inside):
+    """Whether `second` of `other` may follow `first` of `loop` within each iteration (see `shifts`)."""
+    found = shifts(first, loop, second, other, inside)
+    return found is not None and (found[0] > found[1] or found[1] <= 0)
+
+
+def at_once(first, loop, second, other, inside):
+    """Whether they meet in the same iteration only, if ever."""
+    found = shifts(first, loop, second, other, inside)
+    return found is not None and (found[0] > found[1] or found == (0, 0))
 
 
 def _distinct(table):
@@ -168,13 +183,14 @@ class _Placing:
         return earliest
 
     def conflicts(self, touched):
-        """For each place with an access that must stay before one of `touched`: the pairs of them."""
+        """For each place with an access that must stay before one of `touched`: the pairs of them, and whether
+        the second reads what the first wrote."""
         found = {}
         for buffer, index, stores in touched:
             bounds = None if index is None else span(index)
             for place, other, wrote, there in self.accesses.get(buffer, ()):
                 if (stores or wrote) and not (bounds and there and (there[1] < bounds[0] or bounds[1] < there[0])):
-                    found.setdefault(place, []).append((other, index))
+                    found.setdefault(place, []).append((other, index, wrote and not stores))
         return found
 
     def remember(self, touched, place):
@@ -207,10 +223,14 @@ class _Placing:
             if group.suits(new):
                 for way in ways:
                     turned = {new.loop: way}
+                    # What is read from memory one iteration after it was written keeps a loop from being vectorised.
+                    strict = not (group.serial or new.serial)
                     if all(
                         second is not None
-                        and in_order(first, group.loop, reindexed(second, loops=turned), new.loop, inner)
-                        for first, second in conflicts.get(place, ())
+                        and (at_once if strict and reads else in_order)(
+                            first, group.loop, reindexed(second, loops=turned), new.loop, inner
+                        )
+                        for first, second, reads in conflicts.get(place, ())
                     ):
                         return place, way
         return None, None
@@ -265,7 +285,7 @@ def independent(loop, inside, touched, inner):
         return False
     stored = [(buffer, index) for buffer, index, stores in touched if stores]
     return len(touched) <= APART and all(
-        in_order(one, loop, two, loop, inner) and in_order(two, loop, one, loop, inner)
+        at_once(one, loop, two, loop, inner)
         for buffer, one in stored
         for other, two, _ in touched
         if other is buffer

@@ -34,10 +34,24 @@ def chain(*shifts, make=lambda u: 2.0 * u):
     return w.program()
 
 
-@pytest.mark.parametrize("shifts, expected", [((0, 0, 0, 0), 1), ((1, -1, -2, 0), 1), ((0, 1), 2), ((0, 0, 2, 0), 2)])
-def test_what_was_stored_in_this_or_an_earlier_iteration(shifts, expected):
+@pytest.mark.parametrize("shifts, expected", [((0, 0, 0, 0), 1), ((1, 0, 0), 1), ((0, 1), 2), ((0, 0, 2, 0), 2), ((0, -1), 2)])
+def test_what_was_stored_in_the_same_iteration(shifts, expected):
     program = unchanged(chain(*shifts), fuse)
     assert loops(program) == expected + 1
+
+
+def test_serial_loops_read_what_was_stored_before():
+    """What a sum reads may have been stored by its own loop one iteration earlier; what comes later may not."""
+    for shift, expected in ((-1, 1), (0, 1), (1, 2)):
+        w = Writer()
+        x, z = w.input(N), w.output(1)
+        t = ir.Buffer(ir.TEMPORARY, N + 2, zeroed=True)
+        with w.loop(N) as i:
+            w.store(w.let(2.0 * a(w.load(x, 0, (i, 1)))), t, 1, (i, 1))
+        with w.loop(N, w.let(0.0)) as j:
+            j.carries[0].next = w.let(a(j.carries[0]) + a(w.load(t, 1 + shift, (j, 1))))
+        w.store(j.carries[0].next, z)
+        assert loops(unchanged(w.program(), fuse)) == expected
 
 
 def test_a_loop_over_what_another_wrote_backwards():
