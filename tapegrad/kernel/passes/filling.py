@@ -35,8 +35,11 @@ def narrow(program):
         if not isinstance(top, ir.Loop):
             continue
         own = set(ir.walk([top])) | set(top.carries)
+        writes = [statement.buffer for statement in own if isinstance(statement, ir.Store)]
         for store in _stores(top):
-            missing = None if store.value in own else _missing(store, place, history[store.buffer])
+            # What else the loop writes there would come before what is filled after it.
+            alone = store.value not in own and writes.count(store.buffer) == 1
+            missing = _missing(store, place, history[store.buffer]) if alone else None
             if missing is not None:
                 top.body.remove(store)
                 body += [ir.Store(store.buffer, ir.Index(element), store.value) for element in missing]
@@ -50,11 +53,9 @@ def _stores(top):
         return [top] if span(top.index) and not top.index.steps and top.index.table is None else []
     if not isinstance(top, ir.Loop) or top.ragged:
         return []
-    return [
-        s
-        for s in top.body
-        if isinstance(s, ir.Store) and s.index.table is None and s.index.plus is None and s.index.steps in (((top, 1),), ((top, -1),))
-    ]
+    even = ((top, 1),), ((top, -1),)
+    stores = (statement for statement in top.body if isinstance(statement, ir.Store))
+    return [s for s in stores if s.index.table is None and s.index.plus is None and s.index.steps in even]
 
 
 def _missing(fill, place, history):
@@ -65,8 +66,6 @@ def _missing(fill, place, history):
     left = [(first, last)]
     for later, store in history:
         if later <= place:
-            if later == place and store is not fill:
-                return None
             continue
         if store is None:
             break

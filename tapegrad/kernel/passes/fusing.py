@@ -21,7 +21,7 @@ from .accesses import span
 from .rewriting import reindex, reindexed
 
 #: Statements of a loop that no other joins any more.
-MOST = 300
+MOST = 800
 
 #: Accesses to one buffer that are told apart.
 APART = 48

@@ -113,7 +113,8 @@ class _Walk:
         # The outermost body in which this element is the same, and in whose loops nothing is written to it.
         least = max((self.scopes[loop].depth for loop, _ in index.steps), default=0)
         if index.plus is not None:
-            least = max(least, self.where(index.plus).depth)
+            # A guard before it in the loop may be what makes this a place in memory.
+            least = self.scope.depth
         target = self.scope
         while target.depth > least and buffer not in target.writes:
             target = target.outer

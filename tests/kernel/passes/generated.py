@@ -79,7 +79,8 @@ class Generated:
         kind = draw.random()
         base, steps, table = self.index(around)
         if kind < 0.4:
-            values.append(w.load(self.pick(self.inputs + 3 * self.temporaries + self.outputs[:1] + self.constants), base, *steps, table=table))
+            buffer = self.pick(self.inputs + 3 * self.temporaries + self.outputs[:1] + self.constants)
+            values.append(w.load(buffer, base, *steps, table=table))
         elif kind < 0.6:
             x, y = a(self.pick(values)), a(self.pick(values))
             expr = self.pick([0.5 * x + 0.25 * y, 0.5 * (x - y), L.select(x < y, x, 0.5 * y), 1.0 * x, L.sin(x), -x])

@@ -38,3 +38,15 @@ def test_only_the_rest_is_filled(parts, loops):
 def test_what_is_read_before_stays():
     program = unchanged(windows((0, N), read=3), narrow)
     assert sum(isinstance(statement, ir.Loop) for statement in program.body) == 2
+
+
+def test_what_else_a_loop_writes_keeps_its_order():
+    w = Writer()
+    x, y = w.input(N), w.output(N)
+    one, two = w.let(0.25), w.let(0.5)
+    with w.loop(N) as i:
+        w.store(one, y, 0, (i, 1))
+        w.store(two, y, 0)
+    with w.loop(N - 1) as i:
+        w.store(w.load(x, 0, (i, 1)), y, 1, (i, 1))
+    unchanged(w.program(), narrow)
