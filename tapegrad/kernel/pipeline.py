@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from contextlib import contextmanager
 
 from . import roll
 from .build import build
 from .columns import columns
 from .passes import run_passes
+
+
+@contextmanager
+def without_collection():
+    """Python's search for garbage in cycles put off: among the many objects of a large program it takes most of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def lower(tape, seconds=None):
@@ -36,12 +50,13 @@ def lower(tape, seconds=None):
         now = time.perf_counter()
         seconds[stage], clock = now - clock, now
 
-    flat = columns(tape)
-    done("columns")
-    structure = roll.find(flat.code, flat.pairs())
-    done("roll")
-    program = build(flat, structure)
-    done("build")
-    run_passes(program)
-    done("passes")
+    with without_collection():
+        flat = columns(tape)
+        done("columns")
+        structure = roll.find(flat.code, flat.pairs())
+        done("roll")
+        program = build(flat, structure)
+        done("build")
+        run_passes(program)
+        done("passes")
     return program
