@@ -8,6 +8,7 @@ from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.kernel import FINE, Kernel
 from tapegrad.kernel.passes import run_passes
+from tapegrad.kernel.pipeline import lower
 from tapegrad.replay.function import Replayed
 from tests.kernel.straight import straight
 from tests.replay.agreement import define_by_run
@@ -53,6 +54,20 @@ def test_rosenbrock():
     program = agree(f, [x], [x + 1.0])
     # The additions to the elements and to their neighbours: two loops that vectorise.
     assert sum(nest[0] == 49 for nest in loops(program.body)) <= 2 and sum(temporaries(program)) <= 99, str(program)
+
+
+def test_a_gradient_that_grows_in_place_grows_in_the_output():
+    def f(x):
+        return np.sum((x[1:] - x[:-1] ** 2) ** 2)
+
+    tape = Replayed(f, (0,)).tape((RNG.standard_normal(20),), {})
+    program = lower(adjoint(tape))
+    assert not temporaries(program), str(program)
+    x = RNG.standard_normal(20)
+    (status, (value, gradient)), (wanted, (expected,)) = Kernel(program).call([x]), define_by_run(f, (x,))
+    assert status == FINE
+    np.testing.assert_allclose(value, wanted, rtol=1e-13)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)
 
 
 def test_logistic_regression():

@@ -15,3 +15,9 @@ from tests.kernel.passes.generated import Generated, unchanged
 def test_same_results(change):
     for seed in range(25):
         unchanged(Generated(seed).program, change)
+
+
+@pytest.mark.long
+def test_same_results_many():
+    for seed in range(1000, 2500):
+        unchanged(Generated(seed).program, run_passes)
