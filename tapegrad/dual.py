@@ -31,7 +31,7 @@ from .printing import format_tensor
 from .record import as_operand, check_dtype, normalise, plain, tracked
 from .rules.transposed import absolute_product_value
 from .tape.places import name_of
-from .traced import Traced
+from .traced import Traced, below
 
 _new = object.__new__
 
@@ -94,6 +94,7 @@ class Dual(Traced):
 
     __slots__ = ()
 
+    _is_dual = True
     #: A dual number is on no tape.
     _t = None
     _r = False
@@ -147,7 +148,13 @@ class Dual(Traced):
         return True
 
     def detach(self):
-        """The plain value as a constant tensor; every tangent is dropped, and every tape left."""
+        """The plain value as a constant tensor; every tangent is dropped, and every tape left.
+
+        In a functional recording it is a live tensor through which no derivative passes.
+        """
+        base = below(self)
+        if _record.trace_of((base,)) is not None:
+            return base.detach()
         if type(self._v) is float:
             return plain(self._v)
         array = self._v.view()

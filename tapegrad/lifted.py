@@ -19,13 +19,13 @@ from numpy.linalg import _umath_linalg
 from .eager import REDUCTIONS, ROW_OF, value_function
 from .errors import HigherOrderError
 from .native.ufuncs import reduced_svd
-from .record import _Types, apply, apply_two, derived, trace_of
+from .record import apply, apply_two, derived, trace_of
 from .rules import BY_NAME
 from .rules import lang as L
 from .rules.shaping import logical_view
 from .rules.transposed import place_value, scatter_value
 from .tape.meta import c_strides
-from .traced import Traced
+from .traced import Traced, below
 
 _WITHOUT_DERIVATIVE = {*L.COMPARISONS, *L.LOGIC, "isnan"}
 
@@ -36,8 +36,7 @@ def _value(x):
 
 def _undifferentiated(x):
     """What is computed with where no derivative passes: a value, or the live tensor of a functional recording."""
-    while x.__class__ is _Types.Dual:
-        x = x.value
+    x = below(x)
     return x if trace_of((x,)) is not None else _value(x)
 
 

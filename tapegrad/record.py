@@ -22,6 +22,7 @@ from .tape.meta import SCALAR, meta_of
 from .tape.places import PACKAGE
 from .tape.store import OBJECT_BYTES, thread_state
 from .tape.watch import stamp
+from .traced import below
 
 _new = object.__new__
 _frame = sys._getframe
@@ -280,6 +281,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
 def trace_of(operands):
     """The trace of a functional recording that one of the operands belongs to, or None."""
     for o in operands:
+        o = below(o)
         if isinstance(o, _Types.Tensor) and o._t is not None and o._t.trace is not None:
             return o._t.trace
     return None
@@ -295,7 +297,7 @@ def observed(function, operands, value):
     """The result `value` of a NumPy function without derivative: a constant, except in a functional recording."""
     trace = trace_of(operands)
     value = np.asarray(value)
-    return plain(value) if trace is None else trace.host(function, operands, {}, value)
+    return plain(value) if trace is None else trace.host(function, list(map(below, operands)), {}, value)
 
 
 def derived(function, *operands):
@@ -315,7 +317,7 @@ def derived(function, *operands):
     values = [o._v if isinstance(o, _Types.Traced) else o for o in operands]
     value = function(*[np.asarray(v) for v in values])
     trace = trace_of(operands)
-    return value if trace is None else trace.host(function, operands, {}, value)
+    return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
 
 
 def decided(function, *operands):
@@ -324,7 +326,7 @@ def decided(function, *operands):
     value = function(*values)
     trace = trace_of(operands)
     if trace is not None:
-        outcome = trace.host(function, operands, {}, np.asarray(value))
+        outcome = trace.host(function, list(map(below, operands)), {}, np.asarray(value))
         trace.exact(outcome, "a decision")
     return value
 

@@ -21,6 +21,13 @@ from .leaving import LISTENERS, tell
 from .printing import format_number
 
 
+def below(thing):
+    """The number below dual numbers: what is computed with where no derivative passes."""
+    while getattr(thing, "_is_dual", False):
+        thing = thing.value
+    return thing
+
+
 class Extras:
     """What few tensors have: gradient, hooks, where it was changed in place, the
     leaf whose memory it shares (`source`), views."""
@@ -47,6 +54,7 @@ class Traced:
 
     __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
     __array_priority__ = 1000.0
+    _is_dual = False
 
     # -- arithmetic: see tapegrad.operators ----------------------------------
     __hash__ = object.__hash__
@@ -74,9 +82,10 @@ class Traced:
 
     def _let_out(self, how):
         """The value, which leaves the tape here: a functional recording guards it."""
-        store = self._t
+        base = below(self)
+        store = base._t if isinstance(base, Traced) else None
         if store is not None and store.trace is not None:
-            store.trace.exact(self, how)
+            store.trace.exact(base, how)
         return self._v
 
     def __index__(self):
@@ -90,9 +99,10 @@ class Traced:
             raise ValueError(
                 f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
             )
-        store = self._t
+        base = below(self)
+        store = base._t if isinstance(base, Traced) else None
         if store is not None and store.trace is not None:
-            return store.trace.truth(self)
+            return store.trace.truth(base)
         return bool(self._v)
 
     def __array__(self, dtype=None, copy=None):

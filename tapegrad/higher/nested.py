@@ -26,7 +26,7 @@ from ..recording import check_result, in_differentiation
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.store import thread_state
 from ..tensor import Tensor, tensor
-from ..traced import Traced
+from ..traced import Traced, below
 from ..tree import flatten, leaf_names, unflatten
 from .adjoint import between
 from .passes import sweep_recorded
@@ -50,13 +50,6 @@ def current_trace():
 def is_nested(args, kwargs):
     """Whether a functional derivative called with these arguments has to be recorded itself."""
     return inside() or any(map(tracked, flatten((args, kwargs))[0]))
-
-
-def base_of(thing):
-    """The number below the dual numbers."""
-    while thing.__class__ is Dual:
-        thing = thing.value
-    return thing
 
 
 def parts_of(thing):
@@ -155,7 +148,7 @@ class Evaluation(contextlib.ExitStack):
     @property
     def bases(self):
         """The tensors with respect to which is differentiated."""
-        return [base_of(x) for x in self.variables]
+        return [below(x) for x in self.variables]
 
     def check(self, which=None):
         """Refuse results without derivative among the first `which`."""
@@ -363,7 +356,7 @@ def value_and_gradients(function, args, argnums, kwargs, has_aux=False, scalar=T
         else:
             e.check(first)
         roots = e.results[:first]
-        seeds = [normalise(np.ones(np.shape(base_of(r)), getattr(base_of(r), "dtype", "d"))) for r in roots]
+        seeds = [normalise(np.ones(np.shape(below(r)), getattr(below(r), "dtype", "d"))) for r in roots]
         found = e.out(e.pull(roots, seeds))
         values = unflatten(e.structure, e.out(e.results))
         by_argument = _by_argument(e, found)
@@ -385,9 +378,9 @@ def jacobian(function, args, argnums, kwargs):
         e.check()
         blocks = []
         for result in e.results:
-            shape = tuple(np.shape(base_of(result)))
+            shape = tuple(np.shape(below(result)))
             size = int(np.prod(shape, dtype=np.int64))
-            dtype = getattr(base_of(result), "dtype", np.dtype("d"))
+            dtype = getattr(below(result), "dtype", np.dtype("d"))
             units = np.eye(size, dtype=dtype).reshape((size, *shape))
             rows = e.pull([result], [units], lanes=size)
             blocks.append(e.out([np.reshape(r, (*shape, *np.shape(b))) for r, b in zip(rows, e.bases)]))
@@ -410,7 +403,7 @@ def vjp(function, primals):
                 f"the cotangent is {structure} of shapes {[np.shape(s) for s in seeds]}, the value is {e.structure} of "
                 f"shapes {[np.shape(r) for r in e.results]}"
             )
-        seeds = [_seed(s, base_of(r)) for s, r in zip(seeds, e.results)]
+        seeds = [_seed(s, below(r)) for s, r in zip(seeds, e.results)]
         with enable_grad():
             found = e.pull(e.results, seeds)
         live = any(isinstance(part, Tensor) and tracked(part) for s in seeds for part in parts_of(s))

@@ -15,9 +15,10 @@ from ..dual import Dual, running
 from ..errors import SeedShapeError, StructureError
 from ..forward import jvp
 from ..functional import Transformed, chosen, grad
+from ..traced import below
 from ..tree import Structure, flatten, leaf_names, unflatten
 from . import nested
-from .nested import Evaluation, base_of
+from .nested import Evaluation
 
 
 def _directions(direction, bases, structure):
@@ -120,7 +121,7 @@ def _joined(e):
 def _hvp_by_duals(self, args, kwargs, direction):
     """Where dual numbers are around: forward mode over the recorded gradient, one direction at a time."""
     function = self.__wrapped__
-    bases = [base_of(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
+    bases = [below(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
     structures = [flatten(args[k])[1] for k in self._argnums]
     given, lanes = _directions(direction, bases, flatten(tuple(args[k] for k in self._argnums))[1])
 

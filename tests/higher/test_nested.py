@@ -296,3 +296,39 @@ def test_backward_inside_of_a_recorded_function_is_run_define_by_run():
 
     g = tg.grad(f)
     assert [g(x) for x in (1.0, 2.0, 3.0)] == [4.0, 4.0, 4.0]
+
+
+def test_decisions_of_rules_are_made_again_in_a_replay():
+    """Which side of a kink a point is on is no constant of the tape: no guard, and right at other points."""
+    g = tg.grad(tg.derivative(lambda x: np.maximum(x, 0.0) * x * x))
+    weights, ones = np.array([1.0, 2.0, 4.0]), (np.ones(3),)
+    ordered = lambda y: np.sum(np.sort(np.abs(y)) * weights * y)  # noqa: E731
+    h = tg.grad(lambda x: tg.jvp(ordered, (x,), ones)[1])
+    points = [np.array(p) for p in ([1.0, -2.0, 3.0], [-3.0, 2.5, 1.0], [2.0, 1.0, -4.0], [-1.0, -5.0, 2.0])]
+    for x, p in zip((2.0, -2.0, 3.0, -1.0), points):
+        assert g(x) == (6.0 * x if x > 0.0 else 0.0)
+        fresh = tg.grad(lambda x: tg.jvp(ordered, (x,), ones)[1])
+        np.testing.assert_allclose(h(p), fresh(p), rtol=1e-13)
+    assert not g.stats().fallback and not h.stats().fallback
+    assert g.stats().replays >= 1 and h.stats().replays >= 1
+
+
+def test_what_python_learns_from_dual_numbers_is_guarded_outside():
+    """``bool``, ``item`` and ``detach`` of a dual number inside of a recorded function."""
+    truth = tg.grad(tg.derivative(lambda x: x * x * x if (x - 1.0) else x * x))
+    for x in (2.0, -2.0, 1.0, 2.0, 1.0, 3.0, 1.0):
+        assert truth(x) == (2.0 if x == 1.0 else 6.0 * x)
+
+    def largest(y):
+        return y[int(np.argmax(y.detach()))] ** 3
+
+    chosen = tg.grad(lambda x: tg.jvp(largest, (x,), (np.ones(2),))[1])
+    for x in ([1.0, 2.0], [3.0, 1.0], [3.0, 1.0], [1.0, 2.0], [4.0, 1.0]):
+        np.testing.assert_array_equal(chosen(np.array(x)), np.where(np.array(x) == max(x), 6.0 * max(x), 0.0))
+    scaled = tg.grad(tg.derivative(lambda x: x * x * x * x.item()))
+    for x in (2.0, -2.0, 3.0, 2.0):
+        assert scaled(x) == 6.0 * x * x
+    # The derivative inside is 2 x d with d = x held fixed, also outside.
+    detached = tg.grad(tg.derivative(lambda x: x * x * x.detach()))
+    for x in (2.0, -2.0, 3.0, 2.0):
+        assert detached(x) == 2.0 * x

@@ -469,3 +469,15 @@ def test_a_contribution_that_leaves_out_a_broadcast_axis_reaches_the_whole_opera
     x, y = leaf(np.linspace(-1.0, 1.0, 4)[None]), leaf(np.linspace(0.1, 0.9, 12).reshape(3, 4))
     apply("binary_cross_entropy_with_logits", (x, y), (("reduction", "sum"),)).backward()
     np.testing.assert_array_equal(y.grad.numpy(), np.broadcast_to(-x.detach().numpy(), (3, 4)))
+
+
+def test_a_window_inside_of_an_adjoint_is_copied():
+    """The adjoint of `place` is a window at an offset into that of the result, which is not its to give away."""
+    from tapegrad.record import apply
+
+    x = tg.tensor([0.3, 0.7, -1.2], requires_grad=True)
+    for offset in (0, 1, 2):
+        for _ in range(50):
+            y = apply("place", (x * 2.0,), (("shape", (5,)), ("strides", (1,))), integer=offset)
+            (g,) = tg.autograd.grad(y, x, np.arange(5.0))
+            np.testing.assert_array_equal(g.numpy(), 2.0 * np.arange(offset, offset + 3))
