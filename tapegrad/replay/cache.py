@@ -8,8 +8,6 @@ function has to be recorded.
 
 from __future__ import annotations
 
-from .workspace import Workspace
-
 
 class _Node:
     """The tapes that agree so far; `recent` is one of them."""
@@ -35,6 +33,9 @@ class Kept:
         try:
             return self.pool.pop()
         except IndexError:
+            # Imported with the compiled code that a first gradient may do without (`replay.plainly`).
+            from .workspace import Workspace
+
             return Workspace(self.tape)
 
     def give(self, workspace):

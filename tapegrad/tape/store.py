@@ -58,10 +58,17 @@ FIRST_BYTES = 2 << 20
 LARGEST_REUSED = 1 << 16
 #: Instructions staged before they are packed into records.
 STAGED = 1 << 15
+#: Up to so many instructions plain Python is quicker than loading the compiled code.
+SHORT = 2000
 #: Room kept for the records that one operation may write at once.
 MARGIN = 64
 #: What a small saved array costs besides its data.
 OBJECT_BYTES = 160
+
+
+def native_loaded():
+    """Whether the compiled walks have been loaded."""
+    return "tapegrad.sweep.native" in sys.modules
 
 
 class Store:
@@ -185,7 +192,7 @@ class Store:
         if not count:
             return self.address
         base = len(self.tokens) - count
-        if count > 32 or "tapegrad.sweep.native" in sys.modules:
+        if count > SHORT or native_loaded():
             from ..sweep import native
 
             native.pack(self, base, count)
