@@ -196,7 +196,10 @@ def recorded(*operands):
     """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
     if thread_state().enabled:
         return any(map(tracked, operands))
-    return any(t.__class__ is _Types.Dual for t in operands)
+    for t in operands:
+        if t.__class__ is _Types.Dual:
+            return True
+    return False
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -471,12 +474,10 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         if own is None:
             if store is None:
                 store = thread_state().store
-                if len(operands) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
+                if flags.count(True) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
                     break
-            try:
-                places.append(store.leaves[t._k])
-            except KeyError:
-                places.append(store.enter(t))
+            place = store.leaves.get(t._k)
+            places.append(store.enter(t) if place is None else place)
         elif store is own:
             places.append(t._i)
         elif store is None and own.ident == get_ident():
@@ -533,7 +534,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         if len(places) > 2:
             store.write_operands(places)
         if signature.saves:
-            integer = _keep(store, signature, slots, flags, operands, values, value)
+            integer = _keep(store, signature, operands, values, value)
         # Not the value itself: the store may keep that for a rule.
         token = 1.0 * value if scalar else object()
         opcode = signature.opcode
@@ -570,19 +571,19 @@ def _placed(operands):
     return store, [0 if t is None else slot_of(store, t) for t in operands]
 
 
-def _keep(store, signature, slots, flags, operands, values, value):
+def _keep(store, signature, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
     position = len(objects)
     if signature.in_python:
         store.in_python[len(store.tokens)] = True
         store.nbytes += values[0].nbytes
-    for k in signature.saves:
+    for k, constant in signature.kept:
         if k < 0:
             objects.append(value)
             continue
         saved = values[k]
-        if saved.__class__ is np.ndarray and not (k in slots and flags[slots.index(k)]):
+        if constant and saved.__class__ is np.ndarray:
             base = saved.base
             if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
                 # Nobody can change it: an index map of our own.

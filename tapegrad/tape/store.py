@@ -39,7 +39,6 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from _thread import get_ident
@@ -66,9 +65,13 @@ MARGIN = 64
 OBJECT_BYTES = 160
 
 
+#: `sweep.native.pack`, once the compiled walks are loaded.
+compiled_pack = None
+
+
 def native_loaded():
     """Whether the compiled walks have been loaded."""
-    return "tapegrad.sweep.native" in sys.modules
+    return compiled_pack is not None
 
 
 class Store:
@@ -192,10 +195,10 @@ class Store:
         if not count:
             return self.address
         base = len(self.tokens) - count
-        if count > SHORT or native_loaded():
-            from ..sweep import native
-
-            native.pack(self, base, count)
+        if compiled_pack is None and count > SHORT:
+            from ..sweep import native  # noqa: F401 (sets it)
+        if compiled_pack is not None:
+            compiled_pack(self, base, count)
         else:
             for k in range(count):
                 op, a, b, offset = self.ops[k], self.lefts[k], self.rights[k], self.offsets[k]
