@@ -366,33 +366,32 @@ def apply_two(row, a, b, depth=3):
     if kind is Tensor or kind is Parameter:
         x = a._v
         on_a = a._t is not None or a._r
-        of_a = SCALAR if x.__class__ is float else a._m or _described(a)
     else:
         if kind is _Types.Dual:
             return a._apply_two(row, a, b)
         given = a
-        x = a = as_operand(a, row.name)
+        if kind is not float:
+            a = as_operand(a, row.name)
+        x = a
         on_a = False
-        of_a = SCALAR if x.__class__ is float else meta_of(x)
     kind = b.__class__
     if kind is Tensor or kind is Parameter:
         y = b._v
         on_b = b._t is not None or b._r
-        of_b = SCALAR if y.__class__ is float else b._m or _described(b)
     else:
         if kind is _Types.Dual:
             return b._apply_two(row, a if given is None else given, b)
         other = b
-        y = b = as_operand(b, row.name)
+        if kind is not float:
+            b = as_operand(b, row.name)
+        y = b
         on_b = False
-        of_b = SCALAR if y.__class__ is float else meta_of(y)
-    if given is not None and of_a is SCALAR and of_b is not SCALAR and of_b.char != "d":
-        x = a = _strong(given, x, of_b)
-        of_a = of_a if x.__class__ is float else meta_of(x)
-    elif other is not None and of_b is SCALAR and of_a is not SCALAR and of_a.char != "d":
-        y = b = _strong(other, y, of_a)
-        of_b = of_b if y.__class__ is float else meta_of(y)
-    if of_a is of_b is SCALAR and row.scalar is not None:
+    if x.__class__ is float:
+        if y.__class__ is not float and given is not None and y.dtype.char != "d":
+            x = a = _strong(given, x, y.dtype.char)
+    elif y.__class__ is float and other is not None and x.dtype.char != "d":
+        y = b = _strong(other, y, x.dtype.char)
+    if x.__class__ is float and y.__class__ is float and row.scalar is not None:
         value = scalar_value(row, (x, y))
     else:
         value = row.value(x, y)
@@ -404,19 +403,21 @@ def apply_two(row, a, b, depth=3):
         if LISTENERS:
             tell("no_grad", a, b)
         return without_derivative(row, (a, b), (x, y), (), value)
+    of_a = SCALAR if x.__class__ is float else meta_of(x) if a is x else a._m or _described(a)
+    of_b = SCALAR if y.__class__ is float else meta_of(y) if b is y else b._m or _described(b)
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
 
-def _strong(given, number, beside):
-    """The constant `number`, given as `given`, so that it promotes as in NumPy beside an array that is not float64.
+def _strong(given, number, char):
+    """The constant `number`, given as `given`, so that it promotes as in NumPy beside an array that is not float64, but of `char`.
 
     A Python float, and a tracked one, is weak; a NumPy scalar is float64; a
     Python int beside integers stays one.
     """
     if isinstance(given, (np.float64, np.ndarray)):
         return np.asarray(number)
-    if given.__class__ is int and beside.char not in "df":
-        return np.asarray(given, "l" if beside.char == "?" else beside.char)
+    if given.__class__ is int and char not in "df":
+        return np.asarray(given, "l" if char == "?" else char)
     return number
 
 
