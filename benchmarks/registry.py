@@ -27,6 +27,7 @@ MODULES = (
     "replay_sweep",
     "replay_calls",
     "replay_first",
+    "kernels",
     "optimisation",
     "gradbench_by_hand",
     "higher_order",
@@ -37,6 +38,7 @@ PEERS = {
     "autograd": "HIPS autograd",
     "jax": "JAX",
     "casadi": "CasADi",
+    "drjit": "Dr.Jit",
     "matplotlib": "matplotlib",
 }
 

@@ -196,10 +196,7 @@ def recorded(*operands):
     """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
     if thread_state().enabled:
         return any(map(tracked, operands))
-    for t in operands:
-        if t.__class__ is _Types.Dual:
-            return True
-    return False
+    return _Types.Dual in map(type, operands)
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -506,7 +503,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
 
     trace = store.trace
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (
-        trace is None or all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
+        # A choice between a value and a constant has no room for the constant in its record, only in an entry.
+        trace is None
+        or (len(values) < 3 or 0 not in places) and all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
     ):
         if row.calls_scipy:
             store.special = True

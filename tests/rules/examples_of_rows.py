@@ -10,6 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from tapegrad import record
 from tapegrad.rules import BY_NAME, ROWS
@@ -48,6 +49,8 @@ DOMAINS = {
     "arccosh": ((1.2, 3.0),),
     "power": (POSITIVE, ANY),
     "where": (None, ANY, ANY),
+    **dict.fromkeys("is_less is_less_equal is_equal if_true if_false".split(), (ANY, ANY)),
+    "is_nan": (ANY,),
     "clip": (ANY, (-1.0, -0.5), (0.5, 1.0)),
     "polygamma": (None, POSITIVE),
 }
@@ -295,3 +298,14 @@ def examples_of(name):
 def all_examples():
     """Every example of every row."""
     return [example for row in ROWS for example in examples_of(row.name)]
+
+
+def numbered(few=None):
+    """All examples as parameters of a test; those after the first `few` of each row are marked long."""
+    seen, found = {}, []
+    for k, example in enumerate(all_examples()):
+        name = example.row.name
+        seen[name] = seen.get(name, 0) + 1
+        marks = [pytest.mark.long] if few is not None and seen[name] > few else []
+        found.append(pytest.param(example, id=f"{k}-{name}", marks=marks))
+    return found
