@@ -367,9 +367,7 @@ def apply_two(row, a, b, depth=3):
         if kind is _Types.Dual:
             return a._apply_two(row, a, b)
         given = a
-        if kind is not float:
-            a = as_operand(a, row.name)
-        x = a
+        x = a = a if kind is float else as_operand(a, row.name)
         on_a = False
     kind = b.__class__
     if kind is Tensor or kind is Parameter:
@@ -379,9 +377,7 @@ def apply_two(row, a, b, depth=3):
         if kind is _Types.Dual:
             return b._apply_two(row, a if given is None else given, b)
         other = b
-        if kind is not float:
-            b = as_operand(b, row.name)
-        y = b
+        y = b = b if kind is float else as_operand(b, row.name)
         on_b = False
     if x.__class__ is float:
         if y.__class__ is not float and given is not None and y.dtype.char != "d":

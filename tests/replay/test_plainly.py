@@ -11,7 +11,8 @@ from tapegrad.rules.table import ROWS
 from tapegrad.tape.store import SHORT
 from tests.test_import import fresh
 
-PLAIN = [row for row in ROWS if adjoints_on_floats(row) is not None]
+#: Rows with a form on floats whose result on floats is one (those that only kernels use make float32).
+PLAIN = [row for row in ROWS if adjoints_on_floats(row) is not None and type(apply(row, [0.5] * row.arity)._v) is float]
 POINTS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.0, 1e-320, 1e200, -745.0, np.inf, np.nan]
 
 
