@@ -42,14 +42,14 @@ from ..modes import enable_grad
 from ..record import _Types, nesting_error, normalise
 from ..recording import Recording, check_result, differentiating, refuse_outer
 from ..tape.places import PACKAGE
+from ..tape.store import native_loaded
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
 from .cache import Kept, Tapes
 from .finish import finish
+from .plainly import plain_answer
 from .purity import RandomStates, Surroundings
-from .quick import Quick, QuickKernel
-from .swept import ReplayedRecording
 from .trace import ROW, Trace
 
 LOG = logging.getLogger("tapegrad")
@@ -352,6 +352,8 @@ class Replayed:
         known = self._quick
         if known is not None and known.serves(kept, kernel, surroundings):
             return
+        from .quick import Quick, QuickKernel
+
         known = kept.quick
         if known is None or not known.serves(kept, kernel, surroundings):
             quick = Quick if kernel is None else QuickKernel
@@ -424,6 +426,8 @@ class Replayed:
         values = [workspace.output(k) for k in range(len(tape.outputs))]
         gradients = None
         if callable(backward):
+            from .swept import ReplayedRecording
+
             gradients = backward(ReplayedRecording.of(workspace))
         elif backward:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
@@ -556,6 +560,11 @@ class Replayed:
     def _tried(self, kind, tape, inputs, backward):
         """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
         kept = Kept(tape, self.policy, self.options)
+        if backward is True and not native_loaded():
+            # Nobody waits for compiled code that a few instructions can do without.
+            answer = plain_answer(tape)
+            if answer is not None:
+                return kept, Outcome(answer[0], tape.structure, answer[1])
         workspace = kept.take()
         if workspace.run(inputs, backward is True) >= 0:
             self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
