@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .autograd import grad
-from .custom import noted
+from .custom_call import noted
 from .errors import CheckError
 from .record import normalise
 from .tensor import Tensor, tensor

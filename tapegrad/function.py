@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .custom import Fixed, Primitive, _parts, handed, noted
+from .custom_call import Fixed, _parts, handed, noted
+from .custom_primitive import Primitive
 from .errors import HigherOrderError, MissingRuleError, RuleError
 from .record import tracked
 from .traced import Traced

@@ -10,7 +10,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.functional import grad
-from tapegrad.replay.function import ImpureFunctionWarning
+from tapegrad.replay.stats import ImpureFunctionWarning
 from tapegrad.replay.purity import Surroundings
 from tests.replay.agreement import quiet
 
