@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.linalg import _umath_linalg
@@ -42,7 +42,7 @@ def _call(address, data, arrays, dims, steps):
     _LOOP(address)(pointers, dims, steps, data)
 
 
-@lru_cache(maxsize=None)
+@cache
 def inner_loop(ufunc, types):
     """Address and data pointer of the loop of `ufunc` for `types`.
 
@@ -66,7 +66,7 @@ def inner_loop(ufunc, types):
     return address, data or 0
 
 
-@lru_cache(maxsize=None)
+@cache
 def core_dimensions(ufunc):
     """Names of the core dimensions of each operand of a gufunc: ``(inputs, outputs)``, as in its signature."""
     sides = ufunc.signature.replace(" ", "").replace("?", "").split("->")

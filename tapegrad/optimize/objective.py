@@ -140,7 +140,7 @@ class Objective:
 
     def _adopt(self, args):
         """Go on with the tape that answered the last call, if compiled code can."""
-        inputs, key, _ = self.replayed._sorted(args, {})
+        inputs, key, _ = sort_arguments(args, {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
         kept = kind.tapes.first() if kind is not None and not kind.given_up else None
         if kept is None:

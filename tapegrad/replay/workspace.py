@@ -17,7 +17,7 @@ from ..rules import BY_NAME
 from ..sweep import native
 from ..sweep import walk as sweep_walk
 from ..sweep.plan import Signature
-from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE
+from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .trace import GUARD, HOST, SHAPE

@@ -409,7 +409,7 @@ class Planner:
     def _deliver_fused(self, shape, group):
         windows, hows = [], []
         buffers = []
-        for k, value, meta in group:
+        for _, _, meta in group:
             lead = len(shape) - len(meta.shape)
             reduced = [d < lead or (meta.shape[d - lead] == 1 and n != 1) for d, n in enumerate(shape)]
             how = "add" if any(reduced) else None
@@ -471,15 +471,15 @@ class Signature:
         Operands whose values the tape must keep (-1: the result).
     """
 
-    ALL: list["Signature"] = []
-    BY_KEY: dict[tuple, "Signature"] = {}
+    ALL: list[Signature] = []
+    BY_KEY: dict[tuple, Signature] = {}
     LOCK = threading.RLock()
     WORDS = 8
     #: Per signature: program address, saved values, operands, scalar result, large, result bytes, saved bytes,
     #: bytes of the array of float64 that it reads an element of, or minus the numbers that it makes a vector of.
     TABLE = np.zeros((64, WORDS), np.int64)
     _OUTGROWN: list[np.ndarray] = []
-    _PENDING: list["Signature"] = []
+    _PENDING: list[Signature] = []
 
     def __init__(self, key, out):
         row, attrs, metas, mask = key
