@@ -8,7 +8,7 @@ class form.  Rules are handed these; they close over nothing.  The compiled swee
 stops at such an instruction, the rule runs in Python, and the sweep goes on.
 
 Several results are one instruction with a flat vector as its value, and a
-selection for each.  `tapegrad.transpose` makes the rule that is missing.
+selection for each.  `tapegrad.transposing` makes the rule that is missing.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class Primitive:
             return self._run_vjp(call, arguments, parts, result)
         if not self._has_rule("jvp"):
             return self._cotangents(call, arguments, parts, result, likes)
-        from .transpose import transposed_on_tape
+        from .transposing import transposed_on_tape
 
         return transposed_on_tape(lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts)
 
@@ -286,7 +286,7 @@ class Primitive:
                 f"{self.name!r} has no derivative rule: give it one with tg.custom_vjp({self.name}, rule) or "
                 f"tg.custom_jvp({self.name}, rule)"
             )
-        from .transpose import transpose
+        from .transposing import transpose
 
         return transpose(
             lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts,
@@ -348,7 +348,7 @@ class Primitive:
                 f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
                 f"it with {instead}"
             )
-        from .transpose import transpose
+        from .transposing import transpose
 
         likes = [
             None if o.value is not None else np.zeros(o.shape, o.dtype) if o.shape or o.dtype.char != "d" else 0.0

@@ -129,7 +129,7 @@ class FunctionPrimitive(Primitive):
             raise MissingRuleError(
                 f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
             )
-        from .transpose import transpose
+        from .transposing import transpose
 
         return transpose(
             lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts,

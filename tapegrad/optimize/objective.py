@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import NonFiniteError, StructureError
 from ..functional import Transformed
+from ..replay.arguments import sort_arguments
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
 from .layout import Layout
