@@ -100,6 +100,8 @@ def _try_loop(ufunc, types, address, data):
         names = list(dict.fromkeys(name for core in (*cores, *results) for name in core))
         # Different extents, so that a mistaken order would show; p is the lesser of m and n.
         extents = {name: 2 if name == "p" else 3 - k % 2 for k, name in enumerate(names)}
+        if ufunc is getattr(_umath_linalg, "svd_m_s", None):
+            extents.update(m=2, n=3)  # of older versions, for matrices that are wider than high
         args = [_example([extents[name] for name in core], c) for core, c in zip(cores, inputs)]
         found = [np.zeros([extents[name] for name in core], c) for core, c in zip(results, outputs)]
         dims, steps = [1, *extents.values()], [0] * (len(args) + len(found))
