@@ -1,4 +1,4 @@
-"""The command line: ``python -m tapegrad demo``, ``info``, ``supported``, ``compare``, ``calibrate``.
+"""The command line: ``python -m tapegrad demo``, ``info``, ``supported``, ``reference``, ``compare``, ``calibrate``.
 
 `demo` is the library's main job at its smallest: a model written as a plain
 Python loop, one gradient by ``backward()`` per evaluation, and an optimiser
@@ -178,6 +178,14 @@ def supported(options: argparse.Namespace) -> int:
     return 0
 
 
+def reference(options: argparse.Namespace) -> int:
+    """Print the reference, the page docs/reference.md."""
+    from .reference import page
+
+    print(page(), end="")
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one subcommand; the return value is the exit code of the process."""
     parser = argparse.ArgumentParser(
@@ -215,6 +223,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="print every supported and every refused function (docs/supported.md)",
         description="Prints the list of functions and primitives, made from the rules table.",
     ).set_defaults(run=supported)
+    commands.add_parser(
+        "reference",
+        help="print the reference, made from the docstrings (docs/reference.md)",
+        description="Prints the docstrings of all public names as one page.",
+    ).set_defaults(run=reference)
     add_commands(commands)
     options = parser.parse_args(arguments)
     if options.command is None:

@@ -99,6 +99,11 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     inputs : Tensor or sequence, optional
         Accumulate into these tensors only.
 
+    Returns
+    -------
+    None
+        The gradients are in ``.grad``.
+
     Raises
     ------
     GradientError, NonScalarOutputError, SeedShapeError, ClearedTapeError, ModifiedInPlaceError

@@ -118,6 +118,23 @@ def _at_classes(target, classes):
 
 
 def mse_loss(input, target, reduction="mean"):
-    """Mean (or sum) of squared differences."""
+    """Mean (or sum) of squared differences.
+
+    Parameters
+    ----------
+    input, target : Tensor or array-like
+    reduction : {"mean", "sum", "none"}
+
+    Returns
+    -------
+    Tensor
+        A scalar, or the differences' squares with ``"none"``.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.nn.functional.mse_loss(tg.tensor([1.0, 2.0]), [1.0, 4.0])
+    tensor(2.)
+    """
     squares = (lift(input) - target) ** 2
     return squares if reduction == "none" else squares.sum() if reduction == "sum" else squares.mean()

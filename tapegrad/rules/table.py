@@ -20,18 +20,18 @@ format of a saved tape: append, do not insert.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Callable
 
 from .lang import times
 
 #: Opcodes below FIRST_ROW are the tape's own entries (see tape.layout).
 FIRST_ROW = 8
 
-ROWS: list["Row"] = []
-BY_NAME: dict[str, "Row"] = {}
-BY_FUNCTION: dict[Callable, "Row"] = {}
+ROWS: list[Row] = []
+BY_NAME: dict[str, Row] = {}
+BY_FUNCTION: dict[Callable, Row] = {}
 
 
 @lru_cache(maxsize=None)

@@ -10,14 +10,14 @@ import ctypes
 import sys
 import sysconfig
 from bisect import bisect_left, bisect_right
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
 from ..native.scalars import reverse_switch
-from ..tape.layout import CLEARED
 from ..tape import store as tape_store
 from ..tape import watch
+from ..tape.layout import CLEARED
 from ..tape.watch import LANES, stamp
 from . import walk
 from .plan import Signature
@@ -27,7 +27,7 @@ TUPLE_TYPE = id(tuple)
 _word = ctypes.c_ssize_t.from_address
 
 
-@lru_cache(maxsize=None)
+@cache
 def steps():
     """The compiled steps of array instructions, imported when a tape first has some."""
     from . import steps
@@ -36,7 +36,7 @@ def steps():
     return steps
 
 
-@lru_cache(maxsize=None)
+@cache
 def run_address():
     """Address of `sweep.steps.run`."""
     from ..native.compile import native_address

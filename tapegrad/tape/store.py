@@ -45,7 +45,7 @@ from _thread import get_ident
 
 import numpy as np
 
-from .layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY, CONTINUATION, CONTINUES, RECORD, SCALAR_LEAF
+from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from .places import Place
 from .watch import Watched
 

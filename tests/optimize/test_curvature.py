@@ -9,7 +9,6 @@ import tapegrad as tg
 from tests.optimize.problems import contained, rosenbrock
 
 
-
 def needs(name):
     """For a test of what is there with `tapegrad.<name>` only."""
     return pytest.mark.skipif(not hasattr(tg, name), reason=f"there is no tg.{name}")
