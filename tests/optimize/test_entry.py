@@ -44,7 +44,7 @@ def test_many_evaluations_make_a_kernel(monkeypatch):
     result = tg.optimize.lbfgs(g, np.zeros(40), gtol=1e-8)
     assert result.success
     stats = g.stats()
-    assert stats.kernels == 1 and stats.sweeps >= 39 and stats.kernel_calls > 0
+    assert stats.kernels == 1 and 30 < stats.sweeps < 40 and stats.kernel_calls > 0
     before = stats.sweeps
     again = tg.optimize.lbfgs(g, np.full(40, 0.3), gtol=1e-8)
     np.testing.assert_allclose(again.x, 1.0, rtol=1e-6)
