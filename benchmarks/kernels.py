@@ -333,10 +333,37 @@ def finance(quick):
 
         return jax_call(function, options, (0, 1, 2, 3, 4))
 
+    def by_drjit():
+        dr = peer("drjit")
+        numbers = peer("drjit.llvm.ad").Float64
+        dr.set_thread_count(0)  # no workers: all in this thread
+
+        @dr.freeze
+        def gradients(*given):
+            given = [numbers(x) for x in given]
+            dr.enable_grad(given)
+            spot, strike, rate, sigma, time = given
+            root = sigma * dr.sqrt(time)
+            d1 = (dr.log(spot / strike) + (rate + 0.5 * sigma * sigma) * time) / root
+            cdf = lambda d: 0.5 * (1.0 + dr.erf(d / math.sqrt(2.0)))
+            total = dr.sum(spot * cdf(d1) - strike * dr.exp(-rate * time) * cdf(d1 - root))
+            dr.backward(total)
+            return dr.detach(total), [dr.grad(x) for x in given]
+
+        def call():
+            total, found = gradients(*map(numbers, options))
+            return float(total[0]), tuple(np.asarray(g) for g in found)
+
+        return call
+
     yield from rows(
         f"Black-Scholes, {n:,} options, 5 gradients each",
-        {"by hand": ("half of the gradient written by hand in Numba, scalar libm", 0.5), "JAX": ("below JAX's time", 1.0)},
-        black_scholes, options, (0, 1, 2, 3, 4), {"by hand": lambda: lambda: hand.black_scholes(*options), "JAX": by_jax}, quick,
+        {
+            "by hand": ("half of the gradient written by hand in Numba, scalar libm", 0.5), "JAX": ("below JAX's time", 1.0),
+            "Dr.Jit": ("below Dr.Jit's time", 1.0),
+        },
+        black_scholes, options, (0, 1, 2, 3, 4),
+        {"by hand": lambda: lambda: hand.black_scholes(*options), "JAX": by_jax, "Dr.Jit": by_drjit}, quick,
     )  # fmt: skip
 
 

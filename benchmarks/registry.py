@@ -38,6 +38,7 @@ PEERS = {
     "autograd": "HIPS autograd",
     "jax": "JAX",
     "casadi": "CasADi",
+    "drjit": "Dr.Jit",
     "matplotlib": "matplotlib",
 }
 
