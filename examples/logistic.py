@@ -1,7 +1,7 @@
 """Maximum likelihood of a logistic regression, beside scikit-learn's, with standard errors.
 
 The loss is one line of NumPy. L-BFGS minimises it, and its Hessian, which scikit-learn does not
-give, says how sure each coefficient is.  The data are 569 tumours with 30 measurements each.
+give, says how sure each coefficient is.  The data are 569 tumours with measurements of their cells.
 
 Run it with::
 

@@ -19,8 +19,6 @@ import numpy as np
 
 from ..errors import NonFiniteError, StructureError
 from ..functional import Jitted, Transformed, value_and_grad
-from ..kernel.promotion import checked_policy
-from ..sweep.native import data_address
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
 from .layout import Layout
@@ -83,7 +81,7 @@ class Objective:
         self._unproved = True
         self._since = 0
         self._value = np.empty(1)
-        self._entry = None
+        self._entry = self._data_address = None
 
     # -- compiled -------------------------------------------------------------------
     def suspect(self):
@@ -116,6 +114,7 @@ class Objective:
         """The value at vector `x`; the gradient goes into `g`."""
         handle = self.handle()
         if handle:
+            data_address = self._data_address
             status = self._entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value))
             if status == self._entry.DONE:
                 self.note(1)
@@ -170,9 +169,10 @@ class Objective:
         self._current = found if found.address else None
         self._unproved = kind.calls < 2
         if self._entry is None:
+            from ..sweep.native import data_address
             from . import entry
 
-            self._entry = entry
+            self._entry, self._data_address = entry, data_address
 
     def close(self):
         """Give the workspaces back."""
@@ -209,6 +209,7 @@ class _Handle:
 
     def __init__(self, kind, kept, inputs, layout):
         from ..native.compile import native_address
+        from ..sweep.native import data_address
         from . import entry as E
 
         self.kind, self.kept, self.surroundings = kind, kept, kind.surroundings
@@ -232,6 +233,8 @@ class _Handle:
         self.address = data_address(words)
 
     def _point_inputs(self):
+        from ..sweep.native import data_address
+
         for k, array in enumerate(self._inputs):
             self.workspace.inputs[k] = data_address(array)
 
@@ -253,6 +256,7 @@ class _Handle:
 
     def _adopt(self, kernel):
         from ..native.compile import native_address
+        from ..sweep.native import data_address
         from . import entry as E
 
         inputs = np.array([data_address(a) for a in self._inputs], np.int64)
@@ -266,6 +270,7 @@ class _Handle:
 
 
 def _replayed(function):
+    from ..kernel.promotion import checked_policy
     from ..replay.function import Replayed
 
     return Replayed(function, (0,), policy=checked_policy(None))
