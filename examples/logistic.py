@@ -25,7 +25,7 @@ TOLERANCE = 1e-4
 PENALTY = 1.0
 
 
-def load(features=30):
+def load(features=10):
     """Measurements, brought to mean 0 and deviation 1; 1 for benign and -1 for malignant; names."""
     from sklearn.datasets import load_breast_cancer
 
@@ -72,7 +72,7 @@ def save_plot(path, weights, errors, names):
     figure.savefig(path, dpi=120)
 
 
-def main(plot=None, features=30):
+def main(plot=None, features=10):
     """Fit, compare with scikit-learn, draw.
 
     Parameters
@@ -80,7 +80,7 @@ def main(plot=None, features=30):
     plot : str or Path, optional
         Where to save the picture.
     features : int
-        Measurements to use.
+        Measurements to use, of 30; the first ten are means over the cells of a tumour.
 
     Returns
     -------

@@ -48,9 +48,9 @@ def save_plot(path, years, pelts, fitted, low, high):
     over_time.set_xticks(np.arange(years[0], years[-1] + 1, 5))
     over_time.legend(frameon=False)
     phase.plot(*fitted, color="#555555", linewidth=1.2)
-    phase.plot(*pelts, "o", color="#1b7f5c", markersize=4)
-    for k in range(0, len(years), 5):
-        phase.annotate(str(years[k]), (pelts[0][k], pelts[1][k]), textcoords="offset points", xytext=(5, 4), fontsize=8)
+    phase.plot(*pelts, "o-", color="#1b7f5c", markersize=4, linewidth=0.4)
+    for k in (0, 3, 5, 9, 13, 15):
+        phase.annotate(str(years[k]), (pelts[0][k], pelts[1][k]), textcoords="offset points", xytext=(5, 3), fontsize=8)
     phase.set(xlabel="hares", ylabel="lynxes", title="one against the other", xlim=(0, None), ylim=(0, None))
     figure.savefig(path, dpi=120)
 
