@@ -7,7 +7,7 @@ hundreds of unknowns, so the Jacobian is sparse: a few compressed sweeps compute
 
 The scene is synthetic, so the solution is known: without noise in the pixels the residuals go
 to zero, with noise they have to be as large as the noise. The first camera and the distance to
-the second are held, because pixels say nothing about where the whole scene is and how large.
+the last are held, because pixels say nothing about where the whole scene is and how large.
 
 Run it with::
 
@@ -62,14 +62,15 @@ def pixels(cameras, points, which, what):
 
 
 def scene(count, many, rng):
-    """Cameras on an arc that look at a cloud of points; and who sees what."""
-    angles = np.linspace(-0.5, 0.5, count)
+    """Cameras on an arc around a cloud of points, as the first of them sees it; and who sees what."""
+    center = np.array([[0.0, 0.0, 6.0]])
     cameras = np.zeros((count, 6))
-    cameras[:, 1] = angles
-    # A point at the origin is seen straight ahead, six units away.
-    cameras[:, 5] = 6.0
-    points = rng.uniform(-1.5, 1.5, size=(many, 3))
-    which, what = np.nonzero(rng.random((count, many)) < 0.6)
+    cameras[:, 1] = np.linspace(0.0, 1.0, count)
+    cameras[:, 3:] = center - rotated(cameras[:, :3], np.repeat(center, count, axis=0))
+    points = center + rng.uniform(-1.5, 1.5, size=(many, 3))
+    sees = rng.random((count, many)) < 0.6
+    sees[[0, -1]] = True  # where a point is can be told from two pictures or more
+    which, what = np.nonzero(sees)
     return cameras, points, which, what
 
 
@@ -77,14 +78,13 @@ def problem(count, many, noise, rng):
     """Residuals of the unknowns, a rough start, and the solution as a pair (cameras, points)."""
     cameras, points, which, what = scene(count, many, rng)
     observed = pixels(cameras, points, which, what) + noise * rng.normal(size=(len(which), 2))
-    first, held = cameras[:1], cameras[1, 3:]
-    scale = np.linalg.norm(held)
+    first, distance = cameras[:1], np.linalg.norm(cameras[-1, 3:])
 
     def residuals(p):
-        # The second camera's distance from the origin is held: that is the size of the scene.
-        second = p["cameras"][:1, 3:] * (scale / np.sqrt(np.sum(p["cameras"][0, 3:] ** 2)))
-        moved = np.concatenate([np.concatenate([p["cameras"][:1, :3], second], axis=1), p["cameras"][1:]])
-        everyone = np.concatenate([first, moved])
+        shift = p["cameras"][-1:, 3:]
+        shift = shift * (distance / np.sqrt(np.sum(shift**2)))
+        last = np.concatenate([p["cameras"][-1:, :3], shift], axis=1)
+        everyone = np.concatenate([first, p["cameras"][:-1], last])
         return (pixels(everyone, p["points"], which, what) - observed).reshape(-1)
 
     start = {
@@ -99,7 +99,7 @@ def save_plot(path, start, found, truth, before, after):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
-    top, errors = figure.subplots(1, 2, width_ratios=[1, 1.2])
+    top, errors = figure.subplots(1, 2, width_ratios=[1.1, 1.2])
     cameras, points = truth
     top.plot(start["points"][:, 0], start["points"][:, 2], ".", color="#cccccc", label="start")
     top.plot(points[:, 0], points[:, 2], "o", color="black", fillstyle="none", markersize=5, label="truth")
@@ -107,7 +107,7 @@ def save_plot(path, start, found, truth, before, after):
     centers = np.array([-rotated(-c[None, :3], c[None, 3:])[0] for c in cameras])
     top.plot(centers[:, 0], centers[:, 2], "^", color="#b5651d", label="cameras")
     top.set(xlabel="x", ylabel="z", title="the scene from above", aspect="equal")
-    top.legend(frameon=False, fontsize=8, loc="upper right")
+    top.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     bins = np.geomspace(1e-3, 1e3, 61)
     for values, color, label in ((before, "#cccccc", "start"), (after, "#1f5a99", "found")):
         errors.hist(np.abs(values), bins=bins, color=color, label=label, alpha=0.8)
@@ -146,7 +146,7 @@ def main(plot=None, cameras=8, points=80, seed=0):
     seconds = time.perf_counter() - begin
     before, after = residuals(start), result.fun
     unknowns = sum(part.size for part in start.values())
-    # Each unknown takes one square of the noise out of the sum; the held distance leaves one of them without effect.
+    # Each unknown takes one square of the noise out of the sum; the length of the last shift has no effect.
     size = float(np.sqrt(np.sum(after**2) / (len(after) - (unknowns - 1))) / NOISE)
     print(f"{len(after)} residuals of {unknowns} unknowns: {np.sqrt(np.mean(before**2)):.1f} pixels at the start, "
           f"{np.sqrt(np.mean(after**2)):.3f} after {result.nfev} evaluations in {seconds:.2f} s")  # fmt: skip

@@ -68,7 +68,7 @@ def save_plot(path, weights, errors, names):
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(names)), names[order], fontsize=8)
     axes.set(xlabel="weight, with two standard errors (to the right: benign)", title="Which measurements tell tumours apart")
-    axes.margins(y=0.02)
+    axes.margins(y=0.06)
     figure.savefig(path, dpi=120)
 
 
