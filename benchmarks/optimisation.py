@@ -395,14 +395,14 @@ def timed(makes: dict[str, Make], exact: np.ndarray, repeats: int) -> tuple[dict
     return first, warm, missing
 
 
-#: Seconds and solutions after which a solver is warm: functions of ours that are evaluated often become machine code meanwhile.
-WARMING = 0.5, 30
+#: Seconds, and solutions, to look for the shortest: functions of ours that are evaluated often become machine code meanwhile.
+WARMING = 3.0, 30
 
 
 def once_more(solve: Callable) -> float:
     """Least seconds of another solution, when the solver is warm."""
     found, begin, turns = np.inf, time.perf_counter(), 0
-    while turns < 3 or turns < WARMING[1] and time.perf_counter() < begin + WARMING[0]:
+    while turns < 1 or turns < WARMING[1] and time.perf_counter() < begin + WARMING[0]:
         start = time.perf_counter()
         solve()
         found = min(found, time.perf_counter() - start)
