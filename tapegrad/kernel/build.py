@@ -353,7 +353,8 @@ class Builder:
             size, char = meta.size, meta.char
         else:
             array = np.asarray(what)
-            size, char = array.size, array.dtype.char
+            # What is no number goes past the kernel.
+            size, char = (array.size, array.dtype.char) if array.dtype.kind in "biuf" else (0, "d")
         self.outputs.append(ir.Buffer(ir.OUTPUT, size, char, k))
         return self.outputs[-1]
 
@@ -368,6 +369,8 @@ class Builder:
     def _deliver(self, target, slot, what):
         if slot:
             value = self.value(self.references.single(int(self.columns.reference[slot])))
+        elif not target.size:
+            return
         else:
             value = self.arrays.constant(np.asarray(what))
         shape = value.shape if isinstance(value, ArrayRef) else ()
