@@ -37,7 +37,7 @@ def package_hash():
     """A digest of the sources that compiled code depends on."""
     here = Path(__file__).parent
     digest = hashlib.sha256(sys.version.encode())
-    for folder in ("kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sweep", "tape"):
+    for folder in ("kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sparse", "sweep", "tape"):
         for path in sorted((here / folder).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.replay.compressed import colours
+from tapegrad.sparse.colouring import columns as colours
 
 A = np.random.default_rng(0).standard_normal((40, 40))
 
