@@ -1,20 +1,24 @@
-"""A finished tape element by element: what each element of each value is computed from.
+"""A finished tape element by element: which of them each element of each value is computed from.
 
-Elements are numbered from 0 in the order in which a replay computes them: those of the
-arguments first, then instruction by instruction, in C order within an array.  An edge
-from one to a later one says that the later may depend on it, differentiably.  What an
-instruction does to the elements is known exactly for
+Each element of a value has a number; the numbers stand in an array of the shape of the
+value (`Elements._of`), -1 where nothing that is differentiated has a part in it.  What depends on
+one other element only *is* that element, as far as dependence goes, and has its
+number: so data movement and functions of one operand make no elements.  An element
+that depends on several is a new one, and *edges* say on which.  Elements are numbered in the
+order of the tape, so an edge leads from a lower number to a higher one.
+
+What an instruction does is known exactly for
 
 element-wise rows       each operand element to the elements it is broadcast to;
-data movement           the row itself is applied to positions, and what arrives says where from;
+data movement           the row itself is applied to the numbers;
 reductions, softmax     all elements of one line (one group) to its results;
-scans, recurrences      each element to the one after it;
+scans, recurrences      each element to those after it, by a chain;
 matrix products         a row of one operand and a column of the other to each element.
 
 Anything else (solves, factorizations, a user's primitive) counts as dense.  Where many
-depend on the same many, a *hub* is put between, an element that is no value: a dense
-n x n instruction has 2 n edges.  So the graph, and what is read off it (`pattern`), is as
-large as the values of the tape together.
+depend on the same many, an element that is no value stands between (a *hub*): a dense
+n x n instruction has 2 n edges.  So the graph, and what is read off it (`pattern`), is no
+larger than the values of the tape together.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from ..tape.meta import SCALAR
 #: Rows that move elements: applied to positions they say where each element comes from.
 MOVES = set(
     "getitem select broadcast_to diagonal as_strided reshape squeeze expand_dims transpose t flip gather roll repeat "
-    "tile concatenate stack diag setitem put windows".split()
+    "tile concatenate stack diag setitem put".split()
 )
 #: Rows that change nothing but the dtype.
 SAME = {"astype", "clone"}
@@ -37,6 +41,8 @@ SAME = {"astype", "clone"}
 REDUCTIONS = set("sum mean max min prod var std norm logsumexp".split())
 #: Rows that make a line of a line.
 LINES = {"softmax", "log_softmax"}
+#: Rows that add to zeros.
+ADDS = {"place", "scatter"}
 SCANS = {"cumsum", "cumprod", "recurrence"}
 
 
@@ -47,48 +53,36 @@ class Elements:
     ----------
     tape : FinishedTape
     most : int, optional
-        Elements and edges from which on to stop, with `TooLarge`.
+        Elements, edges and sizes of values from which on to stop, with `TooLarge`.
 
     Attributes
     ----------
     count : int
     columns : int
-        The number of elements of the arguments that are differentiated.
-    inputs : (ndarray, ndarray)
-        Elements that stand for arguments, and the numbers of their columns.
+        The number of elements of the arguments that are differentiated; they are the first elements.
     results : ndarray
-        The element that each element of the results is; -1 where it is none.
+        The number of each element of the results, one after the other.
     """
 
     def __init__(self, tape, most=None):
-        self.tape, self.most, self.count, self.size = tape, most, 0, 0
-        self._first = {}
-        self._from, self._to = [], []
-        self._enter()
-        items = {item.slot: item for item in tape.items}
-        ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
-        first, active = self._first, tape.active.tolist()
-        sources, targets = [], []
-        for slot in range(1, len(ops)):
-            if not active[slot] or slot in first:
-                continue
-            if slot in items:
-                self._item(items[slot])
-            elif 1 < ops[slot] < ARRAY_LEAF:
-                mine = first[slot] = self._new(1)
-                for o in (lefts[slot], rights[slot]):
-                    if o in first:
-                        sources.append(first[o])
-                        targets.append(mine)
-        self._edges(np.array(sources, np.int64), np.array(targets, np.int64))
-        found = []
+        from ..replay.swept import inputs_of
+
+        self.tape, self.most, self.size = tape, most, 0
+        ports = inputs_of(tape)
+        self.columns = self.count = sum(p.size for p in ports)
+        self._from, self._to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        self._of = {}
+        for begin, size, slot, meta in pieces_of(ports):
+            self._of[slot] = begin if meta is SCALAR else np.arange(begin, begin + size).reshape(meta.shape)
+        self._walk()
+        found = [np.zeros(0, np.int64)]
         for slot, description in tape.outputs:
-            if slot and slot in first:
-                found.append(first[slot] + np.arange(tape.metas[slot].size))
-            else:
+            known = self._of.get(slot)
+            if known is None:
                 size = tape.metas[slot].size if slot else int(np.size(getattr(description, "_v", description)))
-                found.append(np.full(size, -1, np.int64))
-        self.results = np.concatenate(found) if found else np.zeros(0, np.int64)
+                known = np.full(size, -1)
+            found.append(np.ravel(known))
+        self.results = np.concatenate(found)
 
     def edges(self):
         """``(starts, sources)``: element `e` depends on ``sources[starts[e]:starts[e + 1]]``."""
@@ -98,24 +92,48 @@ class Elements:
         np.cumsum(np.bincount(targets, minlength=self.count), out=starts[1:])
         return starts, np.ascontiguousarray(sources[order])
 
-    # -- writing -----------------------------------------------------------------
-    def _enter(self):
-        from ..replay.swept import inputs_of
+    # -- the tape ------------------------------------------------------------------
+    def _walk(self):
+        of, tape = self._of, self.tape
+        items = {item.slot: item for item in tape.items}
+        ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
+        last = self._last_readers(ops, lefts, rights, items)
+        sources, targets = [], []
+        for slot, active in enumerate(tape.active.tolist()):
+            if not active or slot in of:
+                continue
+            if slot in items:
+                item = items[slot]
+                if item.entry.kind == ROW:
+                    of[slot] = self._item(item)
+                for o in item.operands:
+                    if o > 0 and last[o] == slot:
+                        of.pop(o, None)
+            elif 1 < ops[slot] < ARRAY_LEAF:
+                a, b = of.get(lefts[slot], -1), of.get(rights[slot], -1)
+                if a < 0 or a == b:
+                    a = b
+                elif b >= 0:
+                    sources += (a, b)
+                    targets += (self.count, self.count)
+                    a = self.count
+                    self.count += 1
+                of[slot] = a
+        self._edges(np.array(sources, np.int64), np.array(targets, np.int64))
 
-        ports = inputs_of(self.tape)
-        elements, columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for begin, size, slot, _ in pieces_of(ports):
-            self._first[slot] = self._new(size)
-            elements.append(self._first[slot] + np.arange(size))
-            columns.append(begin + np.arange(size))
-        self.columns = sum(p.size for p in ports)
-        self.inputs = np.concatenate(elements), np.concatenate(columns)
-
-    def _new(self, size):
-        found = self.count
-        self.count += size
-        self._grown(size)
-        return found
+    def _last_readers(self, ops, lefts, rights, items):
+        """For each slot the last item that reads it; then its numbers are forgotten, unless a scalar or an output has them."""
+        last = [0] * len(ops)
+        for item in items.values():
+            for o in item.operands:
+                if o > 0 and item.slot > last[o]:
+                    last[o] = item.slot
+        for slot, _ in self.tape.outputs:
+            last[slot] = 0
+        for slot, op in enumerate(ops):
+            if 1 < op < ARRAY_LEAF:
+                last[lefts[slot]] = last[rights[slot]] = 0
+        return last
 
     def _grown(self, by):
         self.size += by
@@ -127,11 +145,37 @@ class Elements:
         self._to.append(targets)
         self._grown(len(sources))
 
-    def _hubs(self, sources, groups, count):
-        """One hub for each of `count` groups of elements; returns their numbers."""
-        first = self._new(count)
-        self._edges(sources, first + groups)
-        return first + np.arange(count)
+    # -- numbers ---------------------------------------------------------------------
+    def _joined(self, parts):
+        """The numbers of what depends on one element of each of several arrays of the same shape."""
+        total = parts[0]
+        for part in parts[1:]:
+            new = (total >= 0) & (part >= 0) & (total != part)
+            found = np.where(total < 0, part, total)
+            many = int(np.count_nonzero(new))
+            if many:
+                made = np.arange(self.count, self.count + many)
+                self.count += many
+                self._edges(np.concatenate([total[new], part[new]]), np.concatenate([made, made]))
+                found[new] = made
+            total = found
+        return total
+
+    def _grouped(self, numbers, groups, count):
+        """The numbers of what depends on all elements of a group, for `count` groups."""
+        numbers, groups = np.ravel(numbers), np.ravel(groups)
+        live = numbers >= 0
+        numbers, groups = numbers[live], groups[live]
+        found = np.full(count, -1)
+        found[groups] = numbers
+        several = np.bincount(groups, minlength=count) > 1
+        many = int(np.count_nonzero(several))
+        if many:
+            found[several] = np.arange(self.count, self.count + many)
+            self.count += many
+            which = several[groups]
+            self._edges(numbers[which], found[groups[which]])
+        return found
 
     def _shape(self, reference):
         if reference < 0:
@@ -141,31 +185,24 @@ class Elements:
     # -- one instruction ------------------------------------------------------------
     def _item(self, item):
         entry, row, operands = item.entry, item.entry.function, item.operands
-        if entry.kind != ROW:
-            return
-        live = [k for k in row.slots(len(operands)) if operands[k] in self._first]
         attrs = dict(entry.attrs)
         if row.dynamic:
             attrs[row.dynamic] = entry.integer
-        # Of each live operand its elements, in its shape.
-        given = {}
-        for k in live:
-            shape = self._shape(operands[k])
-            given[k] = (self._first[operands[k]] + np.arange(_size(shape))).reshape(shape)
-        how = self._way(row, operands, attrs)
-        sources, targets = how(row, operands, entry, attrs, given)
-        # Hubs come before the elements that depend on them.
-        mine = self._first[item.slot] = self._new(entry.meta.size)
-        for s, t in zip(sources, targets):
-            self._edges(np.ravel(s), mine + np.ravel(t))
+        given = {k: np.asarray(self._of[operands[k]]) for k in row.slots(len(operands)) if operands[k] in self._of}
+        shape = entry.meta.shape
+        self._grown(entry.meta.size)
+        found = self._way(row, operands)(row, operands, shape, attrs, given)
+        return int(found.reshape(())) if entry.meta is SCALAR else np.reshape(found, shape)
 
-    def _way(self, row, operands, attrs):
+    def _way(self, row, operands):
         name = row.name
         if row.elementwise or name in SAME or name == "runge_kutta_stage":
             return self._elementwise
-        if name in MOVES and self._fixed(row, operands):
+        # Positions have to be constants of the tape.
+        fixed = all(operands[k] < 0 for k in row.constants if k < len(operands))
+        if name in MOVES and fixed:
             return self._moved
-        if name in ("place", "scatter", "add_windows") and self._fixed(row, operands):
+        if name in ADDS and fixed:
             return self._added
         if name in REDUCTIONS:
             return self._reduced
@@ -175,115 +212,97 @@ class Elements:
             return self._scanned
         return self._product if name == "matmul" else self._dense
 
-    @staticmethod
-    def _fixed(row, operands):
-        """Whether its positions are constants of the tape."""
-        return all(operands[k] < 0 for k in row.constants if k < len(operands))
+    def _elementwise(self, row, operands, shape, attrs, given):
+        return self._joined([np.broadcast_to(g, shape) for g in given.values()])
 
-    def _elementwise(self, row, operands, entry, attrs, given):
-        shape = entry.meta.shape
-        places = np.arange(_size(shape))
-        return [np.broadcast_to(g, shape) for g in given.values()], [places] * len(given)
-
-    def _moved(self, row, operands, entry, attrs, given):
+    def _moved(self, row, operands, shape, attrs, given):
         arrays = []
         for k, o in enumerate(operands):
             if k in row.constants:
                 arrays.append(self.tape.constants[-1 - o])
             else:
-                # Position 0 is that of no element.
+                # What comes from nowhere is 0 here.
                 arrays.append(given[k] + 1 if k in given else np.zeros(self._shape(o), np.int64))
-        origins = np.asarray(row.value(*arrays, **attrs)).reshape(-1).astype(np.int64)
-        places = np.flatnonzero(origins)
-        return [origins[places] - 1], [places]
+        return np.asarray(row.value(*arrays, **attrs)).astype(np.int64) - 1
 
-    def _added(self, row, operands, entry, attrs, given):
-        (elements,) = given.values()
-        shape = entry.meta.shape
-        positions = np.arange(_size(shape))
+    def _added(self, row, operands, shape, attrs, given):
+        (numbers,) = given.values()
         if row.name == "scatter":
             targets = np.ravel(self.tape.constants[-1 - operands[1]])
         else:
-            step = positions.itemsize
-            window = np.lib.stride_tricks.as_strided(
-                positions[attrs["offset"] :], elements.shape, [s * step for s in attrs["strides"]]
-            )
-            targets = window.reshape(-1) if elements.size else np.zeros(0, np.int64)
-        return [elements], [targets]
+            targets = _window(numbers.shape, _size(shape), attrs)
+        return self._grouped(numbers, targets, _size(shape))
 
-    def _reduced(self, row, operands, entry, attrs, given):
-        (elements,) = given.values()
-        axis = attrs.get("axis")
-        kept = np.sum(np.zeros(elements.shape), axis=axis, keepdims=True).shape
-        groups = np.broadcast_to(np.arange(_size(kept)).reshape(kept), elements.shape)
-        return [elements], [groups]
+    def _reduced(self, row, operands, shape, attrs, given):
+        (numbers,) = given.values()
+        groups, count = _lines_of(numbers.shape, attrs.get("axis"))
+        return self._grouped(numbers, groups, count)
 
-    def _lines(self, row, operands, entry, attrs, given):
-        (elements,) = given.values()
-        kept = list(elements.shape)
-        if kept:
-            kept[attrs.get("axis", -1)] = 1
-        groups = np.broadcast_to(np.arange(_size(kept)).reshape(kept), elements.shape)
-        hubs = self._hubs(elements.reshape(-1), groups.reshape(-1), _size(kept))
-        return [hubs[groups]], [np.arange(elements.size)]
+    def _lines(self, row, operands, shape, attrs, given):
+        (numbers,) = given.values()
+        groups, count = _lines_of(numbers.shape, attrs.get("axis", -1) if numbers.ndim else None)
+        return self._grouped(numbers, groups, count)[groups]
 
-    def _scanned(self, row, operands, entry, attrs, given):
-        axis, shape = attrs.get("axis"), entry.meta.shape
-        lag = attrs.get("lag", False)
-        places = np.arange(_size(shape)).reshape(shape)
-        if axis is None:
-            given, places, axis = {k: g.reshape(-1) for k, g in given.items()}, places.reshape(-1), 0
-        # A chain of hubs carries what comes from before, in the direction of the scan: in their order they are numbered.
-        lines = np.moveaxis(places, axis, 0)
-        if attrs.get("reverse", False):
-            lines = lines[::-1]
-        order = np.empty(places.size, np.int64)
-        order[lines.reshape(-1)] = np.arange(places.size)
-        first = self._new(places.size)
-        chain = first + order.reshape(places.shape)
-        along = np.moveaxis(chain, axis, 0)
-        if attrs.get("reverse", False):
-            along = along[::-1]
-        if len(along):
-            self._edges(along[:-1].reshape(-1), along[1:].reshape(-1))
+    def _scanned(self, row, operands, shape, attrs, given):
+        axis, lag = attrs.get("axis"), attrs.get("lag", False)
+        given = {k: np.ravel(g) if axis is None else np.broadcast_to(g, shape) for k, g in given.items()}
+        axis = axis or 0
+
+        def lined(a):
+            """With the axis of the scan first, in its direction."""
+            a = np.moveaxis(a, axis, 0)
+            return a[::-1] if attrs.get("reverse", False) else a
+
+        # A chain that is numbered in the direction of the scan: each element, and all that comes before it.
+        found = np.empty(shape, np.int64)
+        chain = lined(found)
+        chain[...] = np.arange(self.count, self.count + found.size).reshape(chain.shape)
+        self.count += found.size
+        self._edges(np.ravel(chain[:-1]), np.ravel(chain[1:]))
         for k, g in given.items():
-            g = np.broadcast_to(g, places.shape)
-            if lag and k == 1:
-                # Of the factor before.
-                g = np.moveaxis(g, axis, 0)
-                g = g[::-1] if attrs.get("reverse", False) else g
-                self._edges(g[:-1].reshape(-1), along[1:].reshape(-1))
-            else:
-                self._edges(g.reshape(-1), chain.reshape(-1))
-        return [chain], [places]
+            g = lined(g)
+            # With a lag it is the factor of the element before.
+            sources, targets = (g[:-1], chain[1:]) if lag and k == 1 else (g, chain)
+            live = sources >= 0
+            self._edges(sources[live], targets[live])
+        return found
 
-    def _product(self, row, operands, entry, attrs, given):
-        shape = entry.meta.shape
-        sources, targets = [], []
+    def _product(self, row, operands, shape, attrs, given):
         flat = [len(self._shape(o)) == 1 for o in operands]
-        # The axes of the result, as those of a product of two matrices.
+        # The shape of the result as that of a product of matrices.
         full = list(shape)
         if flat[1]:
             full.append(1)
         if flat[0]:
             full.insert(len(full) - 1, 1)
-        places = np.arange(_size(shape)).reshape(full)
-        for k, elements in given.items():
+        parts = []
+        for k, numbers in given.items():
             if flat[k]:
-                elements = elements.reshape((1, -1) if k == 0 else (-1, 1))
-            along = -1 if k == 0 else -2
-            kept = list(elements.shape)
-            kept[along] = 1
-            groups = np.arange(_size(kept)).reshape(kept)
-            hubs = self._hubs(elements.reshape(-1), np.broadcast_to(groups, elements.shape).reshape(-1), _size(kept))
-            sources.append(np.broadcast_to(hubs.reshape(kept), full))
-            targets.append(places)
-        return sources, targets
+                numbers = numbers.reshape((1, -1) if k == 0 else (-1, 1))
+            groups, count = _lines_of(numbers.shape, -1 if k == 0 else -2)
+            kept = list(numbers.shape)
+            kept[-1 if k == 0 else -2] = 1
+            parts.append(np.broadcast_to(self._grouped(numbers, groups, count).reshape(kept), full))
+        return self._joined(parts)
 
-    def _dense(self, row, operands, entry, attrs, given):
-        elements = np.concatenate([g.reshape(-1) for g in given.values()])
-        hub = self._hubs(elements, np.zeros(len(elements), np.int64), 1)
-        return [np.broadcast_to(hub, entry.meta.size)], [np.arange(entry.meta.size)]
+    def _dense(self, row, operands, shape, attrs, given):
+        numbers = np.concatenate([g.reshape(-1) for g in given.values()])
+        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), 1), _size(shape))
+
+
+def _lines_of(shape, axis):
+    """For each element the number of its line along `axis` (or axes; None: all), and how many lines there are."""
+    kept = np.sum(np.zeros(shape), axis=axis, keepdims=True).shape
+    return np.broadcast_to(np.arange(_size(kept)).reshape(kept), shape), _size(kept)
+
+
+def _window(shape, size, attrs):
+    """Flat positions of a strided window of an array of `size` elements."""
+    if not _size(shape):
+        return np.zeros(0, np.int64)
+    positions = np.arange(size)
+    steps = [s * positions.itemsize for s in attrs["strides"]]
+    return np.lib.stride_tricks.as_strided(positions[attrs["offset"] :], shape, steps).reshape(-1)
 
 
 def _size(shape):

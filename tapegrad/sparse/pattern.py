@@ -15,6 +15,8 @@ from .walk import collect, spread_bits
 
 #: Words that an element has in one pass, at most.
 WORDS = 16
+#: Bytes that the bits of all elements have in one pass, about, if a word each is not more.
+MEMORY = 1 << 28
 
 
 def pattern(tape, most=None):
@@ -36,20 +38,16 @@ def pattern(tape, most=None):
 
     graph = Elements(tape, most)
     starts, sources = graph.edges()
-    elements, columns = graph.inputs
-    rows = len(graph.results)
-    words = max(1, min(WORDS, -(-graph.columns // 64)))
+    rows, columns = len(graph.results), graph.columns
+    words = max(1, min(WORDS, -(-columns // 64), MEMORY // (8 * graph.count + 8)))
     bits = np.zeros((graph.count, words), np.int64)
     results = np.ascontiguousarray(graph.results)
     found_rows, found_columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    order = np.argsort(columns, kind="stable")
-    elements, columns = elements[order], columns[order]
-    for low in range(0, graph.columns, 64 * words):
-        first, last = np.searchsorted(columns, [low, low + 64 * words])
+    for low in range(0, columns, 64 * words):
         bits[:] = 0
-        at = columns[first:last] - low
-        # An element of an argument has one column; several elements may have the same.
-        bits[elements[first:last], at // 64] = np.left_shift(np.int64(1), at % 64)
+        # The first elements are those of the arguments, one for each column.
+        at = np.arange(min(64 * words, columns - low))
+        bits[low + at, at // 64] = np.left_shift(np.int64(1), at % 64)
         spread_bits(graph.count, words, starts.ctypes.data, sources.ctypes.data, bits.ctypes.data)
         count = collect(rows, words, results.ctypes.data, bits.ctypes.data, 0, 0)
         places = np.empty((2, count), np.int64)
@@ -57,6 +55,6 @@ def pattern(tape, most=None):
         found_rows.append(places[0])
         found_columns.append(places[1] + low)
     places = np.concatenate(found_rows), np.concatenate(found_columns)
-    found = csr_array((np.ones(len(places[0]), bool), places), shape=(rows, graph.columns))
+    found = csr_array((np.ones(len(places[0]), bool), places), shape=(rows, columns))
     found.sort_indices()
     return found
