@@ -27,6 +27,7 @@ MODULES = (
     "replay_sweep",
     "replay_calls",
     "replay_first",
+    "kernels",
     "optimisation",
     "gradbench_by_hand",
     "higher_order",

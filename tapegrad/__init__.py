@@ -58,7 +58,7 @@ from .explain_zero import explain_zero
 from .function import Function
 from .dual import Dual
 from .forward import derivative, jacfwd, jvp
-from .functional import elementwise_grad, grad, value_and_grad
+from .functional import elementwise_grad, grad, jit, value_and_grad
 from .functional import elementwise_grad as egrad
 from .functions import *  # noqa: F401,F403
 from .higher.hessians import hessian, hessian_diag, laplacian

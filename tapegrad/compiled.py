@@ -31,33 +31,64 @@ class Compiled:
         What is replayed.
     """
 
-    def __init__(self, function, x0, workspaces):
+    def __init__(self, function, x0, workspaces, policy):
         from .native.compile import native_address
         from .replay import entry as E
+        from .replay import handle as H
         from .sweep.native import data_address
 
         E.register(Compiled)
         self.shape = x0.shape
-        self._entry, self._address_of, self._failed = E.entry, data_address, E.H_FAILED
+        self._entry, self._address_of, self._failed = E.enter, data_address, H.H_FAILED
         self.tape, kept, self._surroundings = _recorded(function, x0)
         self._workspaces = [kept.take() for _ in range(workspaces)]
         _refuse_python(self.tape, self._workspaces[0])
         self._constant = np.array(0.0)
         # Lines of the cache of their own, so that threads do not disturb each other.
-        table = np.zeros((workspaces + 1) * E.TAKE, np.int64)
-        start = -data_address(table) // 8 % E.TAKE
-        self._table = table[start : start + workspaces * E.TAKE].reshape(workspaces, E.TAKE)
+        table = np.zeros((workspaces + 1) * H.TAKE, np.int64)
+        start = -data_address(table) // 8 % H.TAKE
+        self._table = table[start : start + workspaces * H.TAKE].reshape(workspaces, H.TAKE)
         for line, workspace in zip(self._table, self._workspaces):
-            line[E.T_PARAMETERS], line[E.T_GRADIENT] = workspace.pointer, data_address(workspace.gradients[0])
-            line[E.T_VALUE] = self._value_address(workspace)
+            line[H.T_PARAMETERS], line[H.T_GRADIENT] = workspace.pointer, data_address(workspace.gradients[0])
+            line[H.T_VALUE] = self._value_address(workspace)
         self._extents = np.array(self.shape, np.int64)
-        self._handle = handle = np.zeros(E.HANDLE, np.int64)
-        handle[E.H_ENTRY], handle[E.H_VERSION] = native_address(E.entry), E.VERSION
-        handle[E.H_DIMENSIONS], handle[E.H_SHAPE] = x0.ndim, data_address(self._extents)
-        handle[E.H_NBYTES], handle[E.H_COUNT] = x0.nbytes, workspaces
-        handle[E.H_WORKSPACES] = data_address(self._table)
+        self._handle = handle = np.zeros(H.HANDLE, np.int64)
+        handle[H.H_ENTRY], handle[H.H_VERSION] = native_address(E.entry), E.VERSION
+        handle[H.H_DIMENSIONS], handle[H.H_SHAPE] = x0.ndim, data_address(self._extents)
+        handle[H.H_NBYTES], handle[H.H_COUNT] = x0.nbytes, workspaces
+        handle[H.H_WORKSPACES] = data_address(self._table)
+        handle[H.H_SWEEP] = handle[H.H_ENTRY]
+        self._compile(policy)
         self.handle_address = data_address(handle)
         _ALIVE[self.handle_address] = self
+
+    def _compile(self, policy):
+        """Let calls go to a kernel, if the tape has one."""
+        from .kernel.emit import Options
+        from .kernel.of_tape import TapeKernel
+        from .kernel.reasons import NotLowered
+        from .native.compile import native_address
+        from .replay import entry as E
+        from .replay import handle as H
+
+        #: The kernel; None if the tape is replayed by sweep, for the reason in `not_lowered`.
+        self.kernel, self.not_lowered = None, ""
+        if policy == "never":
+            return
+        try:
+            self.kernel = kernel = TapeKernel(self.tape, True, Options(entry=True))
+        except NotLowered as why:
+            self.not_lowered = str(why)
+            return
+        handle = self._handle
+        handle[H.H_KERNEL] = kernel.address
+        if kernel.machine.entry:
+            handle[H.H_ENTRY] = kernel.machine.entry
+            return
+        self._blocks = [np.zeros(kernel.nbytes + 192, np.uint8) for _ in self._table]
+        for line, block in zip(self._table, self._blocks):
+            line[H.T_BLOCK] = -(-self._address_of(block) // 64) * 64
+        handle[H.H_ENTRY] = native_address(E.kernel_entry)
 
     def _value_address(self, workspace):
         slot, constant = self.tape.outputs[0]
@@ -82,6 +113,8 @@ class Compiled:
                 raise DtypeError(f"{name} must be a C-contiguous float64 array" + (" that can be written to" if name == "g" else ""))
             if a.shape != self.shape:
                 raise ShapeError(f"{name} has the shape {a.shape}, the function was compiled for {self.shape}")
+        if np.may_share_memory(x, g) and x.size:
+            raise ShapeError("x and g share memory: the gradient would be written over the point")
         changed = self._surroundings.changed()
         if changed is not None:
             raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
@@ -149,7 +182,7 @@ def what_failed(number, handle):
     )
 
 
-def compile(f, x0, workspaces=None):
+def compile(f, x0, workspaces=None, kernel=None):
     """A function of one array, with its gradient, to be called from Numba's nopython code.
 
     Parameters
@@ -160,6 +193,9 @@ def compile(f, x0, workspaces=None):
         Where `f` is recorded; the result is for arrays of this shape.
     workspaces : int, optional
         How many threads can be inside at the same time (others wait); by default one a processor.
+    kernel : str, optional
+        "never" to replay the tape by sweeps; else it becomes machine code now, if all its instructions can
+        (`Compiled.not_lowered` says which cannot). By default ``tg.config.kernel``.
 
     Returns
     -------
@@ -201,7 +237,9 @@ def compile(f, x0, workspaces=None):
     x0 = np.array(x0, np.float64, order="C")
     if x0.ndim == 0:
         raise ShapeError("tg.compile needs an array: give a number as an array of one element")
+    from .kernel.promotion import checked_policy
+
     count = workspaces if workspaces is not None else os.cpu_count() or 1
     if count < 1:
         raise ValueError(f"workspaces must be at least 1, got {count}")
-    return Compiled(f, x0, int(count))
+    return Compiled(f, x0, int(count), checked_policy(kernel))

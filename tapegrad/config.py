@@ -3,6 +3,7 @@
 The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
 default it is the user's cache folder.  A directory that cannot be written is
 reported once on the logger ``tapegrad`` and code is then kept in memory only.
+``TAPEGRAD_KERNEL`` (and the variable `kernel`) says when tapes become machine code.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 
 logger = logging.getLogger("tapegrad")
+
+#: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`kernel.promotion`).
+kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
 
 def cache_dir():
@@ -37,7 +41,9 @@ def package_hash():
     """A digest of the sources that compiled code depends on."""
     here = Path(__file__).parent
     digest = hashlib.sha256(sys.version.encode())
-    for folder in ("kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sparse", "sweep", "tape"):
+    for folder in (
+        "kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sparse", "sweep", "tape",
+    ):  # fmt: skip
         for path in sorted((here / folder).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -60,7 +66,7 @@ def info():
     Returns
     -------
     dict
-        Versions, platform, CPU and cache directory; strings only.
+        Versions, platform, CPU, cache directory, and where vectorised functions come from; strings only.
 
     Examples
     --------
@@ -73,6 +79,7 @@ def info():
     import llvmlite.binding as llvm
 
     from . import __version__
+    from .native.vector_math import available
 
     return {
         "tapegrad": __version__,
@@ -84,4 +91,5 @@ def info():
         "numba": version("numba"),
         "llvmlite": version("llvmlite"),
         "cache_dir": str(cache_dir()),
+        "vector_math": f"libmvec, {len(available())} functions" if available() else "none: calls of libm",
     }

@@ -113,6 +113,10 @@ class MissingPackageError(TapegradError, ImportError):
     """An optional package is needed for what was asked."""
 
 
+class OptionError(TapegradError, ValueError):
+    """An option has a value that it cannot have; the message lists the possible ones."""
+
+
 class OptimizationError(TapegradError, ValueError):
     """An optimiser was asked for what it cannot do: an unknown method, bounds that do not fit, a start that is no number."""
 

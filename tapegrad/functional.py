@@ -1,4 +1,4 @@
-"""Transformations of functions: `grad`, `value_and_grad`, `elementwise_grad`.
+"""Transformations of functions: `grad`, `value_and_grad`, `elementwise_grad`, `jit`.
 
 Each takes a function and returns a function, which records it at its first call
 and replays it after (`tapegrad.replay`).  NumPy in, NumPy out.
@@ -12,6 +12,7 @@ import numpy as np
 
 from .errors import StructureError
 from .higher import nested
+from .traced import Traced
 from .tree import flatten, unflatten
 
 
@@ -24,19 +25,24 @@ class Transformed:
         The user's function.
     """
 
-    def __init__(self, function, argnums, has_aux=False, scalar=True):
+    def __init__(self, function, argnums, has_aux=False, scalar=True, kernel=None):
         if not callable(function):
             raise StructureError(f"expected a function to differentiate, got {type(function).__name__}")
+        options = None
+        if isinstance(function, Jitted):
+            function, options, kernel = function.__wrapped__, function.options, kernel or "always"
         functools.update_wrapper(self, function, updated=())
         self._one = is_number(argnums)
-        if not self._one and not (isinstance(argnums, (tuple, list)) and argnums and all(map(is_number, argnums))):
+        some = argnums or isinstance(self, Jitted)
+        if not self._one and not (isinstance(argnums, (tuple, list)) and some and all(map(is_number, argnums))):
             raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
         self._argnums = (int(argnums),) if self._one else tuple(int(a) for a in argnums)
         if any(a < 0 for a in self._argnums):
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
+        from .kernel.promotion import checked_policy
         from .replay.function import Replayed
 
-        self._replayed = Replayed(function, self._argnums, has_aux, scalar)
+        self._replayed = Replayed(function, self._argnums, has_aux, scalar, policy=checked_policy(kernel), options=options)
         self._has_aux = has_aux
 
     def stats(self):
@@ -54,6 +60,27 @@ class Transformed:
         2
         """
         return self._replayed.tape(args, kwargs)
+
+    def kernel(self, *args, **kwargs):
+        """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
+
+        Its ``source()``, ``llvm()``, ``asm()``, ``nbytes`` (of the workspace) and ``seconds`` (by stage of compilation)
+        can be looked at.
+
+        Raises
+        ------
+        UnsupportedFunctionError
+            Some instruction has no machine code; it is named with its line.
+
+        Examples
+        --------
+        >>> import numpy as np, tapegrad as tg
+        >>> g = tg.grad(lambda x: np.sum(np.exp(x)))
+        >>> print(g.kernel(np.zeros(3)).source())  # doctest: +ELLIPSIS
+        x0: float64[3]
+        ...
+        """
+        return self._replayed.kernel(args, kwargs)
 
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""
@@ -82,6 +109,71 @@ class Transformed:
     def _value(self, outcome):
         values = [v.copy() if isinstance(v, np.ndarray) else v for v in outcome.values]
         return unflatten(outcome.structure, values)
+
+
+class Jitted(Transformed):
+    """What `jit` returns: the function itself, by kernels."""
+
+    def __init__(self, function, fastmath):
+        from .kernel.emit import Options
+
+        super().__init__(function, (), kernel="always")
+        self.options = self._replayed.options = Options(fastmath=fastmath)
+
+    def __call__(self, *args, **kwargs):
+        if any(isinstance(leaf, Traced) for leaf in flatten((args, kwargs))[0]):
+            # Part of something that is being recorded, or differentiated.
+            return self.__wrapped__(*args, **kwargs)
+        return self._value(self._replayed.call(args, kwargs, backward=False))
+
+
+def jit(fun=None, *, fastmath=False):
+    """`fun` by machine code made from its tape, as its derivatives will be.
+
+    The first call with given shapes, types and static arguments records the function and
+    compiles what was recorded (`tapegrad.kernel`); ``tg.grad(tg.jit(f))`` and the other
+    transformations compile at once, instead of after many calls.
+
+    Parameters
+    ----------
+    fun : callable
+        Takes and returns floats and arrays, in containers too.  Without it `jit` returns a decorator.
+    fastmath : bool
+        Allow ``a * b + c`` to be rounded once, and sums and products to be made in another order.  That is often faster, and
+        the results differ from those of plain calls by rounding.
+
+    Returns
+    -------
+    callable
+        Called with arrays and floats: NumPy out.  Called with tensors or dual numbers it is `fun` itself.
+
+    Raises
+    ------
+    StructureError
+        `fun` cannot be called, or returns None or text.
+
+    Notes
+    -----
+    Control flow is guarded as in `grad`.  A function with an instruction that has no machine code (``f.stats()``
+    names it) is replayed by sweeps.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> @tg.jit
+    ... def f(x):
+    ...     total = 0.0
+    ...     for k in range(len(x)):
+    ...         total = total + np.sin(x[k]) * k
+    ...     return total
+    >>> round(f(np.ones(10)), 6)
+    37.866194
+    >>> tg.grad(f)(np.zeros(3))
+    array([0., 1., 2.])
+    """
+    if fun is None:
+        return lambda function: Jitted(function, fastmath)
+    return Jitted(fun, fastmath)
 
 
 def is_number(thing):
@@ -131,7 +223,7 @@ class _Grad(Transformed):
         return (gradient, self._value(outcome)[1]) if self._has_aux else gradient
 
 
-def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None):
+def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None, kernel=None):
     """The value of a scalar function together with its gradient.
 
     Parameters
@@ -144,6 +236,9 @@ def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None):
         Also called `argnum`, as in HIPS autograd.
     has_aux : bool
         Whether `fun` returns a pair of which only the first part is differentiated.
+    kernel : str, optional
+        When recordings become machine code: "auto" (after many replays), "always" (at once) or "never"; by default what
+        ``tg.config.kernel`` says (from the environment variable ``TAPEGRAD_KERNEL``, else "auto").
 
     Returns
     -------
@@ -158,6 +253,8 @@ def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None):
         `argnums` names no argument, an argument to differentiate is no number or array, or `fun` returns None or text.
     DtypeError
         An array of integers, or complex numbers.
+    OptionError
+        `kernel` is no policy.
     HigherOrderError
         An argument, or a number that `fun` uses, is itself being differentiated.
 
@@ -168,15 +265,15 @@ def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None):
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _ValueAndGrad(fun, chosen(argnums, argnum), has_aux)
+    return _ValueAndGrad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
 
 
-def grad(fun, argnums=0, has_aux=False, *, argnum=None):
+def grad(fun, argnums=0, has_aux=False, *, argnum=None, kernel=None):
     """The gradient of a scalar function.
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum
+    fun, argnums, has_aux, argnum, kernel
         As of `value_and_grad`.
 
     Returns
@@ -190,10 +287,10 @@ def grad(fun, argnums=0, has_aux=False, *, argnum=None):
     >>> tg.grad(lambda x: x ** 3)(2.0)
     12.0
     """
-    return _Grad(fun, chosen(argnums, argnum), has_aux)
+    return _Grad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
 
 
-def elementwise_grad(fun, argnums=0, *, argnum=None):
+def elementwise_grad(fun, argnums=0, *, argnum=None, kernel=None):
     """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
 
     This is the gradient of the sum of all results: the sums of the columns of
@@ -202,7 +299,7 @@ def elementwise_grad(fun, argnums=0, *, argnum=None):
 
     Parameters
     ----------
-    fun, argnums, argnum
+    fun, argnums, argnum, kernel
         As of `value_and_grad`; `fun` may return arrays, in containers too.
 
     Returns
@@ -221,4 +318,4 @@ def elementwise_grad(fun, argnums=0, *, argnum=None):
     >>> tg.elementwise_grad(lambda x: x ** 3)(np.array([1.0, 2.0]))
     array([ 3., 12.])
     """
-    return _Grad(fun, chosen(argnums, argnum), scalar=False)
+    return _Grad(fun, chosen(argnums, argnum), scalar=False, kernel=kernel)

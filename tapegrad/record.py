@@ -504,7 +504,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
 
     trace = store.trace
     if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (
-        trace is None or all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
+        # A choice between a value and a constant has no room for the constant in its record, only in an entry.
+        trace is None
+        or (len(values) < 3 or 0 not in places) and all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
     ):
         if row.calls_scipy:
             store.special = True

@@ -20,7 +20,8 @@ later in the same body, or in loops inside it.
 Memory is a set of `Buffer` objects, each an array of its own that overlaps no
 other; views are index arithmetic.  An element is named by an `Index`: a base,
 plus a coefficient times the counter of each enclosing loop; where elements do
-not advance evenly, that sum is a position in a table of elements.
+not advance evenly, that sum is a position in a table of elements.  A value of an
+integer type may be added (`plus`): an element whose number is itself computed or loaded.
 
 A loop whose number of iterations differs from one execution to the next is
 *ragged*: `extent` is then an array with one number for each execution, chosen by
@@ -59,6 +60,8 @@ class Buffer:
         Elements of a constant.
     zeroed : bool
         Whether a temporary or output has to be all zeros when the kernel begins.
+    finite : bool
+        Whether the kernel reports an output that is not finite in every element.
     """
 
     role: str
@@ -67,6 +70,7 @@ class Buffer:
     number: int = 0
     data: np.ndarray | None = None
     zeroed: bool = False
+    finite: bool = False
 
     @property
     def nbytes(self):
@@ -75,7 +79,7 @@ class Buffer:
 
 @dataclass(eq=False)
 class Index:
-    """Which element: ``base + sum(coefficient * counter)``, or the entry of `table` at that position.
+    """Which element: ``base + sum(coefficient * counter)``, or the entry of `table` at that position; then `plus` is added.
 
     Attributes
     ----------
@@ -83,18 +87,22 @@ class Index:
     steps : tuple of (Loop, int)
         Counters of enclosing loops and their coefficients; each loop once, no coefficient 0.
     table : ndarray of int64 or None
+    plus : Value or None
+        A value of an integer type, in elements; what it is made of is executed before.
     """
 
     base: int = 0
     steps: tuple = ()
     table: np.ndarray | None = None
+    plus: Value | None = None
 
     def same(self, other):
         """Whether both name the same element in every iteration."""
         table = self.table is other.table or (
             self.table is not None and other.table is not None and np.array_equal(self.table, other.table)
         )
-        return table and self.base == other.base and dict(self.steps) == dict(other.steps)
+        same = table and self.base == other.base and dict(self.steps) == dict(other.steps)
+        return same and self.plus is other.plus
 
 
 class Statement:
@@ -167,14 +175,17 @@ class Guard(Statement):
 
     Attributes
     ----------
+    number : int or Index
+        An index is evaluated (its table, if it has one, holds the numbers).
     value : Value
-    seen : bool, or bytes
-        The outcome of a condition; or the bytes of the value itself.
+    seen : bool, bytes or Load
+        The outcome of a condition; or the bytes of the value itself (loaded from a
+        constant of the same type, where they differ from iteration to iteration).
     early : bool
         Test before going on (what follows forms addresses from it), else at the end.
     """
 
-    number: int
+    number: object
     value: Value
     seen: object
     early: bool = False
@@ -265,13 +276,62 @@ def constant(number, char="d"):
     return Let(L.Expr("const", (float(number),)), char)
 
 
+#: Operations that integers have; other expressions over integers are computed in double.
+_OF_INTEGERS = {"arg", "const", "add", "sub", "mul", "neg", "abs", "sign", "select", *L.COMPARISONS, *L.LOGIC}
+
+
+def arithmetic(let):
+    """In what a `Let` computes: 'd', 'f' or 'q'.
+
+    Floating results are computed in their own type, to which operands are converted.  A truth
+    value or an integer is computed in the widest type of its operands.
+    """
+    if let.char in "df":
+        return let.char
+    chars = {leaf.char for leaf in let.expr.leaves()} - {"?"}
+    if chars == {"f"}:
+        return "f"
+    if not chars & {"d", "f"} and (chars or let.char != "?") and all(_integral(node) for node in nodes(let.expr)):
+        return "q"
+    return "d"
+
+
+def _integral(node):
+    return node.op in _OF_INTEGERS and (node.op != "const" or float(node.args[0]).is_integer())
+
+
+def nodes(expr):
+    """The distinct nodes of an expression, operands before what uses them."""
+    found, stack = {}, [(expr, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            found[id(node)] = node
+        elif id(node) not in found:
+            stack.append((node, True))
+            if node.op not in ("arg", "const"):
+                stack.extend((arg, False) for arg in node.args)
+    return list(found.values())
+
+
 def operands(statement):
     """The values a statement (not a loop) uses, in order, each once."""
     if isinstance(statement, Let):
         return statement.expr.leaves()
-    if isinstance(statement, (Store, Guard)):
-        return [statement.value]
+    if isinstance(statement, Load):
+        return _added(statement.index)
+    if isinstance(statement, Store):
+        return [*dict.fromkeys([statement.value, *_added(statement.index)])]
+    if isinstance(statement, Guard):
+        own = [statement.value, statement.seen] if isinstance(statement.seen, Load) else [statement.value]
+        return own if isinstance(statement.number, int) else [*own, *_added(statement.number)]
+    if isinstance(statement, Run):
+        return [*dict.fromkeys(v for _, _, index in statement.operands for v in _added(index))]
     return []
+
+
+def _added(index):
+    return [] if index.plus is None else [index.plus]
 
 
 def walk(body):

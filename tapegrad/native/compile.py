@@ -64,7 +64,7 @@ def helper(function):
     def build(function):
         import numba
 
-        return numba.njit(nogil=True, inline="never", no_cpython_wrapper=True)(_resolved(function))
+        return numba.njit(nogil=True, inline="never", no_cpython_wrapper=True, _nrt=False)(resolved(function))
 
     return Deferred(function, build)
 
@@ -75,7 +75,7 @@ def _called(function):
     return helper(function).real
 
 
-def _resolved(function):
+def resolved(function):
     """`function` with the Numba objects in place of what stands for them among its globals."""
     found = dict(function.__globals__)
     for name in function.__code__.co_names:
@@ -147,7 +147,7 @@ def _module(function, signature):
     import llvmlite.binding as llvm
     import numba
 
-    dispatcher = numba.njit(nogil=True)(_resolved(function))
+    dispatcher = numba.njit(nogil=True, _nrt=False)(resolved(function))
     dispatcher.compile(signature)
     (result,) = dispatcher.overloads.values()
     module = llvm.parse_assembly(result.library.get_llvm_str())

@@ -143,6 +143,10 @@ class Emitter:
             known = self.done[id(expr)] = (self._emit(expr), expr)
         return known[0]
 
+    def flags(self, expr):
+        """Fast-math flags of an arithmetic node."""
+        return ()
+
     # -- one node -------------------------------------------------------------
     def _emit(self, expr):
         op, args, b = expr.op, expr.args, self.b
@@ -172,7 +176,7 @@ class Emitter:
         if op == "isnan":
             return b.fcmp_unordered("uno", values[0], values[0])
         if op in ("add", "sub", "mul", "div"):
-            return getattr(b, "f" + op)(*values)
+            return getattr(b, "f" + op)(*values, flags=self.flags(expr))
         if op == "neg":
             return b.fneg(values[0])
         if op in INTRINSICS:

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ..config import cache_dir, package_hash, warn_no_cache
 
@@ -26,9 +27,8 @@ _LOCK = threading.RLock()
 COUNTS = {"compiled": 0, "loaded": 0}
 
 
-@lru_cache(maxsize=None)
-def target_machine():
-    """The host's target machine at optimisation level 3."""
+def new_target_machine(level):
+    """A target machine of the host at an optimisation level; an engine made with it owns it."""
     # llvmlite >= 0.45 initialises LLVM itself and refuses the call.
     try:
         llvm.initialize()
@@ -39,9 +39,15 @@ def target_machine():
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
+        opt=level,
         jit=True,
     )
+
+
+@lru_cache(maxsize=None)
+def target_machine():
+    """The host's target machine at optimisation level 3, kept for the life of the process."""
+    return new_target_machine(3)
 
 
 @lru_cache(maxsize=None)
@@ -83,18 +89,27 @@ def _keep(digest, code):
         warn_no_cache(str(cache_dir()), error.strerror or str(error))
 
 
-def optimise(text):
-    """Parse, verify and optimise IR; returns the LLVM module."""
-    machine = target_machine()
+def optimise(text, machine, level=3, straight=True):
+    """Parse, verify and optimise IR for a target machine; returns the LLVM module.
+
+    Parameters
+    ----------
+    level : int
+    straight : bool
+        Look for vectors in straight-line code too.
+    """
     module = llvm.parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    options.slp_vectorization = True
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization, options.slp_vectorization = level > 1, straight
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    # llvmlite would forget to free them (its base classes are in the wrong order): 70 kB a module.
+    NewPassManager._dispose(passes)
+    passes.detach()
     return module
 
 
@@ -122,7 +137,7 @@ def machine_code(key, build, symbols):
         code = _load(digest)
         machine = target_machine()
         if code is None:
-            code = machine.emit_object(optimise(build()))
+            code = machine.emit_object(optimise(build(), machine))
             COUNTS["compiled"] += 1
             _keep(digest, code)
         else:

@@ -119,6 +119,12 @@ def call4(typingctx, address, a, b, c, d):
 
 
 @intrinsic
+def call3_int(typingctx, address, a, b, c):
+    """``int64 f(a, b, c)``: a kernel."""
+    return _caller(3, True)
+
+
+@intrinsic
 def call4_int(typingctx, address, a, b, c, d):
     """``int64 f(a, b, c, d)``."""
     return _caller(4, True)

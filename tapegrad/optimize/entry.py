@@ -17,7 +17,6 @@ from __future__ import annotations
 from ..native.compile import compiled
 from ..native.memory import copy_bytes, load_int, store_int
 from ..replay import walk as W
-from ..replay.entry import call_entry
 from ..replay.walk import replay
 
 #: Words of a handle: address of the code, parameters of the replay, where its value is, number of leaves ...
@@ -52,10 +51,3 @@ def replayed(handle, x, g, value):
     store_int(value, load_int(load_int(handle + 8 * H_VALUE)))
     return DONE
 
-
-@compiled("int64(int64, float64[::1], float64[::1], float64[::1])")
-def evaluate(handle, x, g, value):
-    """One evaluation for a caller in Python; `value` has one element."""
-    status, found = call_entry(load_int(handle), handle, x.ctypes.data, g.ctypes.data)
-    value[0] = found
-    return status

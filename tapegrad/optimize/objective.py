@@ -101,7 +101,10 @@ class Objective:
         """The value at vector `x`; the gradient goes into `g`."""
         handle = self.handle()
         if handle:
-            status = self._entry.evaluate(handle, x, g, self._value)
+            from ..replay.entry import enter
+            from ..sweep.native import data_address
+
+            status = enter(handle, data_address(x), data_address(g), data_address(self._value))
             if status == self._entry.DONE:
                 self.note(1)
                 return float(self._value[0])
@@ -110,7 +113,7 @@ class Objective:
     def note(self, count):
         """Note evaluations by compiled code."""
         self.counts.evaluations += count
-        self.replayed.stats.replays += count
+        self.replayed.stats.sweeps += count
         self._since += count
 
     # -- the long way -----------------------------------------------------------------

@@ -8,6 +8,7 @@ function has to be recorded.
 
 from __future__ import annotations
 
+from ..kernel.promotion import Promotion
 from .workspace import Workspace
 
 
@@ -22,10 +23,11 @@ class _Node:
 
 
 class Kept:
-    """A finished tape in use: its pool of workspaces, when it was used last, and the short way to it (`replay.quick`)."""
+    """A finished tape in use: its pool of workspaces, its kernels, when it was used last, and the short way to it (`replay.quick`)."""
 
-    def __init__(self, tape):
+    def __init__(self, tape, policy="never", options=None):
         self.tape = tape
+        self.kernels = Promotion(tape, policy, options)
         self.pool = []
         self.used = 0
         self.quick = None

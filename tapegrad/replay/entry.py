@@ -23,31 +23,27 @@ from numba.extending import NativeValue, intrinsic, overload_method, unbox
 from ..errors import GuardError, ShapeError
 from ..native.compile import compiled
 from ..native import memory
-from ..native.memory import acquire, copy_bytes, set_free, yield_processor
+from ..native.memory import acquire, call3_int, copy_bytes, set_free, store_double, yield_processor
+from ..sweep.access import helper
 from . import walk as W
+from .handle import (
+    H_COUNT, H_DIMENSIONS, H_ENTRY, H_FAILED, H_KERNEL, H_NBYTES, H_SHAPE, H_SWEEP, H_VERSION, H_WORKSPACES,
+    T_BLOCK, T_GRADIENT, T_PARAMETERS, T_VALUE, TAKE,
+)  # fmt: skip
 from .walk import replay
 
 #: For the code in users' functions, too, which Numba compiles by itself.
 load_int, store_int = memory.load_int.real, memory.store_int.real
-#: Words of a handle: address and version of `entry`, shape of the argument, workspaces, and the last failure.
-H_ENTRY, H_VERSION, H_DIMENSIONS, H_SHAPE, H_NBYTES, H_COUNT, H_WORKSPACES, H_FAILED = range(8)
-HANDLE = 8
-#: Words of a workspace of a handle: taken, its parameters, where its gradient and its value are (a cache line).
-T_TAKEN, T_PARAMETERS, T_GRADIENT, T_VALUE = range(4)
-TAKE = 8
 #: What the code in users' functions expects of handles and `entry`.
-VERSION = 1
+VERSION = 2
 
 #: What `entry` returns, beside ``1 + guard``.
 DONE, BROKEN = 0, -1
 
 
-@compiled("int64(int64, int64, int64, int64)")
-def entry(handle, x, g, value):
-    """Value and gradient at the data of `x`, written to `g` and `value` (addresses).
-
-    Returns `DONE`, or 1 + the number of the guard that saw something else.
-    """
+@helper
+def _taken(handle):
+    """A workspace of the handle, taken; waits if all are."""
     count, first = load_int(handle + 8 * H_COUNT), load_int(handle + 8 * H_WORKSPACES)
     k, mine = 0, first
     while not acquire(mine):
@@ -56,6 +52,16 @@ def entry(handle, x, g, value):
         if k == count:
             k, mine = 0, first
             yield_processor()
+    return mine
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def entry(handle, x, g, value):
+    """Value and gradient at the data of `x`, written to `g` and `value` (addresses).
+
+    Returns `DONE`, or 1 + the number of the guard that saw something else.
+    """
+    mine = _taken(handle)
     p = load_int(mine + 8 * T_PARAMETERS)
     store_int(load_int(p + 8 * W.P_INPUTS), x)
     store_int(p + 8 * W.P_BACKWARD, 1)
@@ -70,6 +76,19 @@ def entry(handle, x, g, value):
         store_int(handle + 8 * H_FAILED, result)
     set_free(mine)
     return result
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def kernel_entry(handle, x, g, value):
+    """`entry` by the kernel, for one whose workspace is too large for the stack (`kernel.trampoline`)."""
+    mine = _taken(handle)
+    block = load_int(mine + 8 * T_BLOCK)
+    store_int(block, x)
+    store_int(block + 8, value)
+    store_int(block + 16, g)
+    status = call3_int(load_int(handle + 8 * H_KERNEL), block, block + 8, block + 64)
+    set_free(mine)
+    return DONE if status == -1 else entry(handle, x, g, value)
 
 
 class CompiledType(types.Callable):
@@ -145,6 +164,14 @@ def call_entry(typingctx, address, handle, x, g):
     return result(*[types.int64] * 4), codegen
 
 
+@compiled("int64(int64, int64, int64, int64)")
+def enter(handle, x, g, value):
+    """What code in users' functions does, for calls from Python."""
+    status, number = call_entry(load_int(handle + 8 * H_ENTRY), handle, x, g)
+    store_double(value, number)
+    return status
+
+
 @overload_method(COMPILED, "__call__")
 def _call(self, x, g):
     for name, a in (("x", x), ("g", g)):
@@ -168,6 +195,8 @@ def _call(self, x, g):
                 fits = fits and x.shape[k] == extent and g.shape[k] == extent
         if not fits:
             raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
+        if x.ctypes.data == g.ctypes.data and x.size != 0:
+            raise ShapeError("x and g are the same array: the gradient would be written over the point")
         status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
         if status != DONE:
             # Numba loses exceptions inside prange: `check` finds them.

@@ -82,6 +82,8 @@ class FinishedTape(Callable):
         Which arguments will be differentiated.
     cuts : list of (str, Place)
         Where the derivative was cut on purpose.
+    forward_only : bool
+        Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
     """
 
     records: np.ndarray
@@ -100,6 +102,7 @@ class FinishedTape(Callable):
     wanted: tuple
     cuts: list = field(default_factory=list)
     structure: object = None
+    forward_only: bool = False
 
     @property
     def nbytes(self):

@@ -29,7 +29,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import DtypeError, GradientError, HigherOrderError, NonScalarOutputError, StructureError
+from ..errors import (
+    DtypeError,
+    GradientError,
+    HigherOrderError,
+    NonScalarOutputError,
+    StructureError,
+    UnsupportedFunctionError,
+)
+from ..kernel.reasons import NotLowered
 from ..modes import enable_grad
 from ..record import _Types, nesting_error, normalise
 from ..recording import Recording, check_result, differentiating, refuse_outer
@@ -40,7 +48,7 @@ from ..tree import flatten, leaf_names, unflatten
 from .cache import Kept, Tapes
 from .finish import finish
 from .purity import RandomStates, Surroundings
-from .quick import Quick
+from .quick import Quick, QuickKernel
 from .swept import ReplayedRecording
 from .trace import ROW, Trace
 
@@ -79,9 +87,10 @@ class Stats:
 
     Attributes
     ----------
-    records, replays, define_by_run : int
-        Calls of the user's function that were recorded; calls answered by replay; calls of the
-        user's function define-by-run.
+    records, define_by_run : int
+        Calls of the user's function that were recorded, and that ran define-by-run.
+    replays, sweeps, kernel_calls : int
+        Calls answered by replay, all together; by sweep; and by a kernel.
     misses : Counter
         Guards that saw something else, by place.
     cuts : Counter
@@ -89,31 +98,45 @@ class Stats:
     tapes : int
     instructions, bytes : int
         Of all kept tapes.
+    kernels : int
+        Tapes that became machine code.
+    not_lowered : Counter
+        Why tapes are replayed by sweep only: the instruction that has no machine code, and its place.
     seconds : dict of str to float
-        Spent in ``record``, ``finish``, ``replay``.
+        Spent in ``record``, ``finish``, ``replay`` (by sweep), and to compile (``kernel``).
     fallback : str
         Why the function is run define-by-run; empty if it is not.
     """
 
     records: int = 0
-    replays: int = 0
+    sweeps: int = 0
     define_by_run: int = 0
     misses: Counter = field(default_factory=Counter)
     cuts: Counter = field(default_factory=Counter)
     tapes: int = 0
     instructions: int = 0
     bytes: int = 0
-    seconds: dict = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0})
+    kernels: int = 0
+    kernel_calls: int = 0
+    not_lowered: Counter = field(default_factory=Counter)
+    seconds: dict = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0, "kernel": 0.0})
     fallback: str = ""
+
+    @property
+    def replays(self):
+        """Calls answered by replay."""
+        return self.sweeps + self.kernel_calls
 
     def __str__(self):
         lines = [
             f"records {self.records}, replays {self.replays}, define-by-run {self.define_by_run}",
             f"tapes {self.tapes}: {self.instructions} instructions, {self.bytes} bytes",
+            f"kernels {self.kernels}: {self.kernel_calls} calls",
             "seconds: " + ", ".join(f"{k} {v:.4f}" for k, v in self.seconds.items()),
         ]
         lines += [f"guard missed {n} times: {where}" for where, n in self.misses.most_common()]
         lines += [f"cut {n} times: {where}" for where, n in self.cuts.most_common()]
+        lines += [f"by sweep: {why}" for why in self.not_lowered]
         if self.fallback:
             lines.append(f"run define-by-run: {self.fallback}")
         return "\n".join(lines)
@@ -167,9 +190,15 @@ class Replayed:
         Whether the function may use tensors that require a gradient and are no arguments, as constants.
     adjoints : bool
         Whether gradients will be asked for; else only values.
+    policy : str
+        When tapes become kernels (`kernel.promotion`).
+    options : kernel.emit.Options, optional
     """
 
-    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True):
+    def __init__(
+        self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, policy="never", options=None
+    ):
+        self.policy, self.options = policy, options
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
         self.captures, self.adjoints = captures, adjoints
         self.kinds = {}
@@ -296,27 +325,43 @@ class Replayed:
 
     def tape(self, args, kwargs):
         """The finished tape that answers a call with these arguments; recorded if there is none."""
-        self.call(args, kwargs)
+        return self._kept(args, kwargs).tape
+
+    def kernel(self, args, kwargs):
+        """The kernel of `tape`."""
+        kept = self._kept(args, kwargs)
+        try:
+            return kept.kernels.make(bool(self.argnums))
+        except NotLowered as why:
+            raise UnsupportedFunctionError(f"{_name(self.function)} has no kernel: {why}") from None
+
+    def _kept(self, args, kwargs):
+        self.call(args, kwargs, bool(self.argnums))
         _, key, _ = self._sorted(args, kwargs)
         kind = self.kinds[key]
         if kind.given_up:
             raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
-        return kind.tapes.first().tape
+        return kind.tapes.first()
 
     def _prepare(self, kind, surroundings, args):
         """Let the next call go the short way, if it is like this one."""
         kept = kind.tapes.first()
         if kept is None:
             return
+        kernel = kept.kernels.get(True)
         known = self._quick
-        if known is not None and known.kept is kept and known.surroundings is surroundings:
+        if known is not None and known.serves(kept, kernel, surroundings):
             return
-        if (known := kept.quick) is None or known.surroundings is not surroundings:
-            known = kept.quick = Quick.of(kind, surroundings, kept, args, self.argnums)
+        known = kept.quick
+        if known is None or not known.serves(kept, kernel, surroundings):
+            quick = Quick if kernel is None else QuickKernel
+            known = kept.quick = quick.of(kind, surroundings, kept, args, self.argnums)
         self._quick = known
 
     def _replay(self, kind, inputs, backward, count=True):
         kept = kind.tapes.first()
+        if kept is not None and (found := self._by_kernel(kind, kept, inputs, backward, count)) is not None:
+            return found
         tried = 0
         while kept is not None:
             start = time.perf_counter()
@@ -326,14 +371,11 @@ class Replayed:
                 outcome = self._outcome(kept.tape, workspace, backward)
                 kept.give(workspace)
                 self.stats.seconds["replay"] += time.perf_counter() - start
-                if count:
-                    self.stats.replays += 1
-                    self._note(kind, False)
+                self.stats.sweeps += count
+                self._answered(kind, kept, tried, count)
                 outcome.tape = kept.tape
-                if tried:
-                    kind.tapes.prefer(kept)
-                else:
-                    kind.tapes.touch(kept)
+                if not callable(backward):
+                    kept.kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, _name(self.function))
                 return outcome
             tried += 1
             if missed >= len(kept.tape.guards):
@@ -344,6 +386,38 @@ class Replayed:
             seen = workspace.seen_at(missed)
             kept.give(workspace)
             kept = kind.tapes.after(kept, missed, seen)
+        return None
+
+    def _answered(self, kind, kept, tried, count):
+        """A replay went through."""
+        if count:
+            self._note(kind, False)
+        if tried:
+            kind.tapes.prefer(kept)
+        else:
+            kind.tapes.touch(kept)
+
+    def _by_kernel(self, kind, kept, inputs, backward, count):
+        """The answer of a kernel, or None: then the sweeps have to say what is right.
+
+        A condition that went the other way leads to the tapes that went that way.
+        """
+        tried = 0
+        while kept is not None and not callable(backward):
+            kernel = kept.kernels.get(backward)
+            if kernel is None:
+                return None
+            status, found = kernel.run(inputs)
+            if found is not None:
+                self.stats.kernel_calls += count
+                self._answered(kind, kept, tried, count)
+                values, gradients = kernel.results(found)
+                return Outcome(values, kept.tape.structure, gradients, kept.tape)
+            guard = kept.tape.guards[status] if 0 <= status < len(kept.tape.guards) else None
+            if guard is None or guard.how != "bool":
+                return None
+            tried += 1
+            kept = kind.tapes.after(kept, status, bytes([not guard.seen[0]]))
         return None
 
     def _outcome(self, tape, workspace, backward):
@@ -481,7 +555,7 @@ class Replayed:
 
     def _tried(self, kind, tape, inputs, backward):
         """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
-        kept = Kept(tape)
+        kept = Kept(tape, self.policy, self.options)
         workspace = kept.take()
         if workspace.run(inputs, backward is True) >= 0:
             self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)

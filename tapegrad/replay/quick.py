@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 
+from ..kernel.entry.walk import Way, enter_value
 from ..sweep import native
 from ..tape.meta import SCALAR
 from . import walk as W
@@ -22,6 +23,7 @@ from .workspace import RAISING
 #: Static arguments that are as they were if they are the same object.
 _IMMUTABLE = (int, bool, str, bytes, type(None), complex, type, frozenset)
 _DOUBLE = np.dtype("d")
+_empty = np.empty
 
 
 class Quick:
@@ -49,6 +51,15 @@ class Quick:
         self.one = picks[0] if len(picks) == 1 else None
         self.output = kept.tape.outputs[0][0]
 
+    @staticmethod
+    def by_numpy(tape):
+        """Whether a replay has to look at what NumPy says."""
+        return any(item.entry.function in RAISING for item in tape.items if item.entry.kind == ROW)
+
+    def serves(self, kept, kernel, surroundings):
+        """Whether this is for replays of `kept` by sweep, and nothing has changed since."""
+        return kernel is None and type(self) is Quick and self.kept is kept and self.surroundings is surroundings
+
     @classmethod
     def of(cls, kind, surroundings, kept, args, wanted):
         """For calls like the one with `args`, or None if there is no short way.
@@ -59,36 +70,28 @@ class Quick:
             The arguments that are differentiated.
         """
         tape = kept.tape
-        if any(item.entry.function in RAISING for item in tape.items if item.entry.kind == ROW):
+        if cls.by_numpy(tape):
             return None
         result = tape.outputs[0] if len(tape.outputs) == 1 else (0, None)
         if tape.structure.kind is not None or result[1] is not SCALAR or not result[0]:
             return None
         if tuple(sorted(set(wanted))) != wanted:
             return None
-        spec, held, picks, inputs = [len(args)], [], [], 0
-        for k, a in enumerate(args):
-            kind_of = type(a)
-            if kind_of is float:
-                spec += [W.FLOAT, id(float)]
-            elif kind_of is np.ndarray and a.dtype is _DOUBLE:
-                spec += [W.ARRAY, id(np.ndarray), id(_DOUBLE), a.ndim, *a.shape]
-            elif kind_of in _IMMUTABLE and k not in wanted:
-                spec += [W.SAME, id(a)]
-                held.append(a)
-                continue
-            else:
-                return None
-            if k in wanted:
-                picks.append((inputs, kind_of is float))
-            inputs += 1
+        found = _spec(args, wanted)
+        if found is None:
+            return None
+        spec, held, picks = found
         return cls(kind, surroundings, kept, held, spec, picks)
 
     def call(self, args, stats):
         """``(value, gradients)``, or None: the long way has to be gone."""
         kind = self.kind
         calls = kind.calls + 1
-        if calls == kind.check_at or kind.given_up or self.surroundings.changed() is not None:
+        kernels = self.kept.kernels
+        if (
+            calls == kind.check_at or kind.given_up or kernels.calls[True] + 1 >= kernels.due[True]
+            or self.surroundings.changed() is not None
+        ):
             return None
         start = time.perf_counter()
         try:
@@ -113,6 +116,82 @@ class Quick:
         kind.calls = calls
         if kind.recent:
             kind.note(False)
-        stats.replays += 1
+        stats.sweeps += 1
+        kernels.calls[True] += 1
         stats.seconds["replay"] += time.perf_counter() - start
         return value, gradients
+
+
+class QuickKernel(Quick):
+    """The same for a tape that has become a kernel; names are compared by compiled code (`replay.watched`)."""
+
+    __slots__ = ("way", "pointer", "shape", "shapes", "numbers", "watched", "kernel")
+
+    def __init__(self, kind, surroundings, kept, args, spec, picks):
+        super().__init__(kind, surroundings, kept, args, spec, picks)
+        self.kernel = kept.kernels.get(True)
+        self.watched = surroundings.words()
+        self.way = Way(self.kernel, len(kept.tape.inputs), 1 + len(picks), spec, self.watched or ())
+        self.pointer = self.way.pointer
+        self.shapes = [kept.tape.inputs[k].shape for k, _ in picks]
+        self.numbers = [number for _, number in picks]
+        self.shape = self.shapes[0] if len(picks) == 1 and not self.numbers[0] else None
+
+    @staticmethod
+    def by_numpy(tape):
+        """Kernels have no steps that only NumPy can do."""
+        return False
+
+    def serves(self, kept, kernel, surroundings):
+        """Whether this is for calls of `kernel`, and nothing has changed since."""
+        return kernel is self.kernel and self.surroundings is surroundings and (self.watched is None or self.watched is surroundings.words())
+
+    def call(self, args, stats):
+        """``(value, gradients)``, or None: the long way has to be gone."""
+        kind = self.kind
+        if (
+            kind.calls + 1 == kind.check_at or kind.given_up
+            or self.watched is None and self.surroundings.changed() is not None
+        ):
+            return None
+        shape = self.shape
+        if shape is not None:
+            gradients = _empty(shape)
+            results = (gradients,)
+            value = enter_value(self.pointer, id(args), id(results))
+            if value != value:
+                return None
+        else:
+            results = tuple([_empty(shape) for shape in self.shapes])
+            value = enter_value(self.pointer, id(args), id(results))
+            if value != value:
+                return None
+            gradients = tuple([r.item() if number else r for r, number in zip(results, self.numbers)])
+            if self.one is not None:
+                gradients = gradients[0]
+        kind.calls += 1
+        if kind.recent:
+            kind.note(False)
+        stats.kernel_calls += 1
+        return value, gradients
+
+
+def _spec(args, wanted):
+    """What the arguments have to be (`replay.walk.read_arguments`), which are held, which inputs are differentiated; or None."""
+    spec, held, picks, inputs = [len(args)], [], [], 0
+    for k, a in enumerate(args):
+        kind_of = type(a)
+        if kind_of is float:
+            spec += [W.FLOAT, id(float)]
+        elif kind_of is np.ndarray and a.dtype is _DOUBLE:
+            spec += [W.ARRAY, id(np.ndarray), id(_DOUBLE), a.ndim, *a.shape]
+        elif kind_of in _IMMUTABLE and k not in wanted:
+            spec += [W.SAME, id(a)]
+            held.append(a)
+            continue
+        else:
+            return None
+        if k in wanted:
+            picks.append((inputs, kind_of is float))
+        inputs += 1
+    return spec, held, picks

@@ -156,6 +156,12 @@ def _scatter(x, index, attrs):
     return attrs["shape"]
 
 
+def _add_at(x, v, index, attrs):
+    require(x is not SCALAR, "an addition into a scalar")
+    require(index.size == v.size, f"{index.size} positions for {v.size} elements")
+    return x.shape
+
+
 def _reduction(x, attrs):
     axes = _axes(attrs["axis"], len(x.shape))
     if "ddof" in attrs:
@@ -312,6 +318,8 @@ STRUCTURAL = {
     "astype": (_astype, {"dtype": "d"}),
     "place": (_place, _WINDOW),
     "scatter": (_scatter, _SHAPE),
+    "add_window": (_setitem, _WINDOW),
+    "add_at": (_add_at, {}),
     "cumsum": (_scan, {"axis": None}),
     "cumprod": (_along, {"axis": 0}),
     "recurrence": (_recurrence, {"axis": 0, "reverse": False, "lag": False}),
@@ -334,10 +342,10 @@ STRUCTURAL = {
 #: Rows whose result has the dtype of the first operand.
 _SAME = frozenset(
     "getitem select broadcast_to diagonal as_strided reshape squeeze expand_dims transpose t flip gather roll repeat "
-    "tile setitem put diag place scatter max min".split()
+    "tile setitem put diag place scatter add_window add_at max min".split()
 )
 #: Rows of which the position of an operand that holds flat positions is known.
-INDEX = {"gather": 1, "roll": 1, "repeat": 1, "tile": 1, "scatter": 1, "cross_entropy": 1, "put": 2}
+INDEX = {"gather": 1, "roll": 1, "repeat": 1, "tile": 1, "scatter": 1, "cross_entropy": 1, "put": 2, "add_at": 2}
 
 
 def result(row, metas, attrs, integer):

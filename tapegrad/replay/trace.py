@@ -70,6 +70,13 @@ class Entry:
         self.seen = value if kind == GUARD else None
         self.meta = None if kind == GUARD else meta_of(value)
 
+    @classmethod
+    def described(cls, kind, function, attrs, operands, integer, meta):
+        """An entry whose result has never been computed."""
+        entry = cls(kind, function, attrs, operands, kind == ROW, integer, 0.0)
+        entry.meta = meta
+        return entry
+
     @property
     def name(self):
         """The word for it in listings."""

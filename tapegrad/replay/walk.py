@@ -40,6 +40,7 @@ PROGRAM = 2  # words, slot, operands, (register, address)*; the first is the res
 HOST = 3  # number
 GUARD = 4  # number, address, nbytes, address of what was seen
 COMPARE = 5  # number, comparison, address, address, outcome seen
+COLLECT = 6  # address, count, addresses of doubles
 #: Ufunc -> comparison of a COMPARE step.
 COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "equal": 4, "not_equal": 5}
 
@@ -93,6 +94,11 @@ def forward(p):
                 store_int(p + 8 * P_STOPPED, load_int(at + 8))
                 return AT_GUARD
             at += 40
+        elif code == COLLECT:
+            target, count = load_int(at + 8), load_int(at + 16)
+            for k in range(count):
+                store_double(target + 8 * k, load_double(load_int(at + 24 + 8 * k)))
+            at += 24 + 8 * count
         elif code == HOST:
             store_int(p + 8 * P_STOPPED, load_int(at + 8))
             store_int(p + 8 * P_AT, (at + 16 - stream) // 8)
@@ -207,14 +213,13 @@ def replay(p):
 
 
 @compiled("int64(int64, int64, int64)")
-def quick(p, spec, args):
-    """`replay` with gradients for a tuple of Python objects, if they are as `spec` says.
+def read_arguments(inputs, spec, args):
+    """Addresses of the data of a tuple of Python objects, to `inputs`; `DONE` if they are as `spec` says, else `OTHER`.
 
     `spec` holds their number, then for each one ``FLOAT, type``; ``ARRAY, type,
     dtype, dimensions, extents...``; or ``SAME, address``.  Objects are read by
     the public C structs of CPython and NumPy (tried out in `sweep.native`).
     """
-    inputs = load_int(p + 8 * P_INPUTS)
     if load_int(args + 16) != load_int(spec):
         return OTHER
     at, item = spec + 8, args + 24
@@ -244,6 +249,14 @@ def quick(p, spec, args):
                 at += 8
             store_int(inputs, load_int(thing + 16))
         inputs += 8
+    return DONE
+
+
+@compiled("int64(int64, int64, int64)")
+def quick(p, spec, args):
+    """`replay` with gradients for a tuple of Python objects, if they are as `spec` says (`read_arguments`)."""
+    if read_arguments(load_int(p + 8 * P_INPUTS), spec, args) != DONE:
+        return OTHER
     store_int(p + 8 * P_BACKWARD, 1)
     enter(p)
     return resume(p)

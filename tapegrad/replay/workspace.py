@@ -30,7 +30,8 @@ _VIEWS = {
 }
 #: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
 RAISING = {BY_NAME["inv"], BY_NAME["solve"]}
-_WRITES = {BY_NAME["setitem"], BY_NAME["put"]}
+_WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
+_STACK = BY_NAME["stack"]
 
 
 class Host:
@@ -228,6 +229,12 @@ class Workspace:
             self._step(item, program, entry.function, target)
             return
         row, attrs = entry.function, dict(entry.attrs)
+        if row is _STACK and len(entry.meta.shape) == 1 and all(self._static_meta(o) is SCALAR for o in operands):
+            target = self._allocate(item)
+            addresses = [self.address_of(o) for o in operands]
+            self.stream += [W.COLLECT, native.data_address(target), len(addresses), *addresses]
+            self._signature(item)
+            return
         if row.primitive is not None:
             self._primitive(item)
             return
@@ -300,7 +307,7 @@ class Workspace:
         """Turn an entry's record into the instruction of its adjoint."""
         entry, row, operands, tape = item.entry, item.entry.function, item.operands, self.tape
         record = self.records[item.slot]
-        if not tape.active[item.slot]:
+        if not tape.active[item.slot] or tape.forward_only:
             if row.dynamic:
                 record["integer"] = entry.integer
             return
@@ -386,7 +393,7 @@ class Workspace:
         leaves = [s for s in tape.leaves if s] + [slot for _, _, slot in tape.elements]
         marks[leaves] = 2
         roots = {slot for slot, _ in tape.outputs if slot and not marks[slot]}
-        if roots:
+        if roots and not tape.forward_only:
             marks[list(roots)] = 1
             sweep_walk.mark(self.address, native.data_address(marks), native.table_address(), max(roots), len(roots), 0)
         marks[marks == 2] = 0
@@ -432,6 +439,7 @@ class Workspace:
             something else (the number of guards: a host step gave another shape, or the
             function itself has to say whether a matrix was singular).
         """
+        assert not (backward and self.tape.forward_only), "a derivative made into a tape has no sweep"
         inputs = self.inputs
         for k, a in enumerate(arguments):
             inputs[k] = native.data_address(a)

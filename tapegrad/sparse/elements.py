@@ -41,8 +41,8 @@ SAME = {"astype", "clone"}
 REDUCTIONS = set("sum mean max min prod var std norm logsumexp".split())
 #: Rows that make a line of a line.
 LINES = {"softmax", "log_softmax"}
-#: Rows that add to zeros.
-ADDS = {"place", "scatter"}
+#: Rows that add into parts of an array, of zeros or of the first operand.
+ADDS = {"place", "scatter", "add_window", "add_at"}
 SCANS = {"cumsum", "cumprod", "recurrence"}
 
 
@@ -226,12 +226,19 @@ class Elements:
         return np.asarray(row.value(*arrays, **attrs)).astype(np.int64) - 1
 
     def _added(self, row, operands, shape, attrs, given):
-        (numbers,) = given.values()
-        if row.name == "scatter":
-            targets = np.ravel(self.tape.constants[-1 - operands[1]])
-        else:
-            targets = _window(numbers.shape, _size(shape), attrs)
-        return self._grouped(numbers, targets, _size(shape))
+        onto = row.name.startswith("add_")
+        parts = []
+        if 0 in given and onto:
+            parts.append(given[0].reshape(-1))
+        if int(onto) in given:
+            numbers = given[int(onto)]
+            if row.constants:
+                targets = np.ravel(self.tape.constants[-1 - operands[row.constants[0]]])
+            else:
+                numbers = np.broadcast_to(numbers, attrs["shape"]) if onto else numbers
+                targets = _window(numbers.shape, _size(shape), attrs)
+            parts.append(self._grouped(numbers, targets, _size(shape)))
+        return self._joined(parts)
 
     def _reduced(self, row, operands, shape, attrs, given):
         (numbers,) = given.values()

@@ -53,6 +53,8 @@ class Planner:
         self.inside = set()
         self.tangents = {}  # operand number -> register of its tangent
         self._saved_atoms = {}
+        #: Registers that point into the buffer of another.
+        self._inside = set()
 
     # -- operands ---------------------------------------------------------------
     def seed(self):
@@ -103,6 +105,7 @@ class Planner:
     def shifted(self, reg, itemsize):
         new = self._register()
         # Freed registers are those that ALLOC made; a shifted one is not owned.
+        self._inside.add(new)
         self.step(P.SHIFT, new, reg, itemsize)
         self.inside.add(new)
         return new
@@ -389,6 +392,7 @@ class Planner:
                 assert fits, f"a contribution of shape {value.shape} for an operand of shape {meta.shape}"
                 atom = value.atom
                 direct = atom is not None and atom.whole and value.shape == meta.shape and value.char == meta.char
+                direct = direct and atom.reg not in self._inside
                 if direct and meta is not SCALAR:
                     whole.append((k, atom, meta))
                 else:

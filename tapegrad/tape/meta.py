@@ -6,6 +6,8 @@ signature of an operation is a short tuple of object identities.
 
 from __future__ import annotations
 
+import numpy as np
+
 
 class Meta:
     """Shape, byte strides and dtype character of a value.
@@ -38,6 +40,7 @@ class Meta:
 SCALAR = Meta((), (), "d", 8)
 
 _KNOWN = {}
+_ITEMSIZES = {}
 
 
 def meta_of(value):
@@ -48,6 +51,18 @@ def meta_of(value):
     known = _KNOWN.get(key)
     if known is None:
         known = _KNOWN[key] = Meta(*key, value.dtype.itemsize)
+    return known
+
+
+def laid_out(shape, char):
+    """The `Meta` of a C-contiguous value; that of a float for a float64 without axes."""
+    if not shape and char == "d":
+        return SCALAR
+    itemsize = _ITEMSIZES.get(char) or _ITEMSIZES.setdefault(char, np.dtype(char).itemsize)
+    key = (tuple(shape), c_strides(shape, itemsize), char)
+    known = _KNOWN.get(key)
+    if known is None:
+        known = _KNOWN[key] = Meta(*key, itemsize)
     return known
 
 

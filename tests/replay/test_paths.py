@@ -371,3 +371,15 @@ def test_a_singular_matrix_raises_in_a_replay_too():
     with pytest.raises(np.linalg.LinAlgError):
         g(np.ones((2, 2)))
     np.testing.assert_array_equal(g(regular)[1], before[0][1])
+
+
+def test_a_choice_between_a_value_and_a_constant():
+    def function(x, y):
+        return np.where(False, x, 3.0) * y + np.where(True, x, 5.0) * np.where(True, 2.0, y) + np.where(y > 1.0, 7.0, x)
+
+    pair = Pair(function, 2)
+    for point in ((2.0, 0.5), (3.0, 1.5), (4.0, 0.25), (5.0, 2.0)):
+        value, gradients = pair.check(*point)
+        x, y = point
+        assert value == 3.0 * y + 2.0 * x + (7.0 if y > 1.0 else x)
+        assert [float(g) for g in gradients] == [2.0 + (y <= 1.0), 3.0]

@@ -48,6 +48,8 @@ DOMAINS = {
     "arccosh": ((1.2, 3.0),),
     "power": (POSITIVE, ANY),
     "where": (None, ANY, ANY),
+    **dict.fromkeys("is_less is_less_equal is_equal if_true if_false".split(), (ANY, ANY)),
+    "is_nan": (ANY,),
     "clip": (ANY, (-1.0, -0.5), (0.5, 1.0)),
     "polygamma": (None, POSITIVE),
 }

@@ -156,7 +156,7 @@ def placement_cases():
     found = []
     for x, shape, strides, offset in (
         (V, (12,), (2,), 1), (V, (2, 6), (-2,), 11), (M, (4, 5), (5, 1), 6), (M, (3, 4), (1, 3), 0), (V, (3,), (0,), 2),
-        (M, (6,), (1, 1), 0), (1.5, (2, 2), (), 3), (V[:0], (2, 3), (1,), 0), (C, (4, 6), (0, 6, 1), 2),
+        (M, (6,), (1, 1), 0), (V, (8,), (1,), 1), (1.5, (2, 2), (), 3), (V[:0], (2, 3), (1,), 0), (C, (4, 6), (0, 6, 1), 2),
     ):  # fmt: skip
         def on_arrays(t, shape=shape, strides=strides, offset=offset):
             whole = np.zeros(int(np.prod(shape)), np.asarray(t).dtype)
@@ -182,6 +182,41 @@ def scatter_cases():
             return whole.reshape(shape)
 
         found.append((lambda t, p=positions, s=shape: apply("scatter", (t, p), (("shape", s),)), (x,), on_arrays))
+    return found
+
+
+def window_cases():
+    """`add_window`: distinct, reversed, overlapping and repeated elements."""
+    found = []
+    for x, v, strides, offset in (
+        (V, array((2,)), (2,), 1), (M, array((2, 2)), (M.shape[1], 1), 1), (V, array((3,)), (-1,), 3), (V, array((2, 2)), (1, 1), 0),
+        (V, array((3,)), (0,), 2), (V, 0.75, (), 1), (M, np.zeros((0,)), (1,), 0),
+    ):  # fmt: skip
+        attrs = (("shape", np.shape(v)), ("strides", strides))
+
+        def on_arrays(x, v, a=attrs, o=offset):
+            x = np.array(x)
+            positions = np.arange(x.size)[o:]
+            where = np.lib.stride_tricks.as_strided(positions, a[0][1], [8 * s for s in a[1][1]]) if np.size(v) else positions[:0]
+            np.add.at(x.reshape(-1), where.reshape(-1), np.reshape(v, -1))
+            return x
+
+        found.append((lambda x, v, a=attrs, o=offset: apply("add_window", (x, v), a, integer=o), (x, v), on_arrays))
+    return found
+
+
+def add_at_cases():
+    """`add_at`: distinct and repeated positions."""
+    found = []
+    for x, v, positions in ((V, array((3,)), [2, 0, 1]), (V, array((4,)), [1, 1, 0, 1]), (M, array((2, 2)), [3, 0, 3, 2]), (V, np.zeros(0), [])):
+        index = np.array(positions, int)
+
+        def on_arrays(x, v, p=index):
+            x = np.array(x)
+            np.add.at(x.reshape(-1), p, np.reshape(v, -1))
+            return x
+
+        found.append((lambda x, v, p=index: apply("add_at", (x, v, p)), (x, v), on_arrays))
     return found
 
 
@@ -251,6 +286,8 @@ CASES = {
     "put": assignment_cases(ADVANCED_KEYS),
     "place": placement_cases(),
     "scatter": scatter_cases(),
+    "add_window": window_cases(),
+    "add_at": add_at_cases(),
     "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Traced) else x) * 2.0, (np.array([0.5, 0.25]),))],
     "softmax": [(lambda x, a=a: tg.softmax(x, axis=a), (x,), lambda x, a=a: special.softmax(x, axis=a)) for x in (V, M, C) for a in (-1, 0)]
     + [(lambda x: tg.softmax(x) * x, (1.5,), lambda x: x)],

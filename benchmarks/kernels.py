@@ -1,0 +1,370 @@
+"""Value and gradient by kernels, beside gradients written by hand and the other libraries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numba import njit
+
+import tapegrad as tg
+
+from . import kernels_by_hand as hand
+from .registry import Missing, Row, benchmark, check_agreement, peer, torch_pinned
+from .timing import measure
+
+
+# -- the functions, as a user writes them ------------------------------------------------
+def rosenbrock_loop(x):
+    total = 0.0
+    for i in range(x.shape[0] - 1):
+        total = total + 100.0 * (x[i + 1] - x[i] * x[i]) ** 2 + (1.0 - x[i]) ** 2
+    return total
+
+
+def rosenbrock(x):
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+STEPS, H = 1000, 0.02
+
+
+def lotka_volterra(p):
+    """Runge-Kutta steps of prey and predators; four rates and the two starting values are the variables."""
+    a, b, c, d, u, v = p[0], p[1], p[2], p[3], p[4], p[5]
+
+    def rates(u, v):
+        return (a - b * v) * u, (d * u - c) * v
+
+    for _ in range(STEPS):
+        u1, v1 = rates(u, v)
+        u2, v2 = rates(u + H / 2 * u1, v + H / 2 * v1)
+        u3, v3 = rates(u + H / 2 * u2, v + H / 2 * v2)
+        u4, v4 = rates(u + H * u3, v + H * v3)
+        u = u + H / 6 * (u1 + 2.0 * u2 + 2.0 * u3 + u4)
+        v = v + H / 6 * (v1 + 2.0 * v2 + 2.0 * v3 + v4)
+    return u * u + v * v
+
+
+def logistic(w, X, y):
+    """Mean negative log-likelihood; labels are 1 and -1."""
+    return np.mean(np.logaddexp(0.0, -y * (X @ w)))
+
+
+def network(W1, b1, W2, b2, W3, b3, X, labels):
+    """Cross-entropy of a network with two hidden layers."""
+    h = np.tanh(X @ W1 + b1)
+    h = np.tanh(h @ W2 + b2)
+    z = h @ W3 + b3
+    top = np.max(z, axis=1, keepdims=True)
+    log_sum = np.log(np.sum(np.exp(z - top), axis=1)) + top[:, 0]
+    return np.mean(log_sum - z[np.arange(len(labels)), labels])
+
+
+def asian(spot, sigma, rate, shocks):
+    """Mean discounted payoff of an Asian call; each step has a shift of its drift as a variable."""
+    drifts = rate
+    steps, dt, strike = len(shocks), 1.0 / len(shocks), 100.0
+    log_price, total = np.log(spot), 0.0
+    for k in range(steps):
+        log_price = log_price + (0.05 + drifts[k] - 0.5 * sigma * sigma) * dt + sigma * math.sqrt(dt) * shocks[k]
+        total = total + np.exp(log_price)
+    payoff = np.maximum(total / steps - strike, 0.0)
+    return np.exp(-0.05) * np.mean(payoff)
+
+
+def black_scholes(spot, strike, rate, sigma, time):
+    """The sum of the prices of many calls."""
+    from tapegrad.scipy.special import erf
+
+    root = sigma * np.sqrt(time)
+    d1 = (np.log(spot / strike) + (rate + 0.5 * sigma * sigma) * time) / root
+    d2 = d1 - root
+    first, second = 0.5 * (1.0 + erf(d1 / math.sqrt(2.0))), 0.5 * (1.0 + erf(d2 / math.sqrt(2.0)))
+    return np.sum(spot * first - strike * np.exp(-rate * time) * second)
+
+
+# -- helpers -----------------------------------------------------------------------------
+def ours(function: Callable, arguments: tuple, argnums=0) -> Callable:
+    """Value and gradient by a kernel; a tape that has none is an error here."""
+    call = tg.value_and_grad(function, argnums, kernel="always")
+    for _ in range(4):
+        call(*arguments)
+    stats = call.stats()
+    if not stats.kernel_calls or stats.not_lowered or stats.fallback:
+        raise RuntimeError(f"{function.__name__} does not run as a kernel:\n{stats}")
+    return call
+
+
+def flat(result) -> np.ndarray:
+    """Value and gradients as one array."""
+    value, gradients = result
+    parts = gradients if isinstance(gradients, (tuple, list)) else (gradients,)
+    return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in (value, *parts)])
+
+
+def jax_call(function: Callable, arguments: tuple, argnums=0) -> Callable:
+    """JAX's compiled value and gradient, NumPy in and out."""
+    jax = peer("jax")
+    jax.config.update("jax_enable_x64", True)
+    compiled = jax.jit(jax.value_and_grad(function, argnums))
+
+    def call():
+        value, gradients = compiled(*arguments)
+        return float(value), jax.tree.map(np.asarray, gradients)
+
+    return call
+
+
+def rows(what, promises, function, arguments, argnums, others, quick, rtol=1e-7) -> Iterator[Row]:
+    """Compare with all `others` (name: a call, or a function that makes one); promises: name -> (words, limit)."""
+    call = ours(function, arguments, argnums)
+    calls, missing = {"tapegrad": lambda: call(*arguments)}, {}
+    for name, make in others.items():
+        try:
+            calls[name] = make()
+        except Missing as why:
+            missing[name] = str(why)
+    check_agreement(what, {name: flat(one()) for name, one in calls.items()}, rtol)
+    times = measure(calls, budget=1.0 if quick else 4.0)
+    detail = {name: str(time) for name, time in times.items()}
+    for name, (words, limit) in promises.items():
+        if name in missing:
+            yield Row(f"{what}, beside {name}", words, limit=limit, skip=missing[name])
+        else:
+            yield Row(f"{what}, beside {name}", words, times["tapegrad"].minimum / times[name].minimum, limit, detail=detail)
+        detail = {}
+
+
+# -- rows --------------------------------------------------------------------------------
+def small_call(quick):
+    x = np.array([1.2, 0.7])
+    call = ours(rosenbrock_loop, (x,))
+    calls = {"tapegrad": lambda: call(x), "by hand": lambda: hand.rosenbrock(x)}
+    promises = {"by hand": ("at most 3 times the call of a function compiled by Numba", 3.0)}
+    try:
+        jax = jax_call(rosenbrock_loop, (x,))
+        calls["JAX"] = jax
+    except Missing:
+        pass
+    promises["JAX"] = ("at most 1/8 of a call of JAX's, NumPy in and out", 1 / 8)
+    check_agreement("small call", {name: flat(one()) for name, one in calls.items()})
+
+    def many(one):
+        def run():
+            for _ in range(50):
+                one()
+
+        return run
+
+    times = measure({name: many(one) for name, one in calls.items()}, budget=1.0 if quick else 4.0)
+    detail = {name: str(time.per(50)) for name, time in times.items()}
+    for name, (words, limit) in promises.items():
+        if name not in times:
+            yield Row(f"one call, 2 variables, beside {name}", words, limit=limit, skip=f"{name} is not installed")
+            continue
+        ratio = times["tapegrad"].minimum / times[name].minimum
+        yield Row(f"one call, 2 variables, beside {name}", words, ratio, limit, detail=detail)
+        detail = {}
+
+
+def rosenbrocks(quick):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=1000)
+    others = {"by hand": lambda: lambda: hand.rosenbrock(x)}
+
+    def vectorised(x):
+        return peer("jax").numpy.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+    below = "below JAX's time (JAX gets the vectorised formula)"
+    others["JAX"] = lambda: jax_call(vectorised, (x,))
+    yield from rows(
+        "Rosenbrock as a loop, n = 1 000", {"by hand": ("at most twice the gradient written by hand", 2.0), "JAX": (below, 1.0)},
+        rosenbrock_loop, (x,), 0, others, quick,
+    )  # fmt: skip
+    x = rng.normal(size=100_000)
+    others = {"by hand": lambda: lambda: hand.rosenbrock(x), "JAX": lambda: jax_call(vectorised, (x,))}
+    yield from rows(
+        "Rosenbrock vectorised, n = 100 000",
+        {"by hand": ("at most twice the gradient written by hand", 2.0), "JAX": ("below JAX's time", 1.0)},
+        rosenbrock, (x,), 0, others, quick,
+    )  # fmt: skip
+
+
+def ode(quick):
+    p = np.array([0.55, 0.028, 0.80, 0.024, 33.0, 6.0])
+
+    def scan():
+        jax = peer("jax")
+
+        def function(p):
+            a, b, c, d = p[0], p[1], p[2], p[3]
+
+            def rates(u, v):
+                return (a - b * v) * u, (d * u - c) * v
+
+            def step(state, _):
+                u, v = state
+                u1, v1 = rates(u, v)
+                u2, v2 = rates(u + H / 2 * u1, v + H / 2 * v1)
+                u3, v3 = rates(u + H / 2 * u2, v + H / 2 * v2)
+                u4, v4 = rates(u + H * u3, v + H * v3)
+                return (u + H / 6 * (u1 + 2 * u2 + 2 * u3 + u4), v + H / 6 * (v1 + 2 * v2 + 2 * v3 + v4)), None
+
+            (u, v), _ = jax.lax.scan(step, (p[4], p[5]), None, length=STEPS)
+            return u * u + v * v
+
+        return jax_call(function, (p,))
+
+    yield from rows(
+        "RK4 of Lotka-Volterra, 1 000 steps, 6 gradients",
+        {"by hand": ("at most 1.5 times the adjoint written by hand", 1.5), "JAX": ("at most 1/10 of JAX's scan", 0.1)},
+        lotka_volterra, (p,), 0, {"by hand": lambda: lambda: hand.lotka_volterra(p, STEPS, H), "JAX": scan}, quick,
+    )  # fmt: skip
+
+
+def learning(quick):
+    rng = np.random.default_rng(2)
+    X, w = rng.normal(size=(1000, 100)), 0.1 * rng.normal(size=100)
+    y = np.where(rng.uniform(size=1000) < 0.5, 1.0, -1.0)
+
+    def by_jax():
+        np_ = peer("jax").numpy
+        return jax_call(lambda w, X, y: np_.mean(np_.logaddexp(0.0, -y * (X @ w))), (w, X, y))
+
+    def by_torch():
+        torch = torch_pinned()
+        Xt, yt = torch.tensor(X), torch.tensor(y)
+
+        def call():
+            t = torch.tensor(w, requires_grad=True)
+            loss = torch.nn.functional.softplus(-yt * (Xt @ t)).mean()
+            loss.backward()
+            return loss.item(), t.grad.numpy()
+
+        return call
+
+    promises = {
+        "by hand": ("at most 1.3 times the gradient written in NumPy", 1.3), "JAX": ("below JAX's time", 1.0),
+        "PyTorch": ("below PyTorch's time", 1.0),
+    }  # fmt: skip
+    others = {"by hand": lambda: lambda: hand.logistic(w, X, y), "JAX": by_jax, "PyTorch": by_torch}
+    yield from rows("logistic regression 1 000 x 100", promises, logistic, (w, X, y), 0, others, quick)
+
+    sizes = [(64, 64), (64,), (64, 64), (64,), (64, 10), (10,)]
+    parameters = tuple(0.2 * rng.normal(size=s) for s in sizes)
+    X, labels = rng.normal(size=(128, 64)), rng.integers(0, 10, size=128)
+
+    def by_jax():
+        jax = peer("jax")
+        np_ = jax.numpy
+
+        def loss(W1, b1, W2, b2, W3, b3, X):
+            h = np_.tanh(np_.tanh(X @ W1 + b1) @ W2 + b2)
+            logs = jax.nn.log_softmax(h @ W3 + b3)
+            return -np_.mean(logs[np_.arange(len(labels)), labels])
+
+        return jax_call(loss, (*parameters, X), tuple(range(6)))
+
+    def by_torch():
+        torch = torch_pinned()
+        Xt, target = torch.tensor(X), torch.tensor(labels)
+
+        def call():
+            ts = [torch.tensor(p, requires_grad=True) for p in parameters]
+            h = torch.tanh(torch.tanh(Xt @ ts[0] + ts[1]) @ ts[2] + ts[3])
+            loss = torch.nn.functional.cross_entropy(h @ ts[4] + ts[5], target)
+            loss.backward()
+            return loss.item(), tuple(t.grad.numpy() for t in ts)
+
+        return call
+
+    others = {"by hand": lambda: lambda: hand.network(*parameters, X, labels), "JAX": by_jax, "PyTorch": by_torch}
+    yield from rows(
+        "network 64-64-10, batch 128", promises, network, (*parameters, X, labels), tuple(range(6)), others, quick
+    )
+
+
+def finance(quick):
+    rng = np.random.default_rng(3)
+    shocks = rng.normal(size=(50, 2000 if quick else 10_000))
+    arguments = 100.0, 0.2, np.zeros(50), shocks
+
+    def scan():
+        jax = peer("jax")
+        np_ = jax.numpy
+
+        def function(spot, sigma, drifts, shocks):
+            steps, dt = shocks.shape[0], 1.0 / shocks.shape[0]
+
+            def step(state, given):
+                log_price, total = state
+                drift, shock = given
+                log_price = log_price + (0.05 + drift - 0.5 * sigma * sigma) * dt + sigma * math.sqrt(dt) * shock
+                return (log_price, total + np_.exp(log_price)), None
+
+            start = (np_.full(shocks.shape[1], np_.log(spot)), np_.zeros(shocks.shape[1]))
+            (_, total), _ = jax.lax.scan(step, start, (drifts, shocks))
+            return np_.exp(-0.05) * np_.mean(np_.maximum(total / steps - 100.0, 0.0))
+
+        return jax_call(function, arguments, (0, 1, 2))
+
+    yield from rows(
+        f"Asian option, 50 steps x {shocks.shape[1]:,} paths, 52 gradients", {"JAX": ("below JAX's scan", 1.0)},
+        asian, arguments, (0, 1, 2), {"JAX": scan}, quick,
+    )  # fmt: skip
+
+    n = 20_000 if quick else 100_000
+    options = (
+        rng.uniform(80, 120, n), rng.uniform(80, 120, n), rng.uniform(0.01, 0.1, n), rng.uniform(0.1, 0.5, n),
+        rng.uniform(0.2, 2.0, n),
+    )  # fmt: skip
+
+    def by_jax():
+        jax = peer("jax")
+        np_ = jax.numpy
+
+        def function(spot, strike, rate, sigma, time):
+            root = sigma * np_.sqrt(time)
+            d1 = (np_.log(spot / strike) + (rate + 0.5 * sigma * sigma) * time) / root
+            cdf = lambda d: 0.5 * (1.0 + jax.scipy.special.erf(d / math.sqrt(2.0)))
+            return np_.sum(spot * cdf(d1) - strike * np_.exp(-rate * time) * cdf(d1 - root))
+
+        return jax_call(function, options, (0, 1, 2, 3, 4))
+
+    yield from rows(
+        f"Black-Scholes, {n:,} options, 5 gradients each",
+        {"by hand": ("half of the gradient written by hand in Numba, scalar libm", 0.5), "JAX": ("below JAX's time", 1.0)},
+        black_scholes, options, (0, 1, 2, 3, 4), {"by hand": lambda: lambda: hand.black_scholes(*options), "JAX": by_jax}, quick,
+    )  # fmt: skip
+
+
+@njit
+def descend(c, x, steps):
+    """Gradient descent; returns the values on the way."""
+    g, values = np.empty_like(x), np.empty(steps)
+    for k in range(steps):
+        values[k] = c(x, g)
+        for i in range(x.shape[0]):
+            x[i] -= 1e-4 * g[i]
+    return values
+
+
+def inside_numba(quick):
+    x0 = np.linspace(-1.0, 1.0, 10)
+    compiled = tg.compile(rosenbrock_loop, x0)
+    calls = {"tapegrad": lambda: descend(compiled, x0.copy(), 1000), "by hand": lambda: hand.descend(x0.copy(), 1000)}
+    check_agreement("descent", {name: np.array(one()) for name, one in calls.items()}, 1e-7)
+    times = measure(calls, budget=1.0 if quick else 3.0)
+    yield Row(
+        "1 000 steps of gradient descent inside @njit, n = 10", "at most 1.3 times the loop written by hand",
+        times["tapegrad"].minimum / times["by hand"].minimum, 1.3, detail={name: str(t) for name, t in times.items()},
+    )  # fmt: skip
+
+
+@benchmark(part=5, name="kernels")
+def kernels(quick: bool) -> Iterator[Row]:
+    """Value and full gradient by machine code made from a tape."""
+    for part in (small_call, rosenbrocks, ode, learning, finance, inside_numba):
+        yield from part(quick)

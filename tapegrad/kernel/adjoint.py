@@ -1,0 +1,226 @@
+"""The adjoint of a tape as a tape: values first, then gradients.
+
+The forward instructions stay as they are.  From the last to the first, each whose
+result has an adjoint gives instructions that add to the adjoints of its operands:
+
+* a run of scalar instructions by templates, in compiled code (`kernel.templates`,
+  `kernel.expand`): nothing here takes Python time for each of them;
+* an entry by its row's rule, on symbolic values (`kernel.terms`).
+
+An adjoint that nothing contributes to is never made.  What is added to one element or
+window of an array's adjoint is an instruction of its own (`add_window`, `add_at`), for which
+a replay needs no copy, so that a loop over elements costs as much as it has elements.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..replay.trace import GUARD, HOST, ROW
+from ..rules import BY_NAME
+from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
+from ..tape.meta import SCALAR
+from .closing import close
+from .expand.scalars import expand
+from .reasons import NotLowered
+from .templates import Plan
+from .terms import Placed, Scattered, Term
+from .writing import Writer
+
+_ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
+_STACK = BY_NAME["stack"]
+
+
+def adjoint(tape, seeds=False):
+    """The tape of the outputs of `tape` and of its gradients.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    seeds : bool
+        Whether the adjoints of the outputs are further arguments, one for each output that
+        depends differentiably on a wanted argument.  Without, all of them are one.
+
+    Returns
+    -------
+    FinishedTape
+        Arguments as `tape`, then the seeds.  Outputs as `tape`, then the gradient of each
+        wanted argument, in order; one that is always zero is a constant.
+
+    Raises
+    ------
+    NotLowered
+        If a derivative is computed by Python (custom primitives), or has no row.
+    """
+    return _Adjoint(tape, seeds).run()
+
+
+class _Adjoint:
+    def __init__(self, tape, seeds):
+        self.tape, self.seeds = tape, seeds
+        self.writer = Writer(tape)
+        #: Adjoints: slots of scalars, terms of arrays.
+        self.word = np.zeros(len(tape.records), np.int64)
+        self.terms = {}
+
+    def run(self):
+        tape, writer = self.tape, self.writer
+        self.plan = Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active)
+        self._seed()
+        writer.reserve(int(self.plan.room[-1]))
+        high = len(tape.records) - 1
+        for item in reversed(tape.items):
+            self._scalars(item.slot + 1, high)
+            high = item.slot - 1
+            if tape.active[item.slot]:
+                self._item(item)
+        self._scalars(1, high)
+        writer.place = 0
+        results = self._gradients()
+        return close(writer, results, [False] * len(writer.inputs))
+
+    def _seed(self):
+        tape, writer = self.tape, self.writer
+        for slot, meta in tape.outputs:
+            if not slot or not tape.active[slot]:
+                continue
+            if self.seeds:
+                seed = Term.of(writer, writer.argument(meta))
+            elif meta is SCALAR:
+                seed = Term(writer, writer.fixed(1.0), (), "d")
+            else:
+                seed = Term(writer, 0, meta.shape, meta.char, 1.0)
+            self._add(slot, meta, seed)
+
+    # -- scalar instructions ------------------------------------------------------
+    def _scalars(self, low, high):
+        """The adjoints of the instructions from `high` down to `low`, all of them scalar ones or leaves."""
+        if low > high:
+            return
+        w, plan = self.writer, self.plan
+        w.reserve(int(plan.room[high + 1] - plan.room[low]))
+        w.count = expand(
+            low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
+            plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, _ADD, _SUBTRACT, _NEGATIVE,
+        )
+
+    # -- entries --------------------------------------------------------------------
+    def _item(self, item):
+        tape, writer, entry = self.tape, self.writer, item.entry
+        if entry.kind == GUARD:
+            return
+        g = self._taken(item.slot)
+        if g is None:
+            return
+        writer.place = item.slot
+        row = entry.function
+        if row.primitive is not None:
+            raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
+        wanted = [k for k in row.slots(len(item.operands)) if item.operands[k] > 0 and tape.active[item.operands[k]]]
+        if row is _STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
+            found = [g.strided((), (), k) for k in wanted]
+        else:
+            operands = [Term.of(writer, o) for o in item.operands]
+            attrs = dict(entry.attrs)
+            if row.dynamic:
+                attrs[row.dynamic] = entry.integer
+            try:
+                found = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
+            except NotLowered as reason:
+                raise NotLowered(f"{row.name}: {reason.what}", tape.place(item.slot)) from None
+            of = dict(zip(row.slots(len(item.operands)), found))
+            found = [of[k] for k in wanted]
+        for k, contribution in zip(wanted, found):
+            for part in contribution if isinstance(contribution, tuple) else (contribution,):
+                if part is not None:
+                    self._add(item.operands[k], tape.metas[item.operands[k]], part)
+
+    def _taken(self, slot):
+        """The adjoint of the result of an entry."""
+        if self.tape.metas[slot] is SCALAR:
+            word = int(self.word[slot])
+            return Term(self.writer, word, (), "d", self.writer.number_of(word)) if word else None
+        return self.terms.pop(slot, None)
+
+    def _add(self, slot, meta, found):
+        """Add a contribution to the adjoint of `slot`."""
+        known = self.terms.get(slot)
+        if isinstance(found, (Placed, Scattered)):
+            source = found.source.cast(meta.char)
+            index = () if isinstance(found, Placed) else (found.index,)
+            shape, offset = source.shape, 0
+            if not index:
+                attrs, offset = (("shape", shape), ("strides", found.strides)), found.offset
+            if known is None:
+                found = source.scattered(*index, meta.shape) if index else source.placed(meta.shape, found.strides, offset)
+            elif index:
+                found = known._entry("add_at", meta.shape, others=(source, *index))
+            else:
+                found = known._entry("add_window", meta.shape, attrs, offset, (source,))
+            self.terms[slot] = found
+            return
+        found = _fitted(found, meta)
+        if meta is not SCALAR:
+            self.terms[slot] = found if known is None else known + found
+            return
+        term = found.slot if found.number is None or found.slot > 0 else self.writer.fixed(found.number)
+        word = int(self.word[slot])
+        self.word[slot] = self.writer.scalar(BY_NAME["add"], word, term) if word else term
+
+    # -- results ------------------------------------------------------------------------
+    def _gradients(self):
+        tape = self.tape
+        elements = self._elements()
+        found = []
+        for k, meta in enumerate(tape.inputs):
+            if not tape.wanted[k]:
+                continue
+            if meta is SCALAR:
+                slot = int(elements[k][1][0]) if k in elements else 0
+                found.append((slot, SCALAR) if slot else (0, 0.0))
+                continue
+            whole = self.terms.get(tape.leaves[k]) if tape.leaves[k] else None
+            if k in elements:
+                single = self._collected(*elements[k], meta)
+                whole = single if whole is None else whole + single
+            slot = whole.reference() if whole is not None else 0
+            if slot > 0:
+                found.append((slot, self.writer.meta(slot)))
+            else:
+                found.append((0, np.array(self.writer.values[-1 - slot]) if slot else np.zeros(meta.shape, meta.char)))
+        return found
+
+    def _elements(self):
+        """Positions, ascending, and adjoints of the elements of each argument that have one."""
+        given = np.array(self.tape.elements, np.int64).reshape(-1, 3)
+        given = given[np.lexsort((given[:, 1], given[:, 0]))]
+        words = self.word[given[:, 2]]
+        given, words = given[words != 0], words[words != 0]
+        arguments, starts = np.unique(given[:, 0], return_index=True)
+        parts = zip(np.split(given[:, 1], starts[1:]), np.split(words, starts[1:]))
+        return dict(zip(arguments.tolist(), parts))
+
+    def _collected(self, positions, words, meta):
+        """The gradient of an array from those of its elements."""
+        writer = self.writer
+        slots = tuple(words.tolist())
+        found = Term(writer, writer.entry(_STACK, slots, (len(slots),), "d", (("axis", 0),)), (len(slots),), "d")
+        if len(slots) == meta.size:
+            return found.reshape(meta.shape)
+        index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
+        return found.scattered(index, meta.shape)
+
+
+def _fitted(found, meta):
+    """A contribution, which may have the broadcast shape of the result or lack axes, as one of the operand's description."""
+    shape = meta.shape
+    whole = np.broadcast_shapes(found.shape, shape)
+    if whole != found.shape:
+        if whole == shape:
+            return found.cast(meta.char).broadcast_to(shape)
+        found = found.broadcast_to(whole)
+    if found.shape != shape:
+        lead = found.ndim - len(shape)
+        axes = [d for d in range(found.ndim) if d < lead or shape[d - lead] == 1 and found.shape[d] != 1]
+        found = found.reduce("add", axes).reshape(shape)
+    return found.cast(meta.char)

@@ -1,0 +1,241 @@
+"""Array instructions as statements of the loop program.
+
+An array value is an `ArrayRef`: elements of one buffer, found by an affine map, so that
+views allocate nothing.  A value of shape ``()``, of any dtype, is a `Value`.
+
+How the builder calls this::
+
+    arrays = Arrays(guards)                     # one for each program
+    ref = arrays.constant(array)                # a constant of the tape: ArrayRef, or a Value of a 0-d one
+    statements, result = arrays.emit(item, operands, target, integer, reuse)
+
+`operands` are ArrayRefs and Values, in the order of ``item.operands``; Values have been executed
+(the caller puts a constant's Let into its body).  `statements` are to be executed in order at the place of the instruction;
+`result` is an ArrayRef or a Value:
+
+* without `target`: a window on the buffer of an operand (views; no statements), or an array in a
+  new TEMPORARY buffer, C-contiguous;
+* with `target` (an ArrayRef of the result's shape and dtype, of size 1 for a value): the target, written.
+
+`integer` is the dynamic attribute (the `i` of ``x[i]``): None (that of the entry), or an `Index` in
+the counters of the loops around the instruction, base included.  `reuse` holds the positions of the operands whose
+memory may be written over: an indexed assignment or addition (`setitem`, `put`, `add_window`, `add_at`) then goes
+into its first operand, which is the result.  It also does if `target` is where the first operand is.
+
+Inside rolled loops, offsets of ArrayRefs and `integer` may depend on the counters of the loops around
+the place; a table in them is looked up by statements of the result.  Temporaries are made for
+one execution; what must outlive an iteration needs a target.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..recomputed import Recomputed
+from ..replay.trace import HOST
+from ..replay.values import ValueProgram
+from ..rules import BY_NAME
+from ..rules import lang as L
+from ..tape.meta import Meta, c_strides
+from . import ir
+from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS, RECOMPUTED
+from .arrays_linalg import RAISING
+from .arrays_planner import ADDITIONS, LoopPlanner
+from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
+from .reasons import NotLowered
+
+_WRITES = tuple(BY_NAME[name] for name in ("setitem", "put", *ADDITIONS))
+
+
+class Arrays:
+    """Lowers array instructions; one for each program.
+
+    Parameters
+    ----------
+    guards : int
+        Number of guards of the tape; a guard of this number says that the function itself has
+        to find out whether it raises (a singular matrix).
+    """
+
+    def __init__(self, guards=0):
+        self.guards = guards
+        self._constants = {}
+
+    # -- constants ----------------------------------------------------------------
+    def constant(self, value):
+        """A constant: its ArrayRef, or the Let of a number or an array of shape ``()``."""
+        array = np.asarray(value)
+        if array.ndim == 0:
+            return ir.constant(float(array), array.dtype.char)
+        known = self._constants.get(id(array))
+        if known is None:
+            known = self._constants[id(array)] = (_constant(array), array)
+        return known[0]
+
+    # -- one instruction -------------------------------------------------------------
+    def emit(self, item, operands, target=None, integer=None, reuse=(), place=None):
+        """The statements of one array instruction, and where its result is.
+
+        Parameters
+        ----------
+        item : replay.finish.Item
+            Not a guard.
+        operands : list of ArrayRef or Value
+        target : ArrayRef, optional
+        integer : ir.Index, optional
+        reuse : collection of int
+        place : Place, optional
+            Where it was recorded, for errors.
+
+        Returns
+        -------
+        statements : list of ir.Statement
+        result : ArrayRef or Value
+
+        Raises
+        ------
+        NotLowered
+            NumPy itself has to be called for this instruction.
+        """
+        entry, body = item.entry, []
+        operands = [self._ready(o, body) for o in operands]
+        if target is not None:
+            target = ArrayRef(target.buffer, plain(target.offset, body), target.shape, target.strides, target.char)
+        out = entry.meta
+        if entry.kind == HOST:
+            result = self._host(entry, operands, target, body, place)
+            return body, result
+        row, attrs = entry.function, dict(entry.attrs)
+        if row.primitive is not None:
+            raise NotLowered(f"{row.name} is Python code", place)
+        if row.dynamic:
+            integer = ir.Index(entry.integer or 0) if integer is None else plain(integer, body)
+            attrs[row.dynamic] = integer
+        plan = LoopPlanner(operands, out, body)
+        if row in VIEWS:
+            found = view(row.name, operands[0], attrs, out)
+            if found is None:
+                found = view(row.name, plan.in_order(operands[0]), attrs, out)
+            return body, self._viewed(plan, found, target)
+        if row in _WRITES:
+            x = operands[0]
+            if _whole(x) and x.char == out.char and (0 in reuse or _here(x, target)):
+                plan.write_into(x, row.name, attrs, operands)
+                return body, x if target is None or _here(x, target) else plan.copy(x, target)
+            if row.name in ADDITIONS:
+                return body, plan.added_to(row.name, attrs, target, _is_zero(x))
+        if out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS:
+            raise NotLowered(f"{row.name} of {out.char} has no machine code", place)
+        try:
+            result = plan.row(row, attrs, target)
+        except NotLowered as reason:
+            raise NotLowered(reason.what, place) from None
+        if row.name in RAISING:
+            plan.demand_finite(result, self.guards)
+        return body, result
+
+    def _viewed(self, plan, found, target):
+        if target is not None:
+            return plan.copy(found, target)
+        if found.shape == ():
+            return plan.load(found)
+        return found
+
+    def _ready(self, operand, body):
+        if isinstance(operand, ArrayRef):
+            if operand.offset.table is None:
+                return operand
+            return ArrayRef(operand.buffer, plain(operand.offset, body), operand.shape, operand.strides, operand.char)
+        return operand
+
+    def _host(self, entry, operands, target, body, place):
+        ufunc, out = entry.function.ufunc, entry.meta
+        plan = LoopPlanner(operands, out, body)
+        function = entry.function.function
+        if isinstance(function, Recomputed) and function.name in RECOMPUTED:
+            plan.refusal = self.guards
+            found = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
+            if found is not None:
+                return plan.deliver(found, target)
+        if ufunc is not None:
+            expr = HOST_FUNCTIONS.get(ufunc.__name__)
+            if expr is not None and (expr.of is None or all(o.char in expr.of for o in operands)):
+                return plan.deliver(expr.build(*plan.operands), target)
+            metas = tuple(_meta(o) for o in operands)
+            result = Meta(out.shape, c_strides(out.shape, out.itemsize), out.char, out.itemsize)
+            program = ValueProgram.of_ufunc(ufunc, metas, result)
+            if program is not None:
+                return plan.run(program, ufunc.__name__, target)
+        raise NotLowered(f"{entry.name} is computed by calling NumPy", place)
+
+    # -- guards ----------------------------------------------------------------------
+    def same(self, value, seen):
+        """Statements that compare `value` with the bytes that a guard saw, and the Value that says so.
+
+        Parameters
+        ----------
+        value : ArrayRef or Value
+        seen : bytes
+
+        Returns
+        -------
+        statements : list of ir.Statement
+        holds : ir.Value of type '?'
+        """
+        body = []
+        shape = value.shape if isinstance(value, ArrayRef) else ()
+        before = self.constant(np.frombuffer(seen, np.dtype(value.char)).reshape(shape or (1,)))
+        plan = LoopPlanner([self._ready(value, body), before], Meta((), (), "?", 1), body)
+        x, y = plan.operands
+        if not shape:
+            y = y.reshape(())
+        if 0 in shape:
+            body.append(holds := ir.Let(L.Expr("lt", (L.Expr.lift(0.0), L.Expr.lift(1.0))), "?"))
+            return body, holds
+        differ = L.ne(x, y)
+        if value.char in "df":
+            # Zeros have signs, and what is not a number equals itself.
+            differ = L.select(L.isnan(y), L.logical_not(L.isnan(x)), differ | L.ne(L.copysign(1.0, x), L.copysign(1.0, y)))
+        count = L.select(differ, 1.0, 0.0)
+        total = count.sum() if shape else count
+        return body, plan.deliver(L.eq(total, 0.0), None)
+
+
+def _constant(array):
+    """The ArrayRef of a constant array where it lies in memory."""
+    char, item = array.dtype.char, array.itemsize
+    if array.flags.c_contiguous or array.size == 0:
+        flat = array.reshape(-1)
+        return ArrayRef(ir.Buffer(ir.CONSTANT, array.size, char, data=flat), ir.Index(), array.shape, c_elements(array.shape), char)
+    if any(s % item for s in array.strides):
+        return _constant(np.ascontiguousarray(array))
+    strides = tuple(s // item for s in array.strides)
+    low = sum(min(0, s * (n - 1)) for s, n in zip(strides, array.shape))
+    high = sum(max(0, s * (n - 1)) for s, n in zip(strides, array.shape))
+    corner = array[tuple(slice(-1, None) if s < 0 else slice(0, 1) for s in strides)]
+    data = np.lib.stride_tricks.as_strided(corner, (high - low + 1,), (item,), writeable=False)
+    # One number repeated, which nobody changes.
+    number = float(array.flat[0]) if char in "df" and isinstance(array.base, np.ndarray) and array.base.ndim == 0 else None
+    return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char, number)
+
+
+def _whole(ref):
+    return isinstance(ref, ArrayRef) and tuple(ref.strides) == c_elements(ref.shape)
+
+
+def _here(ref, target):
+    """Whether two arrays are the same elements."""
+    return target is not None and ref.buffer is target.buffer and ref.offset.same(target.offset) and ref.strides == target.strides
+
+
+def _is_zero(ref):
+    """Whether an array is a constant zero, repeated."""
+    return isinstance(ref, ArrayRef) and ref.number == 0.0
+
+
+def _meta(operand):
+    """The description of an operand, in bytes."""
+    item = np.dtype(operand.char).itemsize
+    if isinstance(operand, ArrayRef):
+        return Meta(operand.shape, tuple(s * item for s in operand.strides), operand.char, item)
+    return Meta((), (), operand.char, item)

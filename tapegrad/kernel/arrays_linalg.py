@@ -1,0 +1,56 @@
+"""Matrix functions that replays leave to NumPy, by the LAPACK loops inside NumPy.
+
+Each is written as a row's `forward` is, but for the result `z`, a symbol of which only shape
+and dtype are read, as first argument.  Where NumPy raises, these give NaN; `RAISING` names the rows whose result
+has to be looked at.
+"""
+
+from __future__ import annotations
+
+from numpy.linalg import _umath_linalg
+
+from ..rules import lang as L
+from ..rules.tangents import joined
+from ..rules.triangular import _matrix
+from .reasons import NotLowered
+
+
+def _cholesky(z, a, upper=False):
+    return a.plan.gufunc(_umath_linalg.cholesky_up if upper else _umath_linalg.cholesky_lo, a)[0]
+
+
+def _eigh(z, a, UPLO="L"):
+    axis = a.ndim - 2
+    values, vectors = a.plan.gufunc(_umath_linalg.eigh_lo if UPLO.upper() == "L" else _umath_linalg.eigh_up, a)
+    return joined(z, [values.expand_dims([axis]), vectors], [1, a.shape[-1]], axis)
+
+
+def _svd(z, a):
+    (m, n), axis = a.shape[-2:], a.ndim - 2
+    u, s, vh = a.svd()
+    return joined(z, [u, s.expand_dims([axis]), vh.swapaxes(-1, -2)], [m, 1, n], axis)
+
+
+def _logabsdet(z, a):
+    return a.plan.gufunc(_umath_linalg.slogdet, a)[1]
+
+
+def _pinv(z, a, rcond=1e-15, hermitian=False):
+    if hermitian:
+        raise NotLowered("pinv of Hermitian matrices is computed by calling NumPy")
+    u, s, vh = a.svd()
+    large = s > s.reduce("max", s.ndim - 1, True) * rcond
+    inverse = L.select(large, 1.0 / s, 0.0).own()
+    return vh.swapaxes(-1, -2) @ (inverse.expand_dims([inverse.ndim]) * u.swapaxes(-1, -2)).own()
+
+
+def _solve_triangular(z, a, b, trans=0, lower=False, unit=False):
+    return _matrix(a, trans, lower, unit).solve(b)
+
+
+#: Row -> its value.
+FORWARDS = {
+    "cholesky": _cholesky, "eigh": _eigh, "svd": _svd, "logabsdet": _logabsdet, "pinv": _pinv, "solve_triangular": _solve_triangular,
+}  # fmt: skip
+#: Rows whose eager operation raises where this gives NaN (or zero, where 1/0 follows).
+RAISING = frozenset(("inv", "solve", "cholesky", "eigh", "svd", "pinv", "solve_triangular"))

@@ -1,0 +1,519 @@
+"""Rules traced into loop nests.
+
+`LoopPlanner` stands where the planners of the sweeps do (`sweep.plan`, `replay.values`):
+a row's rule is called with symbolic arrays, and what it does to them becomes
+statements.  A register stands for a buffer and where in it an array begins, or for a
+single value; windows (`Atom`) have strides in bytes, as in the sweeps.
+
+Nests are those of `kernel.arrays_nest`; results lie in memory as their operands do.
+
+=================  ========================================================================
+element-wise       a nest that stores
+reduction          a carried value if the innermost axis is reduced, else additions to a row in memory
+scan, recurrence   a carried value along the last axis, else a row in memory
+gather, scatter    a nest over the positions: elements whose number is loaded
+matrix product     loops for products with vectors and of tiny matrices, else BLAS (`Run`)
+inverse, ...       LAPACK through NumPy's loops (`Run`)
+=================  ========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..replay.values import ValuePlanner
+from ..rules import lang as L
+from ..rules.transposed import _distinct
+from ..sweep.plan import Planner
+from ..sweep.symbolic import ITEMSIZE, Atom, Sym
+from . import ir
+from .arrays_linalg import FORWARDS
+from .arrays_nest import Nest, arithmetic, memory_order
+from .arrays_products import Products
+from .arrays_views import ArrayRef, added, c_elements, moved, whole
+from .reasons import NotLowered
+
+#: Rows that add into part of an array.
+ADDITIONS = ("add_window", "add_at")
+
+_IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
+
+
+def _combined(how, total, x):
+    """One more element of a reduction, as NumPy does it."""
+    if how == "add":
+        return total + x
+    if how == "mul":
+        return total * x
+    return L.Expr("maximum" if how == "max" else "minimum", (total, x))
+
+
+class LoopPlanner(Products, Planner):
+    """Collects the statements of one instruction.
+
+    Parameters
+    ----------
+    operands : list of ArrayRef or ir.Value
+    out : Meta
+        The result.
+    body : list of ir.Statement
+        Receives the statements.
+    """
+
+    def __init__(self, operands, out, body):
+        super().__init__([], out)
+        self.body = body
+        self.bases = []
+        self.operands = [self.sym_of(o) for o in operands]
+
+    # -- registers ----------------------------------------------------------------
+    def _base(self, thing):
+        self.bases.append(thing)
+        return len(self.bases) - 1
+
+    def sym_of(self, operand):
+        """The symbolic array of an ArrayRef or Value."""
+        if not isinstance(operand, ArrayRef):
+            return self._sym(Atom(self._base(operand), 0, (), (), operand.char))
+        if operand.number is not None:
+            return Sym(self, operand.shape, operand.char, L.Expr.lift(operand.number))
+        item = ITEMSIZE[operand.char]
+        reg = self._base((operand.buffer, operand.offset))
+        return self._sym(Atom(reg, 0, operand.shape, [s * item for s in operand.strides], operand.char))
+
+    def ref_of(self, atom):
+        """The ArrayRef of a window in memory."""
+        buffer, offset = self.bases[atom.reg]
+        item = ITEMSIZE[atom.char]
+        return ArrayRef(buffer, moved(offset, atom.offset // item), atom.shape, tuple(s // item for s in atom.strides), atom.char)
+
+    def is_value(self, atom):
+        return isinstance(self.bases[atom.reg], ir.Value)
+
+    def _in_memory(self, sym):
+        """`sym` as a window on a buffer."""
+        sym = sym.window()
+        if not self.is_value(sym.atom):
+            return sym
+        atom = self.temporary(sym.shape, sym.char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self._sym(atom)
+
+    def temporary(self, shape, char, zero=False, like=()):
+        """A new buffer; returns its window, C-contiguous or laid out as the first of the windows `like` that has every axis."""
+        buffer, item, offset = ir.Buffer(ir.TEMPORARY, math.prod(shape), char), ITEMSIZE[char], 0
+        order, turned = memory_order(shape, like)
+        strides = [0] * len(shape)
+        for axis, step in zip(order, c_elements([shape[k] for k in order])):
+            strides[axis] = step * item
+            if axis in turned:
+                offset += strides[axis] * (shape[axis] - 1)
+                strides[axis] *= -1
+        atom = Atom(self._base((buffer, ir.Index())), offset, shape, strides, char)
+        if zero:
+            self.loop([L.Expr.lift(0.0)], [atom], shape, [None])
+        return atom
+
+    def constant(self, array, char):
+        array = np.ascontiguousarray(array, char)
+        return self.sym_of(whole_constant(array))
+
+    def shifted(self, reg, itemsize):
+        raise AssertionError("dynamic offsets are indices here")
+
+    # -- nests ----------------------------------------------------------------------
+    def loop(self, exprs, outputs, shape, accumulate):
+        if 0 in shape:
+            return
+        inputs = [atom for expr in exprs for atom in expr.leaves()]
+        nest = Nest.over(self, shape, [*outputs, *inputs])
+        for expr, output, how in zip(exprs, outputs, accumulate):
+            value = nest.value(expr, arithmetic(expr, output.char))
+            if how is not None:
+                before = ir.Load(self.bases[output.reg][0], nest.index(output))
+                value = ir.Let(_combined(how, L.arg(before), L.arg(value)), output.char)
+                nest.add(before, value)
+            nest.store(output, value)
+
+    # -- what rules ask for ----------------------------------------------------------
+    def call(self, name, *args):
+        expr = L.Expr(name, tuple(a.expr if isinstance(a, Sym) else L.Expr.lift(a) for a in args))
+        syms = [a for a in args if isinstance(a, Sym)]
+        char = "f" if {s.char for s in syms} == {"f"} else "d"
+        return self.compute(Sym(self, np.broadcast_shapes(*(s.shape for s in syms)), char, expr))
+
+    def compute(self, sym):
+        return self._cast(sym, sym.char)
+
+    def _cast(self, sym, char):
+        """`sym` computed: a single value, or a buffer of its own."""
+        if sym.size == 1:
+            value = Nest(self, sym.shape, ()).value(sym.expr, arithmetic(sym.expr, char))
+            return self._single(self._as(value, char), sym.shape)
+        atom = self.temporary(sym.shape, char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self._sym(atom)
+
+    def _as(self, value, char):
+        if value.char != char:
+            value = ir.Let(L.arg(value), char)
+            self.body.append(value)
+        return value
+
+    def _single(self, value, shape):
+        return self._sym(Atom(self._base(value), 0, shape, (0,) * len(shape), value.char))
+
+    def reduce(self, sym, how, axes, keepdims, carried=None):
+        """Reduce over `axes`; `carried` says whether in a value, not in memory (None: if the innermost axis is reduced)."""
+        shape = sym.shape
+        kept = tuple(1 if k in axes else n for k, n in enumerate(shape))
+        result = kept if keepdims else tuple(n for k, n in enumerate(shape) if k not in axes)
+        char = sym.char if sym.char in "df" else self.out.char if self.out.char in "lqLQ" else "d"
+        if char not in "df" and how not in ("add", "mul"):
+            raise NotLowered(f"{how} over integers has no machine code")
+        if 0 in shape:
+            found = self.temporary(kept, char)
+            self.loop([L.Expr.lift(_IDENTITY[how])], [found], kept, [None])
+            return self._reduced(found, result)
+        order, turned = memory_order(shape, sym.expr.leaves())
+        inner = [k for k in order if shape[k] != 1]
+        if math.prod(kept) == 1:
+            total = self._carried(sym, how, axes, char, order, turned, None)
+            return self._single(self._as(total, char), result)
+        found = self.temporary(kept, char)
+        if carried is None:
+            carried = bool(inner) and inner[-1] in axes and shape[inner[-1]] > 3
+        if carried:
+            self._carried(sym, how, axes, char, order, turned, found)
+        else:
+            # The innermost axis stays: rows are added up in memory.
+            self.loop([L.Expr.lift(_IDENTITY[how])], [found], kept, [None])
+            window = Atom(found.reg, 0, shape, [0 if k in axes else s for k, s in enumerate(found.strides)], char)
+            self.loop([sym.expr], [window], shape, [how])
+        return self._reduced(found, result)
+
+    def _reduced(self, atom, shape):
+        return self._sym(Atom(atom.reg, 0, shape, [s * ITEMSIZE[atom.char] for s in c_elements(shape)], atom.char))
+
+    def _carried(self, sym, how, axes, char, order, turned, found):
+        """Reduce with carried values, in loops inside those of the axes that stay; store in `found`."""
+        shape = sym.shape
+        nest = Nest(self, shape, [k for k in order if k not in axes] + [k for k in order if k in axes], turned)
+        wide = "d" if char == "f" and how in ("add", "mul") else char
+        depth = sum(1 for k, n in enumerate(shape) if n != 1 and k not in axes)
+        before = ir.constant(_IDENTITY[how], wide)
+        nest.insert(depth, before)
+        for loop in nest.chain[depth:]:
+            before = ir.Carry(before, reorder=True)
+            loop.carries.append(before)
+        value = nest.value(sym.expr, arithmetic(sym.expr, wide))
+        total = ir.Let(_combined(how, L.arg(before), L.arg(value)), wide)
+        nest.add(total)
+        for loop in nest.chain[depth:]:
+            loop.carries[-1].next = total
+        if found is not None:
+            nest.bodies[depth].append(ir.Store(self.bases[found.reg][0], nest.index(found, axes), total))
+        return total
+
+    def scan(self, sym, axis, how, reverse, exclusive):
+        if sym.char not in "df":
+            sym = self._cast(sym, "d")
+        axis %= sym.ndim
+        if reverse:
+            return self.scan(sym.flip([axis]), axis, how, False, exclusive).flip([axis])
+
+        def step(before, x, _):
+            return _combined(how, before, x)
+
+        return self._along(sym, None, axis, _IDENTITY[how], step, exclusive, how)
+
+    def recur(self, sym, factors, axis, reverse, lag, exclusive):
+        shape = np.broadcast_shapes(sym.shape, factors.shape)
+        char = "f" if sym.char == factors.char == "f" else "d"
+        axis %= len(shape)
+        sym, factors = (s.broadcast_to(shape) for s in (sym, factors))
+        if reverse:
+            back = self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive)
+            return back.flip([axis])
+        sym, factors = (s if s.char == char else self._cast(s, char) for s in (sym, factors))
+        if lag:
+            # Carried is the factor times what came before.
+            def step(before, x, f):
+                return (x + before) if f is None else (x + before) * f
+
+            return self._along(sym, factors, axis, 0.0, step, exclusive, None, after=True)
+        return self._along(sym, factors, axis, 0.0, lambda before, x, f: x + f * before, exclusive, None)
+
+    def _along(self, sym, factors, axis, start, step, exclusive, how, after=False):
+        """A scan along one axis: carried in a value if that axis is the last, else in a row in memory.
+
+        `step` makes what is carried; with `after`, what is stored is the step without its factor.
+        """
+        shape, char = sym.shape, sym.char
+        atoms = [*sym.expr.leaves(), *(factors.expr.leaves() if factors is not None else ())]
+        out = self.temporary(shape, char, like=atoms)
+        if 0 in shape:
+            return self._sym(out)
+        order, turned = memory_order(shape, atoms)
+        order = [k for k in order if shape[k] != 1]
+        alone, last = shape[axis] == 1, bool(order) and order[-1] == axis
+        row = None
+        if not last and not alone:
+            kept = [1 if k == axis else n for k, n in enumerate(shape)]
+            row = self.temporary(kept, char)
+            self.loop([L.Expr.lift(start)], [row], kept, [None])
+        nest = Nest(self, shape, order, turned - {axis})
+        if row is not None:
+            before = ir.Load(self.bases[row.reg][0], nest.index(row))
+            nest.add(before)
+        else:
+            before = ir.constant(start, char)
+            nest.insert(len(nest.chain) - last, before)
+            if last:
+                before = ir.Carry(before)
+                nest.chain[-1].carries.append(before)
+        x = L.arg(nest.value(sym.expr, char))
+        f = None if factors is None else L.arg(nest.value(factors.expr, char))
+        total = carried = ir.Let(step(L.arg(before), x, None if after else f), char)
+        nest.add(total)
+        if after:
+            carried = ir.Let(step(L.arg(before), x, f), char)
+            nest.add(carried)
+        if row is not None:
+            nest.store(row, carried)
+        elif last:
+            before.next = carried
+        nest.store(out, before if exclusive else total)
+        return self._sym(out)
+
+    # -- positions -------------------------------------------------------------------
+    def _positions(self, index, shape):
+        atom = self._in_memory(index).reshape(shape).atom
+        assert atom.char in "lqiLQI", atom
+        return atom
+
+    def _ordered(self, sym):
+        """`sym` in memory, in C order without gaps."""
+        sym = self._in_memory(sym)
+        return sym.reshape((sym.size,))
+
+    def gather(self, sym, index, shape):
+        shape = tuple(shape)
+        source = self._ordered(sym).atom
+        positions = self._positions(index, shape)
+        single = math.prod(shape) == 1
+        out = None if single else self.temporary(shape, sym.char)
+        if 0 in shape:
+            return self._sym(out)
+        nest = Nest(self, shape, range(len(shape)))
+        load = ir.Load(*nest.at(source, positions))
+        nest.add(load)
+        if single:
+            return self._single(load, shape)
+        nest.store(out, load)
+        return self._sym(out)
+
+    def scattered(self, sym, index, shape):
+        target = self.temporary(shape, sym.char, zero=True)
+        self._write_at(target, sym, index, True)
+        return self._sym(target)
+
+    def _write_at(self, target, sym, index, add):
+        """Write `sym` (or a number) to flat positions of `target`, or add it there."""
+        shape = sym.shape if isinstance(sym, Sym) and sym.size == index.size else index.shape
+        if 0 in shape:
+            return
+        positions = self._positions(index, shape)
+        nest = Nest(self, shape, range(len(shape)))
+        expr = sym.expr if isinstance(sym, Sym) else L.Expr.lift(sym)
+        value = nest.value(expr, arithmetic(expr, target.char))
+        buffer, at = nest.at(target, positions)
+        if add:
+            before = ir.Load(buffer, at)
+            value = ir.Let(L.arg(before) + L.arg(value), target.char)
+            nest.add(before, value)
+        nest.add(ir.Store(buffer, at, value))
+
+    def put_at(self, sym, index, value):
+        atom = self._fresh(sym)
+        flat = self._sym(atom).reshape((sym.size,)).atom
+        self._write_at(flat, 0.0 if value is None else value, index, False)
+        return self._sym(atom)
+
+    def _fresh(self, sym, like=()):
+        """A copy of `sym` in a buffer of its own."""
+        atom = self.temporary(sym.shape, sym.char, like=like)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return atom
+
+    def in_order(self, operand):
+        """A C-contiguous copy of an ArrayRef or Value, in memory."""
+        return self.ref_of(self._fresh(self.sym_of(operand)))
+
+    # -- windows ----------------------------------------------------------------------
+    def _window(self, reg, shape, strides, offset, char):
+        """A window on the buffer of a register; the offset is a number or an index."""
+        buffer, start = self.bases[reg]
+        if isinstance(offset, ir.Index):
+            start = added(start, offset, self.body)
+        else:
+            start = moved(start, offset)
+        return Atom(self._base((buffer, start)), 0, shape, [s * ITEMSIZE[char] for s in strides], char)
+
+    def assemble(self, char, shape, parts):
+        size = math.prod(shape)
+        covered = sum(math.prod(window) for _, window, strides, _ in parts if strides is None) >= size
+        target = self.temporary(shape, char, zero=not covered)
+        for value, window, strides, offset in parts:
+            steps = c_elements(shape) if strides is None else strides
+            atom = self._window(target.reg, window, steps, offset, char)
+            self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [atom], window, [None])
+        return self._sym(target)
+
+    def placed(self, sym, shape, strides, offset):
+        target, size = self.temporary(shape, sym.char), math.prod(shape)
+        distinct = _distinct(sym.shape, strides)
+        attrs = {"shape": sym.shape, "strides": strides, "offset": offset}
+        self._zero(target.reg, around(attrs, size) if distinct else [(0, size)], sym.char)
+        self._write_window(target.reg, sym, attrs, sym.char, None if distinct else "add")
+        return self._sym(target)
+
+    def _zero(self, reg, pieces, char):
+        """Write zeros to stretches (first position, number) of a buffer."""
+        for start, count in pieces:
+            self.loop([L.Expr.lift(0.0)], [self._window(reg, (count,), (1,), start, char)], (count,), [None])
+
+    def write_into(self, ref, name, attrs, operands):
+        """An indexed assignment or addition in the memory of its first operand."""
+        x, value, *rest = self.operands
+        if isinstance(operands[1], ArrayRef) and operands[1].buffer is ref.buffer:
+            value = self.compute(value)
+        if name in ("put", "add_at"):
+            flat = self._sym(self._window(x.atom.reg, (x.size,), (1,), 0, ref.char)).atom
+            value = value.broadcast_to(attrs["shape"]) if name == "put" else value
+            self._write_at(flat, value, rest[0], name == "add_at")
+        else:
+            self._write_window(x.atom.reg, value, attrs, ref.char, "add" if name == "add_window" else None)
+
+    def _write_window(self, reg, value, attrs, char, how):
+        atom = self._window(reg, attrs["shape"], attrs["strides"], attrs["offset"], char)
+        self.loop([value.expr], [atom], attrs["shape"], [how])
+
+    def added_to(self, name, attrs, target, zero):
+        """An addition into part of an array that has to stay as it is; `zero` says that it is all zeros."""
+        x, value, *rest = self.operands
+        if target is None:
+            target = whole(ir.Buffer(ir.TEMPORARY, math.prod(self.out.shape), self.out.char), self.out.shape)
+        reg, size = self.sym_of(target).atom.reg, target.size
+        if name == "add_at":
+            self._store(x.broadcast_to(self.out.shape), target)
+            self._write_at(self._window(reg, (size,), (1,), 0, target.char), value, rest[0], True)
+            return target
+        first = zero and _distinct(attrs["shape"], attrs["strides"])
+        if first:
+            self._zero(reg, around(attrs, size), target.char)
+        else:
+            self._store(x.broadcast_to(self.out.shape), target)
+        self._write_window(reg, value, attrs, target.char, None if first else "add")
+        return target
+
+    # -- the instruction ------------------------------------------------------------------
+    def row(self, row, attrs, target):
+        """The value of a row."""
+        operands = self.operands
+        if row.elementwise:
+            found = row.expr(*operands)
+            if row.name == "clone" and target is None and self.out.shape:
+                # The copy stays as it is when the operand is written to.
+                return self.ref_of(self._fresh(found.broadcast_to(self.out.shape)))
+            return self.deliver(found, target)
+        # Functions are computed once, however often the rule reads their result.
+        self.eager = ValuePlanner.eager
+        if row.linear:
+            result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
+            tangents = [operands[k] for k in row.slots(len(operands))]
+            return self.deliver(row.jvp(tangents, *operands, result, **attrs), target)
+        if row.name in FORWARDS:
+            result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
+            return self.deliver(FORWARDS[row.name](result, *operands, **attrs), target)
+        if row.forward is None:
+            raise NotLowered(f"{row.name} is computed by calling NumPy")
+        return self.deliver(row.forward(*operands, **attrs), target)
+
+    def deliver(self, sym, target):
+        """`sym` as the result: an ArrayRef or Value, written to `target` if there is one."""
+        out = self.out
+        if not isinstance(sym, Sym):
+            sym = Sym(self, (), out.char, L.Expr.lift(float(sym)))
+        if sym.shape != out.shape:
+            sym = sym.reshape(out.shape) if sym.size == 1 and sym.ndim > len(out.shape) else sym.broadcast_to(out.shape)
+        if target is None and out.shape == ():
+            found = self._cast(sym, out.char) if sym.char != out.char or sym.atom is None else sym
+            if self.is_value(found.atom):
+                return self.bases[found.atom.reg]
+            return self.load(self.ref_of(found.atom))
+        atom = sym.atom
+        if target is None:
+            if atom is None or atom.char != out.char or self.is_value(atom):
+                atom = self._fresh(Sym(self, out.shape, out.char, sym.expr), sym.expr.leaves())
+            return self.ref_of(atom)
+        self._store(sym, target)
+        return target
+
+    def _store(self, sym, target):
+        if 0 in target.shape:
+            return
+        place = self.sym_of(target).atom
+        if sym.shape != target.shape:
+            # A value goes to an array of one element.
+            place = Atom(place.reg, 0, sym.shape, (0,) * sym.ndim, place.char)
+        self.loop([sym.expr], [place], sym.shape, [None])
+
+    def load(self, ref):
+        """The element of an ArrayRef of size 1 as a Value."""
+        load = ir.Load(ref.buffer, ref.offset)
+        self.body.append(load)
+        return load
+
+    def copy(self, ref, target):
+        """Write `ref` to `target`."""
+        self._store(self.sym_of(ref), target)
+        return target
+
+    #: Number of the guard that says that the function itself has to answer.
+    refusal = 0
+
+    def demand(self, condition):
+        """A guard that a condition holds in every element, tested before going on."""
+        wrong = L.select(condition, 0.0, 1.0)
+        holds = self.compute(L.eq(wrong.sum() if condition.ndim else wrong, 0.0))
+        self.body.append(ir.Guard(self.refusal, self.bases[holds.atom.reg], True, early=True))
+
+    def demand_finite(self, result, number):
+        """A guard that every element of `result` is finite."""
+        sym = self.sym_of(result)
+        if 0 in sym.shape:
+            return
+        zero = sym * 0.0
+        total = zero.sum() if sym.ndim else zero
+        holds = self.compute(L.eq(total, 0.0))
+        self.body.append(ir.Guard(number, self.bases[holds.atom.reg], True))
+
+
+def whole_constant(array):
+    return whole(ir.Buffer(ir.CONSTANT, array.size, array.dtype.char, data=array.reshape(-1)), array.shape)
+
+
+def around(attrs, size):
+    """The elements that a window leaves out, and maybe some of its own: (first position, number)."""
+    shape, strides, at = attrs["shape"], attrs["strides"], attrs["offset"]
+    count = math.prod(shape)
+    dense = all(n == 1 or s == c for n, s, c in zip(shape, strides, c_elements(shape)))
+    if isinstance(at, ir.Index):
+        dense = dense and at.plus is None and not at.steps
+        at = at.base
+    if not count or not dense:
+        return [(0, size)] if count < size else []
+    return [(start, n) for start, n in ((0, at), (at + count, size - at - count)) if n]

@@ -1,0 +1,104 @@
+"""Products of matrices, and steps that are run whole: NumPy's own loops, in a `Run`.
+
+Products with vectors are loops: they are bound by memory, and fused with what
+makes or uses the vector; so are those of tiny matrices, where a call costs more than the
+product.  All others go to BLAS through NumPy's loop, without the second look that the sweeps
+take at results that are not finite.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..native.ufuncs import core_dimensions, inner_loop
+from ..rules import lang as L
+from ..sweep import program as P
+from ..sweep.plan import _aligned_shape, _coalesce
+from ..sweep.symbolic import Atom, Sym
+from . import ir
+
+#: Matrix products with no extent above this are loops.
+TINY = 8
+
+
+class Products:
+    """The part of `LoopPlanner` for matrices."""
+
+    def matmul(self, a, b):
+        if a.ndim == 1:
+            return self._drop(self.matmul(a.expand_dims([0]), b), -2 if b.ndim > 1 else -1)
+        if b.ndim == 1:
+            return self._drop(self.matmul(a, b.expand_dims([1])), -1)
+        char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
+        (m, k), n = a.shape[-2:], b.shape[-1]
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        vector = m == 1 or n == 1
+        if 0 in (m, k, n, *batch) or vector or max(m, k, n) <= TINY:
+            return self._product(a, b, batch, char)
+        a, b = (self._matrix(s, char) for s in (a, b))
+        return self.gufunc(np.matmul, a, b)[0]
+
+    def _product(self, a, b, batch, char):
+        """A matrix product as a reduction of all products."""
+        (m, k), n = a.shape[-2:], b.shape[-1]
+        if k == 0 or 0 in (m, n, *batch):
+            return self._sym(self.temporary((*batch, m, n), char, zero=True))
+        a, b = (s if s.char == char else self._cast(s, char) for s in (a.window(), b.window()))
+        left, right = a.atom, b.atom
+        left = Atom(left.reg, left.offset, (*left.shape, 1), (*left.strides, 0), char)
+        right = Atom(right.reg, right.offset, (*right.shape[:-2], 1, *right.shape[-2:]), (*right.strides[:-2], 0, *right.strides[-2:]), char)
+        lead, axis = [*batch, m, k, n], len(batch) + 1
+        products = Sym(self, lead, char, L.arg(left) * L.arg(right))
+        return self.reduce(products, "add", (axis,), False, None if m == 1 or n == 1 else True)
+
+    def gufunc(self, ufunc, *syms):
+        inputs, outputs = core_dimensions(ufunc)
+        char = "d" if any(s.char != "f" for s in syms) else "f"
+        syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]
+        extents, batches = {}, []
+        for sym, names in zip(syms, inputs):
+            split = sym.ndim - len(names)
+            batches.append(sym.shape[:split])
+            extents.update(zip(names, sym.shape[split:]))
+        if "p" in (name for names in outputs for name in names):
+            extents["p"] = min(extents.values())  # (m, n) -> p
+        batch = np.broadcast_shapes(*batches)
+        empty = 0 in batch or 0 in extents.values()
+        found = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
+        if not empty:
+            loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
+            atoms = [*(s.atom for s in syms), *found]
+            splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
+            dims, strides = _coalesce(
+                batch, [_aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
+            )
+            *outer, count = dims or [1]
+            steps = [s[-1] if s else 0 for s in strides]
+            for x, k in zip(atoms, splits):
+                steps += x.strides[k:]
+            registers = [P.FIRST_SAVED + j for j in range(len(syms))] + [0, *range(P.FIRST_SAVED + len(syms), P.FIRST_SAVED + len(atoms) - 1)]
+            words = [loop, data, len(atoms)]
+            for reg in registers:
+                words += [reg, 0]
+            words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
+            for d, extent in enumerate(outer):
+                words += [extent, *(s[d] for s in strides)]
+            program = np.array([P.GUFUNC, len(words), *words, P.END, 0], np.int64)
+            self._run(program, list(zip(registers, atoms)), len(syms), None, ufunc.__name__)
+        return [self._sym(x) for x in found]
+
+    def _run(self, program, places, inputs, keeps, name):
+        """A Run; `places` are (register, window), what it reads first."""
+        refs = [(reg, self.ref_of(atom)) for reg, atom in places]
+        listed = [(reg, ref.buffer, ref.offset) for reg, ref in refs]
+        listed.sort(key=lambda triple: triple[0] != 0)
+        reads, writes = {ref.buffer for _, ref in refs[:inputs]}, {ref.buffer for _, ref in refs[inputs:]}
+        self.body.append(ir.Run(program, listed, None, reads, writes, keeps, name))
+
+    def run(self, program, name, target):
+        """A planned value program on the operands."""
+        atoms = [self._in_memory(s).atom for s in self.operands]
+        out = self.temporary(self.out.shape, self.out.char)
+        places = [*zip(program.registers, atoms), (0, out)]
+        self._run(program.words, places, len(atoms), program, name)
+        return self.deliver(self._sym(out), target)

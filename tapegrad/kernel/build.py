@@ -1,0 +1,399 @@
+"""From a rolled tape to a `LoopProgram`.
+
+The references (`references`) say what every operand is; here they become
+values.  The tree is walked in the order of execution: a template gives one
+`Let` (scalar instructions), a `Guard`, or what `arrays` makes of it; a loop gets
+its `Carry` objects before its body is walked, and their `next` after.
+
+A template whose value is read in other iterations, or in other loops, stores it
+in its home (`pools`) at the place of its execution number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..replay.trace import GUARD, HOST, SHAPE
+from ..rules import BY_NAME
+from ..rules import lang as L
+from ..rules.table import ROWS
+from . import ir
+from .arrays import Arrays
+from .arrays_views import ArrayRef, c_elements, plain
+from .columns import ARGUMENT, ENTRIES
+from .copies import copy_array, copy_loop
+from .nest import Level, Spot
+from .pools import lay_out
+from .reasons import NotLowered
+from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Placed, Pooled, References, Stored
+
+_ROW_OF = {row.opcode: row for row in ROWS}
+_WHERE = BY_NAME["where"]
+#: NumPy's comparisons and logic, in the rules' language; of floats, and of truth values.
+_COMPARISONS = {
+    "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
+    "greater_equal": lambda x, y: x >= y, "equal": L.eq, "not_equal": L.ne,
+}  # fmt: skip
+
+
+def build(columns, structure):
+    """The loop program of a rolled tape.
+
+    Parameters
+    ----------
+    columns : Columns
+    structure : roll.structure.Structure
+
+    Returns
+    -------
+    LoopProgram
+
+    Raises
+    ------
+    NotLowered
+        Some instruction cannot be machine code.
+    """
+    return Builder(columns, References(columns, structure).resolve()).run()
+
+
+class _Block:
+    """The statements of one body, and the loads made for it so far."""
+
+    def __init__(self, body, statements):
+        self.body, self.statements = body, statements
+        self.known = {}
+
+
+class Builder:
+    """Builds one program; see the module's text."""
+
+    def __init__(self, columns, references):
+        self.columns, self.references = columns, references
+        self.tape, self.tables = columns.tape, references.tables
+        self.arrays = Arrays(len(self.tape.guards))
+        self.inputs = [ir.Buffer(ir.INPUT, meta.size, meta.char, k) for k, meta in enumerate(self.tape.inputs)]
+        self.outputs = []
+        self.constants = {}
+        self.blocks = [_Block(references.root, [])]
+
+    def run(self):
+        """The program."""
+        lay_out(self)
+        targets = [self._output(k, *output) for k, output in enumerate(self.tape.outputs)]
+        self._fill(self.references.root)
+        for target, (slot, what) in zip(targets, self.tape.outputs):
+            self._deliver(target, slot, what)
+        return ir.LoopProgram(self.inputs, self.outputs, self.blocks[0].statements, len(self.tape.guards))
+
+    # -- the tree ---------------------------------------------------------------------
+    def _fill(self, body):
+        for node in body.nodes:
+            for storage, what in body.copies.get(node.place, ()):
+                self.bring(self.value(what), self._whole(storage))
+            if isinstance(node, Level):
+                self._loop(node)
+            elif self.columns.code[node.members[0]] < ENTRIES:
+                self._scalar(node)
+            else:
+                self._entry(node)
+
+    def _loop(self, level):
+        outer, loop = self.blocks[-1], level.loop
+        if level.ragged:
+            loop.which = level.parent.index(level.parent.place, self.tables)
+        for what in level.carries:
+            level.carries[what] = ir.Carry(self._executed(self.value(what.init)))
+        self.blocks.append(_Block(level.body, loop.body))
+        self._fill(level.body)
+        self.blocks.pop()
+        for what, carry in level.carries.items():
+            carry.next = what.template.value
+            loop.carries.append(carry)
+        outer.statements.append(loop)
+
+    def _scalar(self, t):
+        row = _ROW_OF[int(self.columns.code[t.members[0]]) >> 2]
+        self._computed(t, row.expr(*[self.expression(what) for what in t.operands]), "d")
+
+    def _computed(self, t, expr, char):
+        t.value = ir.Let(L.Expr.lift(expr), char)
+        self._add(t.value)
+        self._keep(t)
+
+    def _keep(self, t):
+        """Bring the value of `t` to its home."""
+        if t.stored:
+            place = self._row_of(t, t.body.place)
+            self._add(ir.Store(t.home, t.body.index(place, self.tables), t.value))
+
+    def _add(self, *statements):
+        self.blocks[-1].statements.extend(statements)
+
+    # -- entries ------------------------------------------------------------------------
+    def _entry(self, t):
+        item = self.item(t)
+        entry = item.entry
+        if entry.kind == GUARD:
+            self._guard(t, item)
+            return
+        if type(t.operands[0]) is Gathered:
+            self._stacked(t)
+            return
+        operands = [self.value(what) for what in t.operands]
+        if _is_expression(entry, operands):
+            self._computed(t, _expression(entry, [self._argument(v) for v in operands]), entry.meta.char)
+            return
+        operands = [self._executed(value) for value in operands]
+        integer = None
+        if entry.kind != HOST and entry.function.dynamic:
+            integer = t.body.index(t.body.fit(self.columns.integer[t.members], self.tables), self.tables)
+        target, reuse = self._target(t), ()
+        if t.storage is not None and t in t.storage.writes:
+            operands[0], target, reuse = target, None, (0,)
+        statements, result = self.arrays.emit(
+            item, operands, target=target, integer=integer, reuse=reuse, place=self.tape.place(item.slot)
+        )
+        self._add(*statements)
+        t.value = result
+        if entry.meta.shape == ():
+            self._keep(t)
+
+    def item(self, t):
+        """The first entry for which `t` stands."""
+        return self.tape.items[self.columns.item[t.members[0]]]
+
+    def _target(self, t):
+        """Where the array that `t` computes has to be, or None."""
+        meta = self.meta(t)
+        if t.storage is not None:
+            return self._whole(t.storage)
+        if not t.stored or meta.shape == ():
+            return None
+        offset = t.body.index(self._row_of(t, t.body.place), self.tables)
+        return ArrayRef(t.home, offset, meta.shape, c_elements(meta.shape), meta.char)
+
+    def _stacked(self, t):
+        """Scalars side by side."""
+        meta = self.meta(t)
+        t.value = self._target(t) or self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta)
+        self.copy(t.operands[0].pieces, (t.value.buffer, t.value.offset.base))
+
+    def _whole(self, storage):
+        """The array in a storage."""
+        meta = self.meta(storage.templates[0])
+        if storage.buffer is None:
+            storage.buffer = ir.Buffer(ir.TEMPORARY, meta.size, meta.char)
+        return self.row(storage.buffer, 0, meta)
+
+    def _guard(self, t, item):
+        how, columns = item.entry.function, self.columns
+        if how == SHAPE:
+            # What has machine code has one shape only.
+            return
+        value = self._executed(self.value(t.operands[0]))
+        if how == "bool" and isinstance(value, ArrayRef):
+            # An array of one element.
+            value = ir.Load(value.buffer, plain(value.offset, self.blocks[-1].statements))
+            self._add(value)
+        numbers = t.body.fit(columns.integer[t.members], self.tables)
+        number = t.body.index(numbers, self.tables) if numbers.steps else numbers.base
+        if how == "bool":
+            if value.char != "?":
+                value = ir.Let(L.ne(L.arg(value), 0.0), "?")
+                self._add(value)
+            self._add(ir.Guard(number, value, bool(item.entry.seen[0])))
+            return
+        seen = [self.tape.items[k].entry.seen for k in columns.item[t.members].tolist()]
+        if all(s == seen[0] for s in seen):
+            if isinstance(value, ArrayRef):
+                statements, value = self.arrays.same(value, seen[0])
+                self._add(*statements, ir.Guard(number, value, True))
+            else:
+                self._add(ir.Guard(number, value, seen[0]))
+            return
+        if isinstance(value, ArrayRef):
+            raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
+        data = np.frombuffer(b"".join(seen), np.dtype(value.char))
+        before = ir.Load(self._constant(data), t.body.index(t.body.place, self.tables))
+        self._add(before, ir.Guard(number, value, before))
+
+    # -- values -------------------------------------------------------------------------
+    def meta(self, t):
+        """Description of the value of `t`."""
+        return self.tape.metas[self.columns.slots[t.members[0]]]
+
+    def row(self, buffer, offset, meta):
+        """A C-contiguous array in `buffer`."""
+        return ArrayRef(buffer, ir.Index(offset), meta.shape, c_elements(meta.shape), meta.char)
+
+    def outside(self, r):
+        """The argument or array constant of reference `r`."""
+        columns, k = self.columns, -1 - r
+        number = int(columns.which[k])
+        return self.value(Argument(number) if columns.kind[k] == ARGUMENT else Constant(number))
+
+    def expression(self, what):
+        """A described scalar as an expression."""
+        if type(what) is Number:
+            return L.Expr("const", (what.value,))
+        return L.arg(self.value(what))
+
+    def value(self, what):
+        """A described operand as a Value or ArrayRef; loads go where they are made least often."""
+        kind = type(what)
+        if kind is Direct:
+            return what.template.value
+        if kind is Carried:
+            return what.level.carries[what]
+        if kind is Placed:
+            return self._whole(what.storage)
+        if kind is Number:
+            return ir.constant(what.value)
+        if kind is Constant:
+            return self.arrays.constant(self.tape.constants[what.constant])
+        if kind is Argument:
+            meta = self.tape.inputs[what.argument]
+            if meta.shape != ():
+                return self.row(self.inputs[what.argument], 0, meta)
+            what = Element(what.argument, Spot(0))
+        block = self.blocks[self._depth(what)]
+        found = block.known.get(what)
+        if found is None:
+            found = block.known[what] = self._loaded(what, block)
+        return found
+
+    def _loaded(self, what, block):
+        body, kind = block.body, type(what)
+        if kind is Element:
+            buffer, spot, meta = self.inputs[what.argument], what.spot, None
+        elif kind is Numbers:
+            buffer, spot, meta = self._constant(self.tables.arrays[what.table].view(np.float64)), what.spot, None
+        elif kind is Stored:
+            t = what.template
+            buffer, spot, meta = t.home, self._row_of(t, what.spot), self.meta(t)
+        elif kind is Pooled:
+            buffer, spot, meta = what.pool, what.spot, self.meta(self.references.templates[what.owners.max()])
+        else:
+            buffer, spot, meta = self._stack(what)
+        index = body.index(spot, self.tables)
+        if meta is not None and meta.shape != ():
+            return ArrayRef(buffer, index, meta.shape, c_elements(meta.shape), meta.char)
+        load = ir.Load(buffer, index)
+        block.statements.append(load)
+        return load
+
+    def _depth(self, what):
+        """Of how many enclosing loops a load depends."""
+        levels, spot = self.blocks[-1].body.levels, what.spot
+        used = max((depth + 1 for depth, _ in spot.steps), default=0)
+        kind = type(what)
+        if kind is Stored or kind is Pooled:
+            owners = [what.template] if kind is Stored else [self.references.templates[n] for n in np.unique(what.owners[what.owners >= 0])]
+            for depth in range(len(levels), used, -1):
+                if any(levels[depth - 1] in t.body.levels for t in owners):
+                    return depth
+        return used
+
+    def _row_of(self, t, spot):
+        """The element of its home at which execution number `spot` of `t` begins."""
+        size = self.meta(t).size
+        if spot.table >= 0:
+            return spot._replace(table=self.tables.number(self.tables.arrays[spot.table] * size + t.offset)) if size != 1 or t.offset else spot
+        return Spot(spot.base * size + t.offset, tuple((depth, step * size) for depth, step in spot.steps))
+
+    def _constant(self, data):
+        key = (data.dtype.char, data.tobytes())
+        found = self.constants.get(key)
+        if found is None:
+            found = self.constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
+        return found
+
+    def _stack(self, what):
+        """Array constants of which each iteration reads one, in one buffer."""
+        parts = [np.ascontiguousarray(self.tape.constants[k]) for k in what.constants]
+        size, spot = parts[0].size, what.spot
+        if spot.table >= 0:
+            spot = spot._replace(table=self.tables.number(self.tables.arrays[spot.table] * size))
+        else:
+            spot = Spot(spot.base * size, tuple((depth, step * size) for depth, step in spot.steps))
+        return self._constant(np.concatenate([p.reshape(-1) for p in parts])), spot, _Meta(parts[0].shape, parts[0].dtype.char)
+
+    def _executed(self, value):
+        """`value`, executed here if it is a constant that stands nowhere yet."""
+        if type(value) is ir.Let and value.expr.is_const:
+            self._add(value)
+        return value
+
+    def _argument(self, value):
+        """A Value as part of an expression."""
+        return value.expr if type(value) is ir.Let and value.expr.is_const else L.arg(self._executed(value))
+
+    # -- copies and outputs ---------------------------------------------------------------
+    def copy(self, parts, target):
+        """Copy the pieces of a column (`copies`) to ``(buffer, element of its position 0)``."""
+        for piece in parts:
+            if len(piece.at) == 1:
+                value = self._executed(self.value(self.references.single(int(piece.refs[0]))))
+                self._add(ir.Store(target[0], ir.Index(target[1] + int(piece.at[0])), value))
+                continue
+            source, at, numbers = None, 0, None
+            if piece.owner >= 0:
+                t = self.references.templates[piece.owner]
+                source, at = t.home, t.offset
+            elif piece.constants:
+                numbers = self.columns.number[-1 - piece.refs]
+            else:
+                source = self.inputs[-1 - piece.owner]
+            self._add(copy_loop(piece, source, at, numbers, target))
+
+    def _output(self, k, slot, what):
+        """The buffer of an output."""
+        if slot:
+            meta = self.tape.metas[slot]
+            size, char = meta.size, meta.char
+        else:
+            array = np.asarray(what)
+            size, char = array.size, array.dtype.char
+        self.outputs.append(ir.Buffer(ir.OUTPUT, size, char, k))
+        return self.outputs[-1]
+
+    def bring(self, value, target):
+        """Copy an array or a value to an ArrayRef."""
+        if isinstance(value, ArrayRef):
+            if value.buffer.size:
+                self._add(*copy_array(value, target))
+        else:
+            self._add(ir.Store(target.buffer, target.offset, self._executed(value)))
+
+    def _deliver(self, target, slot, what):
+        if slot:
+            value = self.value(self.references.single(int(self.columns.reference[slot])))
+        else:
+            value = self.arrays.constant(np.asarray(what))
+        shape = value.shape if isinstance(value, ArrayRef) else ()
+        self.bring(value, ArrayRef(target, ir.Index(), shape, c_elements(shape), value.char))
+
+
+class _Meta:
+    """Shape, size and type of constants side by side."""
+
+    def __init__(self, shape, char):
+        self.shape, self.char = shape, char
+
+
+def _is_expression(entry, operands):
+    """Whether an entry is an expression over scalars."""
+    if entry.meta.shape != () or any(isinstance(v, ArrayRef) for v in operands):
+        return False
+    chars = {v.char for v in operands}
+    if entry.kind == HOST:
+        name = getattr(entry.function.ufunc, "__name__", None)
+        return name in _COMPARISONS and len(chars) == 1 and chars <= {"d", "f"}
+    row = entry.function
+    if not row.elementwise or entry.meta.char not in "df" or row.primitive is not None:
+        return False
+    return (chars - {"?"} if row is _WHERE else chars) == {entry.meta.char}
+
+
+def _expression(entry, args):
+    return _COMPARISONS[entry.function.ufunc.__name__](*args) if entry.kind == HOST else entry.function.expr(*args)

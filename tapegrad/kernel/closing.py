@@ -1,0 +1,192 @@
+"""From what a `Writer` holds to a `FinishedTape`: shared, folded, without what nobody needs, numbered anew.
+
+The instructions of the forward tape all stay, for its outputs and guards need them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..replay.finish import FinishedTape, Guard, Item
+from ..replay.trace import GUARD, ROW
+from ..rules import BY_NAME, ROWS
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.meta import SCALAR
+from ..tape.store import RECORD_DTYPE
+from .expand import tidy as T
+
+_ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative")])
+
+
+def close(writer, results, wanted, interleaved=False):
+    """Finish what was written.
+
+    Parameters
+    ----------
+    writer : Writer
+    results : list of (int, object)
+        Slot and description of each result beyond the tape's own, or 0 and the constant itself.
+    wanted : sequence of bool
+        Which of the further arguments will be differentiated.
+    interleaved : bool
+        Whether what is made comes right after the instruction it is made for, not at the end;
+        it must have been written in that order.
+
+    Returns
+    -------
+    FinishedTape
+    """
+    return _Closing(writer, results, tuple(wanted), interleaved).run()
+
+
+class _Closing:
+    def __init__(self, writer, results, wanted, interleaved):
+        self.writer, self.tape, self.results = writer, writer.tape, results
+        self.leaves = [slot for whole, _, parts in writer.inputs for slot in ([whole] if whole else []) + [s for _, s in parts]]
+        self.inputs, self.wanted, self.interleaved = writer.inputs, wanted, interleaved
+        self.count = count = writer.count
+        self.ops, self.lefts, self.rights, self.constants = (
+            np.ascontiguousarray(c[:count]) for c in (writer.ops, writer.lefts, writer.rights, writer.constants)
+        )
+        self.items = [(item.slot, item.entry, item.operands) for item in self.tape.items]
+        self.items += [(slot, *made) for slot, made in writer.entries.items()]
+
+    def run(self):
+        self._tidy()
+        self.results = [self._resolved(slot, what) for slot, what in self.results]
+        needed = self._needed()
+        return self._build(*self._number(needed))
+
+    def _tidy(self):
+        """Fold constants, share what is the same; ``alias[i]`` stands for slot i."""
+        tape, first = self.tape, self.writer.first
+        self.fixed = fixed = (self.ops == SCALAR_LEAF).astype(np.int8)
+        # Leaves that are arguments are no constants.
+        fixed[[slot for _, _, slot in tape.elements]] = 0
+        fixed[self.leaves] = 0
+        constant = np.flatnonzero(fixed[:first])
+        self.constants[constant] = tape.records["value"][constant]
+        self.alias = np.zeros(self.count, np.int32)
+        origins = self.writer.origins[: self.count]
+        bits = self.constants.view(np.int64)
+        T.tidy(
+            first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
+            origins if self.interleaved else np.full_like(origins, first), np.zeros(1 << (2 * self.count).bit_length(), np.int32),
+        )
+
+    def _resolved(self, slot, what):
+        """A result by the slot that stands for it, or as the constant it has turned out to be."""
+        slot = int(self.alias[slot]) if slot else 0
+        return (0, float(self.constants[slot])) if slot and self.fixed[slot] else (slot, what)
+
+    def _needed(self):
+        first, count = self.writer.first, self.count
+        needed = np.zeros(count, np.int8)
+        needed[:first] = 1
+        needed[self.leaves] = 1
+        needed[[slot for slot, _ in self.results]] = 1
+        starts, operands, item_of = columns_of(self.items, count)
+        operands = np.where(operands > 0, self.alias[operands], operands)
+        self.starts, self.operands = starts, operands
+        T.sweep_needed(first, count, self.ops, self.lefts, self.rights, starts, operands, item_of, needed)
+        return needed
+
+    def _number(self, needed):
+        """Old slots in the new order, and the new number of each."""
+        kept = np.flatnonzero(needed)
+        rank = np.where(kept == 0, 0, np.where(self.ops[kept] == SCALAR_LEAF, 1, np.where(self.ops[kept] == ARRAY_LEAF, 2, 3)))
+        order = kept[np.lexsort((self.writer.origins[kept], rank)) if self.interleaved else np.argsort(rank, kind="stable")]
+        new = np.zeros(self.count, np.int32)
+        new[order] = np.arange(len(order))
+        return order, new
+
+    def _build(self, order, new):
+        writer, tape, first = self.writer, self.tape, self.writer.first
+        source = writer.origins[: self.count][order]
+        records = np.zeros(len(order), RECORD_DTYPE)
+        records["op"], records["constant"] = self.ops[order], self.constants[order]
+        scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < FIRST_ARRAY)
+        records["a"], records["b"] = new[self.lefts[order]] * scalar, new[self.rights[order]] * scalar
+        records["offset"] = tape.records["offset"][source]
+        made = order >= first
+        records["value"][~made] = tape.records["value"][order[~made]]
+        fixed = self.fixed[order] == 1
+        records["value"][fixed] = self.constants[order][fixed]
+        records["constant"][fixed] = 0.0
+        special = {row.opcode for row in ROWS if row.calls_scipy}
+        present = np.flatnonzero(np.bincount(records["op"][scalar])).tolist()
+
+        def number(slot):
+            return int(new[slot])
+
+        metas = [SCALAR] * len(order)
+        metas[0] = None
+        arrays = np.flatnonzero((self.ops >= FIRST_ARRAY) & (new > 0))
+        for slot, at in zip(arrays.tolist(), new[arrays].tolist()):
+            metas[at] = writer.meta(slot)
+        operands = np.where(self.operands > 0, new[self.operands], self.operands).tolist()
+        slots = new[[slot for slot, *_ in self.items]].tolist() if self.items else ()
+        starts = self.starts.tolist()
+        items = [
+            Item(slot, entry, tuple(operands[low:high]))
+            for slot, (_, entry, _), low, high in zip(slots, self.items, starts, starts[1:]) if slot
+        ]
+        items.sort(key=lambda item: item.slot)
+        renumbered = {}
+        for item in tape.items:
+            if item.entry.kind == GUARD:
+                renumbered[number(item.slot)] = item.number
+        for item in items:
+            item.number = renumbered.get(item.slot, -1)
+        outputs = [(number(slot), what) if slot else (0, what) for slot, what in (*tape.outputs, *self.results)]
+        leaves = [number(slot) if slot else 0 for slot in tape.leaves]
+        elements = list(tape.elements)
+        for k, (whole, _, parts) in enumerate(self.inputs, len(tape.inputs)):
+            leaves.append(number(whole))
+            elements += [(k, position, slot) for position, slot in parts]
+        at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
+        elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
+        origins = np.asarray(tape.origins)[source]
+        finished = FinishedTape(
+            records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in self.inputs)], leaves=leaves, elements=elements,
+            items=items, constants=writer.values,
+            guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
+            outputs=outputs, active=None, metas=metas, origins=origins, code_runs=list(tape.code_runs),
+            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *self.wanted), cuts=list(tape.cuts),
+            structure=tape.structure, forward_only=True,
+        )
+        finished.active = activity(finished)
+        return finished
+
+
+def columns_of(items, count):
+    """Operands of items in columns: where those of each start, they, and the number of the item of each slot.
+
+    `items` are triples whose first is the slot and whose last are the operands.
+    """
+    starts = np.zeros(len(items) + 1, np.int64)
+    starts[1:] = np.cumsum([len(operands) for *_, operands in items])
+    operands = np.fromiter((o for *_, given in items for o in given), np.int32, int(starts[-1]))
+    item_of = np.full(count, -1, np.int32)
+    item_of[[slot for slot, *_ in items]] = np.arange(len(items))
+    return starts, operands, item_of
+
+
+def activity(tape):
+    """Which slots depend differentiably on a wanted argument."""
+    active = np.zeros(len(tape.records), bool)
+    active[[slot for k, slot in enumerate(tape.leaves) if slot and tape.wanted[k]]] = True
+    active[[slot for k, _, slot in tape.elements if tape.wanted[k]]] = True
+    passing = []
+    for item in tape.items:
+        entry = item.entry
+        if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
+            slots = entry.function.slots(len(item.operands))
+            passing.append((item.slot, [item.operands[k] for k in slots]))
+        else:
+            passing.append((item.slot, ()))
+    starts, operands, item_of = columns_of(passing, len(tape.records))
+    ops, lefts, rights = (np.ascontiguousarray(tape.records[name]) for name in ("op", "a", "b"))
+    T.spread_active(ops, lefts, rights, starts, operands, item_of, active)
+    active[0] = False
+    return active

@@ -1,0 +1,235 @@
+"""A finished tape as columns: one entry an instruction, leaves and continuations left out.
+
+What an instruction does is a number, its *code*: two instructions of the same code
+differ only in which values they read, in their integer attribute and in the numbers
+of guards.  An operand is a *reference*: a number from 0 on is the instruction whose
+result it is, a number below is something from outside, counted from -1.
+
+Scalar instructions cost no Python each, entries of the recording (`replay.finish.Item`) a few
+microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..recomputed import Recomputed
+from ..replay.trace import GUARD, HOST, ROW, SHAPE
+from ..rules.table import ROWS
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.meta import meta_of
+from .reasons import NotLowered
+
+#: Kinds of what comes from outside: a number, an element of an argument, a whole argument, an array constant.
+NUMBER, ELEMENT, ARGUMENT, ARRAY = range(4)
+#: Codes of entries are counted from here; those of scalar instructions are ``4 * opcode + constants``.
+ENTRIES = 4 * FIRST_ARRAY
+
+
+@dataclass(eq=False)
+class Columns:
+    """The instructions of a tape.
+
+    Attributes
+    ----------
+    tape : FinishedTape
+    slots : ndarray of int64
+        Slot of each instruction.
+    code : ndarray of int32
+    first : ndarray of int64
+        Where the operands of each instruction begin in `operands` (and an end).
+    operands : ndarray of int64
+        References.
+    integer : ndarray of int64
+        Integer attribute of an entry, or the number of a guard.
+    item : ndarray of int64
+        Position of an entry among the tape's items, -1 for scalar instructions.
+    kind, which, at, number : ndarray
+        Of what comes from outside: its kind, the argument or array constant, the flat
+        position of an element, the float of a number.
+    reference : ndarray of int64
+        Reference to the value of each slot.
+    """
+
+    tape: object
+    slots: np.ndarray
+    code: np.ndarray
+    first: np.ndarray
+    operands: np.ndarray
+    integer: np.ndarray
+    item: np.ndarray
+    kind: np.ndarray
+    which: np.ndarray
+    at: np.ndarray
+    number: np.ndarray
+    reference: np.ndarray
+
+    def __len__(self):
+        return len(self.slots)
+
+    def pairs(self):
+        """The instructions that compute the first two operands of each one, as int32; -1 where there is none."""
+        count = np.diff(self.first)
+        found = np.full((len(self), 2), -1, np.int32)
+        for k in range(2):
+            has = np.flatnonzero(count > k)
+            found[has, k] = self.operands[self.first[has] + k]
+        return np.maximum(found, -1)
+
+
+class _Outside:
+    """Numbers what comes from outside."""
+
+    def __init__(self):
+        self.columns = [], [], [], []
+        self.count = 0
+
+    def add(self, kind, which, at, number):
+        """References to so many new things (arrays of equal length)."""
+        count = len(number)
+        for column, values in zip(self.columns, (kind, which, at, number)):
+            column.append(np.broadcast_to(np.asarray(values), (count,)))
+        self.count += count
+        return -1 - np.arange(self.count - count, self.count)
+
+    def finish(self):
+        types = np.int8, np.int64, np.int64, np.float64
+        return [np.concatenate([np.empty(0, t), *c]).astype(t) for c, t in zip(self.columns, types)]
+
+
+def columns(tape):
+    """The columns of `tape`.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+
+    Returns
+    -------
+    Columns
+
+    Raises
+    ------
+    NotLowered
+        A custom primitive, whose value Python computes.
+    """
+    records = tape.records
+    op = records["op"]
+    scalar = (op > SCALAR_LEAF) & (op < ARRAY_LEAF)
+    present = scalar.copy()
+    item_slots = np.array([item.slot for item in tape.items], np.int64)
+    present[item_slots] = True
+    slots = np.flatnonzero(present)
+    number_of = np.cumsum(present) - 1
+
+    outside = _Outside()
+    reference = np.where(present, number_of, 0)
+    _leaves(tape, outside, reference, op)
+    constants = _constants(tape, outside)
+
+    # How many operands each instruction has.
+    arity = np.ones(int(op[scalar].max(initial=0)) + 1, np.int64)
+    for row in ROWS:
+        if row.opcode < len(arity):
+            arity[row.opcode] = 3 if row.name == "where" else row.arity
+    count = np.zeros(len(slots), np.int64)
+    is_scalar = scalar[slots]
+    scalar_ops = op[slots[is_scalar]]
+    count[is_scalar] = arity[scalar_ops]
+    numbers = number_of[item_slots]
+    count[numbers] = [len(item.operands) for item in tape.items]
+    first = np.concatenate([[0], np.cumsum(count)])
+
+    operands = np.zeros(first[-1], np.int64)
+    code = np.zeros(len(slots), np.int32)
+    at = slots[is_scalar]
+    places = first[:-1][is_scalar]
+    fixed = np.zeros(len(at), np.int64)
+    a, b = records["a"][at].astype(np.int64), records["b"][at].astype(np.int64)
+    own = arity[scalar_ops]
+    inline = _inline(records["constant"][at], (own == 3) | (own == 2) & ((a == 0) | (b == 0)), outside)
+    zero = outside.add(NUMBER, 0, 0, np.zeros(1))[0]
+    missing = np.where(own == 3, zero, inline)
+    is_number = _numbers(outside)
+    for k, slot in ((0, a), (1, b)):
+        has = own > k
+        found = np.where(slot == 0, missing, reference[slot])
+        operands[(places + k + (own == 3))[has]] = found[has]
+        fixed |= np.where(has & (found < 0) & is_number[np.minimum(found, -1)], 1 << k, 0)
+    operands[places[own == 3]] = inline[own == 3]
+    code[is_scalar] = 4 * scalar_ops + fixed
+
+    integer = np.zeros(len(slots), np.int64)
+    item_of = np.full(len(slots), -1, np.int64)
+    item_of[numbers] = np.arange(len(tape.items))
+    codes = {}
+    references = reference.tolist()
+    begins = first[numbers].tolist()
+    for item, n, begin in zip(tape.items, numbers.tolist(), begins):
+        if item.entry.kind == ROW and item.entry.function.primitive is not None:
+            raise NotLowered(f"{item.entry.name} is Python code", tape.place(item.slot))
+        for k, o in enumerate(item.operands):
+            operands[begin + k] = references[o] if o > 0 else constants[-1 - o]
+        code[n] = codes.setdefault(_description(tape, item, references), ENTRIES + len(codes))
+        integer[n] = item.number if item.entry.kind == GUARD else item.entry.integer
+    return Columns(tape, slots, code, first, operands, integer, item_of, *outside.finish(), reference)
+
+
+def _leaves(tape, outside, reference, op):
+    """References to leaves."""
+    if tape.elements:
+        which, at, slots = np.array(tape.elements, np.int64).T
+        reference[slots] = outside.add(ELEMENT, which, at, np.zeros(len(slots)))
+    known = {slot for _, _, slot in tape.elements}
+    for k, slot in enumerate(tape.leaves):
+        if slot:
+            reference[slot] = outside.add(ARGUMENT, k, 0, np.zeros(1))[0]
+    # What the function captured is a constant.
+    captured = [slot for slot in np.flatnonzero(op == SCALAR_LEAF).tolist() if slot not in known]
+    reference[captured] = outside.add(NUMBER, 0, 0, tape.records["value"][captured])
+
+
+def _constants(tape, outside):
+    """References to the tape's constants."""
+    found = []
+    for k, constant in enumerate(tape.constants):
+        if np.ndim(constant) == 0 and np.asarray(constant).dtype.char == "d":
+            found.append(int(outside.add(NUMBER, 0, 0, [float(constant)])[0]))
+        else:
+            found.append(int(outside.add(ARRAY, k, 0, np.zeros(1))[0]))
+    return found
+
+
+def _inline(values, used, outside):
+    """References to inline constants, equal bits once; 0 where none is used."""
+    found = np.zeros(len(values), np.int64)
+    bits, inverse = np.unique(np.ascontiguousarray(values[used]).view(np.int64), return_inverse=True)
+    references = outside.add(NUMBER, 0, 0, bits.view(np.float64))
+    found[used] = references[inverse]
+    return found
+
+
+def _numbers(outside):
+    """Whether a reference from outside is a number; indexed by the reference itself."""
+    kinds = outside.finish()[0]
+    return (kinds == NUMBER)[::-1]
+
+
+def _description(tape, item, references):
+    """What two entries share that do the same to different operands."""
+    entry = item.entry
+    metas = tuple([tape.metas[o] if o > 0 else meta_of(tape.constants[-1 - o]) for o in item.operands])
+    fixed = tuple([o <= 0 for o in item.operands])
+    if entry.kind == GUARD:
+        return (GUARD, entry.function, entry.seen if entry.function in ("bool", SHAPE) else len(entry.seen), metas)
+    if entry.kind == HOST:
+        function, ufunc = entry.function.function, entry.function.ufunc
+        if ufunc is None:
+            recomputed = isinstance(function, Recomputed) and not function.data
+            ufunc = function.name if recomputed else entry.function
+        return (HOST, ufunc, metas, fixed, entry.meta)
+    return (entry.function, entry.attrs, metas, fixed, entry.meta)
+
+

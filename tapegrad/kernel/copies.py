@@ -1,0 +1,140 @@
+"""Copies of many scalars from anywhere to a row of elements, as few loops.
+
+Where a column of references goes through the executions of one template, through
+the elements of one argument or through constants in even steps, its elements are one loop.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from . import ir
+from .arrays_views import plain
+from .columns import ELEMENT, NUMBER
+
+#: Uneven stretches of one owner are one loop over a table if there are more of them than this.
+_MOST = 8
+#: Stands for constants as the owner of references.
+_CONSTANTS = -(1 << 40)
+
+
+class Piece(NamedTuple):
+    """Part of a column that one loop copies.
+
+    Attributes
+    ----------
+    at : ndarray
+        Positions in the column.
+    refs : ndarray
+        The references there.
+    owner : int
+        Number of the template; below 0, the argument (counted from -1) or `_CONSTANTS`.
+    ranks : ndarray
+        Executions of the template, or elements of the argument.
+    """
+
+    at: np.ndarray
+    refs: np.ndarray
+    owner: int
+    ranks: np.ndarray
+
+    @property
+    def constants(self):
+        """Whether it consists of constants."""
+        return self.owner == _CONSTANTS
+
+
+def pieces(references, refs):
+    """The column of scalar references `refs`, in pieces."""
+    columns = references.columns
+    owners, ranks = references.owner[refs], references.rank[refs]
+    outside = np.flatnonzero(refs < 0)
+    things = -1 - refs[outside]
+    assert np.isin(columns.kind[things], (ELEMENT, NUMBER)).all(), "copies are of scalars"
+    element = columns.kind[things] == ELEMENT
+    owners[outside] = np.where(element, -1 - columns.which[things], _CONSTANTS)
+    ranks[outside] = np.where(element, columns.at[things], 0)
+    distinct, first = np.unique(owners, return_index=True)
+    found = []
+    for owner in distinct[np.argsort(first)].tolist():
+        at = np.flatnonzero(owners == owner)
+        found += [Piece(part, refs[part], owner, ranks[part]) for part in _even(at, ranks[at])]
+    return found
+
+
+def _even(at, ranks):
+    """`at`, cut where the steps of it or of `ranks` change; whole if that is too often."""
+    parts, start = [], 0
+    steps = np.stack([np.diff(at), np.diff(ranks)])
+    for change in (np.flatnonzero((np.diff(steps, axis=1) != 0).any(0)) + 2).tolist():
+        # The entry before the change belongs to the stretch that ends there.
+        if change > start + 1:
+            parts.append(at[start:change])
+            start = change
+        if len(parts) > _MOST:
+            return [at]
+    return [*parts, at[start:]]
+
+
+def along(loop, values):
+    """The index of `values` in a loop over them."""
+    steps = np.diff(values)
+    if not len(steps) or (steps == steps[0]).all():
+        step = int(steps[0]) if len(steps) else 0
+        return ir.Index(int(values[0]), ((loop, step),) if step else ())
+    return ir.Index(0, ((loop, 1),), np.ascontiguousarray(values, np.int64))
+
+
+def copy_loop(piece, source, at, numbers, target):
+    """The loop that copies a piece.
+
+    Parameters
+    ----------
+    piece : Piece
+    source : ir.Buffer or None
+        Where its owner's values are, in element `at` and on; None for constants.
+    numbers : ndarray
+        Values of the constants.
+    target : (ir.Buffer, int)
+        Buffer, and the element for position 0 of the column.
+    """
+    buffer, base = target
+    loop = ir.Loop(len(piece.at))
+    if source is None:
+        source, index = ir.Buffer(ir.CONSTANT, len(numbers), "d", data=numbers), ir.Index(0, ((loop, 1),))
+    else:
+        index = along(loop, at + piece.ranks)
+    load = ir.Load(source, index)
+    loop.body = [load, ir.Store(buffer, along(loop, base + piece.at), load)]
+    return loop
+
+
+def copy_array(source, target):
+    """Statements that copy one ArrayRef to another of its shape, which does not overlap it."""
+    statements = body = []
+    offsets = [plain(ref.offset, statements) for ref in (source, target)]
+    reads, writes = (list(offset.steps) for offset in offsets)
+    for extent, read, write in zip(*_merged(source.shape, source.strides, target.strides)):
+        loop = ir.Loop(extent)
+        body.append(loop)
+        body = loop.body
+        reads += [(loop, read)] if read else []
+        writes += [(loop, write)] if write else []
+    load = ir.Load(source.buffer, ir.Index(offsets[0].base, tuple(reads), plus=offsets[0].plus))
+    body += [load, ir.Store(target.buffer, ir.Index(offsets[1].base, tuple(writes), plus=offsets[1].plus), load)]
+    return statements
+
+
+def _merged(shape, reads, writes):
+    """Extents and strides with axes joined that both sides go through as one."""
+    found = []
+    for extent, read, write in zip(shape, reads, writes):
+        if extent == 1:
+            continue
+        if found and found[-1][1] == extent * read and found[-1][2] == extent * write:
+            found[-1] = (found[-1][0] * extent, read, write)
+        else:
+            found.append((extent, read, write))
+    return tuple(zip(*found)) if found else ((), (), ())

@@ -1,0 +1,171 @@
+"""Cutting a loop program into functions of bounded size.
+
+LLVM takes more than linear time in the length of a function.  So a long program
+becomes *pieces*, each a function that is called once where it stands; a loop whose
+body is too long stays in its piece, but its body becomes pieces of its own, called in
+every iteration.  A value that is used in another piece than the one that computes
+it (or the counter of a loop) crosses through a word of the *frame*, a part of the
+workspace: it is written where it is computed, but not inside a loop that lies
+wholly in the piece; from such a loop only the last value can be used outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import ir
+
+#: Work of one statement, about in LLVM instructions.
+_COST = {ir.Let: 0, ir.Load: 2, ir.Store: 2, ir.Guard: 4, ir.Run: 20, ir.Loop: 6}
+#: How much longer a loop may be than straight-line code.
+WHOLE = 4
+
+
+@dataclass(eq=False)
+class Piece:
+    """One function.
+
+    Attributes
+    ----------
+    items : list of Statement or CutLoop
+    cost : int
+    guards : bool
+        Whether some guard in it is reported at the end.
+    stops : bool
+        Whether it may end early.
+    """
+
+    items: list = field(default_factory=list)
+    cost: int = 0
+    guards: bool = False
+    stops: bool = False
+
+
+@dataclass(eq=False)
+class CutLoop:
+    """A loop with a body of several pieces."""
+
+    loop: ir.Loop
+    pieces: list
+
+
+def costs(body):
+    """Cost of each statement of `body` and of the loops in it, by id."""
+    found = {}
+    for statement in body:
+        cost = _COST[type(statement)]
+        if isinstance(statement, ir.Loop):
+            inner = costs(statement.body)
+            found.update(inner)
+            cost += sum(inner[id(s)] for s in statement.body) + 2 * len(statement.carries)
+        elif isinstance(statement, ir.Let):
+            cost += sum(1 for node in ir.nodes(statement.expr) if node.op not in ("arg", "const"))
+        found[id(statement)] = cost
+    return found
+
+
+def cut(program, limit, single_loops=False, cost=None):
+    """The pieces of a program, in order.
+
+    Parameters
+    ----------
+    limit : int
+        Cost of a piece, at most; but a loop of up to `WHOLE` times as much stays whole.
+    single_loops : bool
+        A loop ends its piece: so memory can be used again by the next one.
+    cost : dict, optional
+        The `costs` of the program.
+    """
+    return _cut(program.body, costs(program.body) if cost is None else cost, limit, single_loops)
+
+
+def _cut(body, cost, limit, single_loops):
+    pieces = [Piece()]
+    for statement in body:
+        item, own = statement, cost[id(statement)]
+        guards = [s for s in ir.walk([statement]) if isinstance(s, ir.Guard)]
+        if isinstance(statement, ir.Loop) and own > WHOLE * limit:
+            item, own = CutLoop(statement, _cut(statement.body, cost, limit, False)), _COST[ir.Loop]
+        if pieces[-1].cost and pieces[-1].cost + own > limit:
+            pieces.append(Piece())
+        piece = pieces[-1]
+        piece.items.append(item)
+        piece.cost += own
+        piece.guards |= any(not g.early for g in guards) and not isinstance(item, CutLoop)
+        piece.stops |= any(g.early for g in guards)
+        if single_loops and isinstance(statement, (ir.Loop, ir.Run)):
+            pieces.append(Piece())
+    return [piece for piece in pieces if piece.items] or [Piece()]
+
+
+def uses(statement):
+    """What a statement refers to: values, and loops whose counters it reads.
+
+    Of a loop, what its head refers to: not its body, nor what its carries become.
+    """
+    if isinstance(statement, ir.Loop):
+        return [c.init for c in statement.carries] + ([loop for loop, _ in statement.which.steps] if statement.ragged else [])
+    indices = []
+    if isinstance(statement, (ir.Load, ir.Store)):
+        indices = [statement.index]
+    elif isinstance(statement, ir.Guard):
+        indices = [] if isinstance(statement.number, int) else [statement.number]
+    elif isinstance(statement, ir.Run):
+        indices = [index for _, _, index in statement.operands] + ([statement.integer] if statement.integer is not None else [])
+    return list(ir.operands(statement)) + [loop for index in indices for loop, _ in index.steps]
+
+
+def is_number(value):
+    """Whether a value is the same number always, which every piece can have at once."""
+    return isinstance(value, ir.Let) and value.expr.op == "const"
+
+
+def crossings(pieces):
+    """Values and loops (for their counters) that are used in another piece than their own, in order of use."""
+    home, found = {}, {}
+
+    def use(thing, piece):
+        if not is_number(thing) and home[id(thing)] is not piece:
+            found.setdefault(id(thing), thing)
+
+    def inline(statement, piece):
+        for thing in uses(statement):
+            use(thing, piece)
+        home[id(statement)] = piece
+        if isinstance(statement, ir.Loop):
+            home.update((id(c), piece) for c in statement.carries)
+            for inner in statement.body:
+                inline(inner, piece)
+            for carry in statement.carries:
+                use(carry.next, piece)
+
+    def visit(piece):
+        for item in piece.items:
+            if not isinstance(item, CutLoop):
+                inline(item, piece)
+                continue
+            for thing in uses(item.loop):
+                use(thing, piece)
+            home[id(item.loop)] = piece
+            home.update((id(c), piece) for c in item.loop.carries)
+            for inner in item.pieces:
+                visit(inner)
+            for carry in item.loop.carries:
+                use(carry.next, piece)
+
+    for piece in pieces:
+        visit(piece)
+    return list(found.values())
+
+
+def buffers(piece):
+    """The buffers that a piece and those in it refer to, each once, in order."""
+    found = {}
+    for item in piece.items:
+        statements = ir.walk([item.loop if isinstance(item, CutLoop) else item])
+        for statement in statements:
+            if isinstance(statement, (ir.Load, ir.Store)):
+                found[id(statement.buffer)] = statement.buffer
+            elif isinstance(statement, ir.Run):
+                found.update((id(b), b) for _, b, _ in statement.operands)
+    return list(found.values())

@@ -1,0 +1,168 @@
+"""A loop program as an LLVM module.
+
+``int64 kernel(int64 *inputs, int64 *outputs, int8 *workspace)`` gets the addresses of
+the caller's arrays and of a workspace (aligned to 64 bytes) of `plan.Plan.nbytes`.
+It returns -1; or the number of a guard that failed, the least one unless an early
+guard ended it; or -2 if an output marked `finite` is not.  It calls the pieces one
+after another (`kernel.cut`, `kernel.emit_piece`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from ..native.emit import I1, I8, I32, I64, MEMORY
+from ..replay.handle import H_SWEEP
+from ..native.vector_math import vectorise_calls
+from . import ir as K
+from .cut import costs, cut
+from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names
+from .emit_values import POINTER
+from .plan import plan
+from .trampoline import LIMIT, emit_entry
+
+#: What a kernel returns if no guard failed.
+FINE, NOT_FINITE = -1, -2
+#: Bytes of temporaries up to which memory is not used again, so that loops may share a function.
+_SMALL = 1 << 16
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a kernel is compiled.
+
+    Attributes
+    ----------
+    fastmath : bool
+        Allow LLVM to contract ``a * b + c`` into one rounding, and to reassociate sums and products.  Results then differ
+        from those of the sweeps by rounding, and by more where a sum cancels; NaN and infinity keep their meaning.
+    limit : int
+        About how many LLVM instructions of straight-line code a function may have (see `kernel.cut`).
+    entry : bool
+        Whether an entry from nopython code is compiled too (`kernel.trampoline`).
+    """
+
+    fastmath: bool = False
+    limit: int = 300
+    entry: bool = False
+
+
+class Emission:
+    """The module of `program`.
+
+    Attributes
+    ----------
+    text : str
+        LLVM's, as it is compiled.
+    nbytes : int
+        Of the workspace.
+    keeps : list
+        What has to live as long as the code.
+    size : int
+        Cost of all statements, about in instructions.
+    """
+
+    def __init__(self, program, options):
+        temporary = sum(b.nbytes for b in _temporaries(program))
+        cost = costs(program.body)
+        self.size = sum(cost[id(s)] for s in program.body)
+        pieces = cut(program, options.limit, temporary > _SMALL, cost)
+        found = plan(pieces, program)
+        module = ir.Module("kernel")
+        shared = Shared(module, program, found, options, self.size)
+        main = ir.Function(module, ir.FunctionType(I64, [POINTER] * 3), "kernel")
+        self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))
+        self.main = main
+        self._begin(found, shared)
+        self._pieces(pieces, found, shared)
+        self._end()
+        if options.entry and found.nbytes <= LIMIT:
+            emit_entry(module, main, found.nbytes, H_SWEEP)
+        self.module, self.nbytes, self.keeps = module, found.nbytes, shared.keeps
+        self.text = loop_names(vectorise_calls(str(module)))
+        self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
+
+    def _address(self, buffer, offset=None):
+        b = self.b
+        if offset is not None:
+            return b.gep(self.main.args[2], [const(offset)], source_etype=I8)
+        return b.load(b.gep(self.main.args[1], [const(buffer.number)], source_etype=POINTER), typ=POINTER)
+
+    def _begin(self, found, shared):
+        b = self.b
+        b.store(NONE, self.main.args[2])
+        for key, offset in found.slots.items():
+            if isinstance(key, tuple):
+                b.store(const(0), self._address(None, offset))
+        for buffer in self.program.outputs:
+            if buffer.zeroed:
+                shared.zero(b, self._address(buffer), buffer.nbytes)
+
+    def _pieces(self, pieces, found, shared):
+        b = self.b
+        finish = self.main.append_basic_block("finish")
+        for piece, zeroed in zip(pieces, found.zeroed):
+            for buffer in zeroed:
+                shared.zero(b, self._address(None, found.places[id(buffer)]), buffer.nbytes)
+            emitted = PieceEmitter(shared, piece)
+            if len(pieces) > 1:
+                # Memory is used again by the next piece: nothing may move from one to the other.
+                emitted.function.attributes.add("noinline")
+            ended = b.call(emitted.function, self.main.args)
+            if piece.stops:
+                on = self.main.append_basic_block("on")
+                b.cbranch(ended, finish, on)
+                b.position_at_end(on)
+        b.branch(finish)
+        b.position_at_end(finish)
+
+    def _end(self):
+        b = self.b
+        if self.program.guards:
+            failed, fine = self.main.append_basic_block("failed"), self.main.append_basic_block("fine")
+            number = b.load(self.main.args[2], typ=I32)
+            b.cbranch(b.icmp_signed("!=", number, NONE), failed, fine)
+            b.position_at_end(failed)
+            b.ret(b.sext(number, I64))
+            b.position_at_end(fine)
+        bad = ir.Constant(I1, 0)
+        for buffer in self.program.outputs:
+            if buffer.finite and buffer.size:
+                bad = b.or_(bad, b.call(_not_finite(b.module, buffer.char), [self._address(buffer), const(buffer.size)]))
+        b.ret(b.select(bad, const(NOT_FINITE), const(FINE)))
+
+
+def _temporaries(program):
+    found = {}
+    for statement in K.walk(program.body):
+        buffers = [statement.buffer] if isinstance(statement, (K.Load, K.Store)) else []
+        if isinstance(statement, K.Run):
+            buffers = [buffer for _, buffer, _ in statement.operands]
+        found.update((id(b), b) for b in buffers if b.role == K.TEMPORARY)
+    return list(found.values())
+
+
+def _not_finite(module, char):
+    """``i1 function(ptr, n)``: whether some of n > 0 elements is not finite; x - x is zero or NaN."""
+    name = f"not_finite_{char}"
+    if name in module.globals:
+        return module.globals[name]
+    type_ = MEMORY[char]
+    function = ir.Function(module, ir.FunctionType(I1, [POINTER, I64]), name)
+    function.linkage = "internal"
+    entry, loop, after = (function.append_basic_block(n) for n in ("entry", "loop", "after"))
+    ir.IRBuilder(entry).branch(loop)
+    b = ir.IRBuilder(loop)
+    i, total = b.phi(I64), b.phi(type_)
+    i.add_incoming(const(0), entry)
+    total.add_incoming(ir.Constant(type_, 0.0), entry)
+    x = b.load(b.gep(function.args[0], [i], inbounds=True, source_etype=type_), typ=type_)
+    following, sum_ = b.add(i, const(1), flags=("nuw", "nsw")), b.fadd(total, b.fsub(x, x), flags=("reassoc",))
+    i.add_incoming(following, loop)
+    total.add_incoming(sum_, loop)
+    b.cbranch(b.icmp_signed("<", following, function.args[1]), loop, after)
+    b.position_at_end(after)
+    b.ret(b.fcmp_unordered("!=", sum_, ir.Constant(type_, 0.0)))
+    return function

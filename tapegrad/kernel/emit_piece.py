@@ -1,0 +1,395 @@
+"""One piece of a loop program as an LLVM function.
+
+``i1 piece(ptr inputs, ptr outputs, ptr workspace)``: whether the kernel has to end,
+because an early guard failed.
+
+Loops are tested at their end.  Counters and carried values are phis, and so is the
+least number of the guards that failed: it is a minimum without a branch, so that
+loops with guards are still vectorised.  Every buffer has a type of its own in
+LLVM's type-based alias analysis, which says that no two of them overlap: within
+a piece that is so (see `kernel.plan`), and memory used again is used again in
+another function, to which LLVM moves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from llvmlite import ir
+
+from ..native.emit import I1, I8, I32, I64, MEMORY
+from ..sweep.native import run_address
+from . import ir as K
+from .cut import CutLoop, is_number
+from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
+from .plan import ALIGNMENT
+
+PIECE = ir.FunctionType(I1, [POINTER] * 3)
+#: No guard has failed; greater than any number of a guard.
+NONE = ir.Constant(I32, 2**31 - 1)
+#: In programs larger than `_SMALL` loops of more iterations than these are not unrolled (without, and with sums that may be
+#: reordered): that halves the time of compilation.
+_SMALL, _UNROLLED = 150, (8, 256)
+
+
+def const(value):
+    return ir.Constant(I64, value)
+
+
+class Shared:
+    """What the pieces of one module share.
+
+    Attributes
+    ----------
+    keeps : list
+        Arrays whose addresses are in the code.
+    """
+
+    def __init__(self, module, program, plan, options, size):
+        self.module, self.plan, self.options = module, plan, options
+        self.keeps = []
+        self._tags, self._addresses = {}, {}
+        self._root = module.add_metadata(["tapegrad kernel"])
+        self.nothing = module.add_metadata([])
+        self.count = self.loops = 0
+        self.large = size > _SMALL
+        self.always = ("contract", "reassoc") if options.fastmath else ()
+        self.reordered = reordered_nodes([c for s in K.walk(program.body) if isinstance(s, K.Loop) for c in s.carries])
+
+    def not_unrolled(self, parts):
+        """Metadata of a loop that is not to be unrolled, but vectorised in so many parts; `loop_names` completes it."""
+        self.loops += 1
+        wishes = [["llvm.loop.unroll.disable"], ["llvm.loop.interleave.count", ir.Constant(I32, parts)]]
+        return self.module.add_metadata([f"loop {self.loops}", *map(self.module.add_metadata, wishes)])
+
+    def tag(self, key):
+        """Access tag for what overlaps nothing else."""
+        known = self._tags.get(key)
+        if known is None:
+            kind = self.module.add_metadata([f"m{len(self._tags)}", self._root, const(0)])
+            known = self._tags[key] = self.module.add_metadata([kind, kind, const(0)])
+        return known
+
+    def address(self, array):
+        """Address of a constant array, which is kept as long as the code; and the array."""
+        known = self._addresses.get(id(array))
+        if known is None:
+            kept = np.ascontiguousarray(array)
+            self.keeps += [array, kept]
+            known = self._addresses[id(array)] = const(kept.ctypes.data).inttoptr(POINTER), kept
+        return known
+
+    def zero(self, b, place, nbytes):
+        """Set memory to zero."""
+        memset = self.module.declare_intrinsic("llvm.memset", [POINTER, I64])
+        b.call(memset, [place, ir.Constant(I8, 0), const(nbytes), ir.Constant(I1, 0)])
+
+    def new_name(self):
+        self.count += 1
+        return f"piece{self.count}"
+
+
+def loop_names(text):
+    """The text of a module in which metadata of loops refer to themselves, as LLVM wants it and llvmlite cannot write it."""
+    return re.sub(r'^!(\d+) = !\{ !"loop \d+",', r"!\1 = distinct !{ !\1,", text, flags=re.MULTILINE)
+
+
+class PieceEmitter:
+    """Emits `piece`; the function is `function`."""
+
+    def __init__(self, shared, piece):
+        self.shared, self.piece, self.plan = shared, piece, shared.plan
+        self.function = ir.Function(shared.module, PIECE, shared.new_name())
+        self.function.linkage = "internal"
+        self.inputs, self.outputs, self.workspace = self.function.args
+        self.entry = self.function.append_basic_block("entry")
+        body = self.function.append_basic_block("body")
+        self.b = ir.IRBuilder(body)
+        self.values, self.counters, self.bases, self.pending = {}, {}, {}, []
+        self.failed, self.depth, self.stop = None, 0, None
+        if piece.guards:
+            self.failed = self._load(self.workspace, I32, "guards")
+        for item in piece.items:
+            if isinstance(item, CutLoop):
+                self.cut_loop(item)
+            else:
+                self.statement(item)
+        if piece.guards:
+            self._store(self.failed, self.workspace, "guards")
+        self.b.ret(ir.Constant(I1, 0))
+        if self.stop is not None:
+            ir.IRBuilder(self.stop).ret(ir.Constant(I1, 1))
+        ir.IRBuilder(self.entry).branch(body)
+
+    # -- memory -------------------------------------------------------------------
+    def _load(self, place, type_, tag, invariant=False):
+        found = self.b.load(place, typ=type_)
+        found.set_metadata("tbaa", self.shared.tag(tag))
+        if invariant:
+            found.set_metadata("invariant.load", self.shared.nothing)
+        return found
+
+    def _store(self, value, place, tag):
+        self.b.store(value, place).set_metadata("tbaa", self.shared.tag(tag))
+
+    def _at(self, offset):
+        return self.b.gep(self.workspace, [const(offset)], inbounds=True, source_etype=I8)
+
+    def _word(self, key):
+        return self._at(self.plan.slots[key])
+
+    def base(self, buffer):
+        """Where a buffer begins; loaded once, at the entry."""
+        known = self.bases.get(id(buffer))
+        if known is None:
+            if buffer.role == K.CONSTANT:
+                known = self.shared.address(buffer.data)[0]
+            else:
+                b = ir.IRBuilder(self.entry)
+                if buffer.role == K.TEMPORARY and id(buffer) not in self.plan.places:
+                    known = self._on_stack(b, buffer)
+                elif buffer.role == K.TEMPORARY:
+                    known = b.gep(self.workspace, [const(self.plan.places[id(buffer)])], inbounds=True, source_etype=I8)
+                else:
+                    table = self.inputs if buffer.role == K.INPUT else self.outputs
+                    known = b.load(b.gep(table, [const(buffer.number)], inbounds=True, source_etype=POINTER), typ=POINTER)
+                    known.set_metadata("invariant.load", self.shared.nothing)
+            self.bases[id(buffer)] = known
+        return known
+
+    def _on_stack(self, b, buffer):
+        place = b.alloca(ir.ArrayType(MEMORY[buffer.char], max(buffer.size, 1)))
+        place.align = ALIGNMENT
+        # llvmlite still gives it the type of a pointer to an array.
+        place.type = POINTER
+        if buffer.zeroed:
+            self.shared.zero(b, place, buffer.nbytes)
+        return place
+
+    def position(self, index):
+        """The integer that an index names."""
+        b, total = self.b, None
+        for loop, step in index.steps:
+            term = self.counter(loop)
+            if step != 1:
+                term = b.mul(term, const(step), flags=("nsw",))
+            total = term if total is None else b.add(total, term, flags=("nsw",))
+        if total is None:
+            total = const(index.base)
+        elif index.base:
+            total = b.add(total, const(index.base), flags=("nsw",))
+        if index.table is not None:
+            address, kept = self.shared.address(index.table)
+            if isinstance(total, ir.Constant):
+                total = const(int(kept[total.constant]))
+                return total if index.plus is None else self._plus(total, index.plus)
+            place = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
+            total = convert(b, self._load(place, MEMORY[kept.dtype.char], "tables", True), kept.dtype.char, "q")
+        return total if index.plus is None else self._plus(total, index.plus)
+
+    def _plus(self, total, value):
+        more = convert(self.b, self.value(value), value.char, "q")
+        return more if isinstance(total, ir.Constant) and total.constant == 0 else self.b.add(total, more, flags=("nsw",))
+
+    def element(self, buffer, index):
+        return self.b.gep(self.base(buffer), [self.position(index)], inbounds=True, source_etype=MEMORY[buffer.char])
+
+    # -- what crosses between pieces ----------------------------------------------
+    def value(self, value):
+        """A value in a register."""
+        known = self.values.get(id(value))
+        if known is None and is_number(value):
+            known = self.values[id(value)] = number(value.expr.args[0], value.char)
+        if known is None:
+            known = self._load(self._word(id(value)), MEMORY[value.char], "words")
+            if value.char == "?":
+                known = self.b.icmp_unsigned("!=", known, ir.Constant(I8, 0))
+            self.values[id(value)] = known
+        return known
+
+    def counter(self, loop):
+        known = self.counters.get(id(loop))
+        if known is None:
+            known = self.counters[id(loop)] = self._load(self._word(id(loop)), I64, "words")
+        return known
+
+    def define(self, value, found):
+        """Note a value of this piece, and write it to its word where others need it."""
+        self.values[id(value)] = found
+        if id(value) in self.plan.slots:
+            if self.depth:
+                self.pending.append(value)
+            else:
+                self._cross(value)
+
+    def _cross(self, value):
+        found = self.values[id(value)]
+        self._store(self.b.zext(found, I8) if value.char == "?" else found, self._word(id(value)), "words")
+
+    # -- statements ------------------------------------------------------------------
+    def statement(self, statement):
+        getattr(self, type(statement).__name__)(statement)
+
+    def Load(self, load):
+        buffer, index = load.buffer, load.index
+        if buffer.role == K.CONSTANT and not index.steps and index.plus is None and not buffer.data.flags.writeable:
+            at = index.base if index.table is None else int(index.table[index.base])
+            self.define(load, number(np.ravel(buffer.data)[at], buffer.char))
+            return
+        found = self._load(self.element(buffer, index), MEMORY[buffer.char], id(buffer), buffer.role in (K.INPUT, K.CONSTANT))
+        self.define(load, self.b.icmp_unsigned("!=", found, ir.Constant(I8, 0)) if buffer.char == "?" else found)
+
+    def Let(self, let):
+        self.define(let, emit_let(self.b, let, self.value, self.shared.always, self.shared.reordered))
+
+    def Store(self, store):
+        value = convert(self.b, self.value(store.value), store.value.char, store.buffer.char)
+        if store.buffer.char == "?":
+            value = self.b.zext(value, I8)
+        self._store(value, self.element(store.buffer, store.index), id(store.buffer))
+
+    def Guard(self, guard):
+        b, value = self.b, self.value(guard.value)
+        if not isinstance(guard.seen, bool):
+            wanted = self._bits(guard.seen, guard.value.char)
+            found = b.zext(value, I8) if guard.value.char == "?" else b.bitcast(value, wanted.type) if value.type != wanted.type else value
+            bad = b.icmp_unsigned("!=", found, wanted)
+        else:
+            truth = convert(b, value, guard.value.char, "?")
+            bad = b.not_(truth) if guard.seen else truth
+        number = ir.Constant(I32, guard.number) if isinstance(guard.number, int) else b.trunc(self.position(guard.number), I32)
+        if not guard.early:
+            failed = b.select(bad, number, NONE)
+            self.failed = b.select(b.icmp_signed("<", failed, self.failed), failed, self.failed)
+            return
+        broken, on = self.function.append_basic_block("broken"), self.function.append_basic_block("on")
+        b.cbranch(bad, broken, on)
+        b.position_at_end(broken)
+        self._store(number, self.workspace, "guards")
+        b.branch(self._stop())
+        b.position_at_end(on)
+
+    def _bits(self, seen, char):
+        """What a guard saw, as an integer."""
+        if isinstance(seen, bytes):
+            return bits(seen, char)
+        seen = self.value(seen)
+        if char == "?":
+            return self.b.zext(seen, I8)
+        return self.b.bitcast(seen, ir.IntType(64 if char == "d" else 32)) if char in "df" else seen
+
+    def _stop(self):
+        if self.stop is None:
+            self.stop = self.function.append_basic_block("stop")
+        return self.stop
+
+    def Run(self, run):
+        b, plan, shared = self.b, self.plan, self.shared
+        words = np.ascontiguousarray(run.program, np.int64)
+        shared.keeps += [run.keeps, run]
+        registers, record = self._at(plan.run), self._at(plan.record)
+        for register, buffer, index in run.operands:
+            where = b.ptrtoint(self.element(buffer, index), I64)
+            b.store(where, b.gep(registers, [const(register)], source_etype=I64))
+        if run.integer is not None:
+            b.store(self.position(run.integer), self._at(plan.record + 24))
+        addresses = [b.ptrtoint(place, I64) for place in (registers, record, self._at(plan.scratch))]
+        signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
+        callee = b.inttoptr(const(run_address()), signature.as_pointer())
+        program = b.ptrtoint(shared.address(words)[0], I64)
+        # Numba's calling convention: a result (there is none) and an exception (it raises none).
+        spare = self._at(plan.scratch)
+        call = [spare, spare, program, addresses[0], addresses[1], const(0), const(0), const(0), addresses[2]]
+        b.call(callee, call)
+
+    # -- loops ---------------------------------------------------------------------
+    def _open(self, loop):
+        """The head of a loop: its phis, and the number of its last iteration."""
+        b = self.b
+        inits = [self.value(c.init) for c in loop.carries]
+        first, last = const(0), None
+        if loop.ragged:
+            extents, kept = self.shared.address(np.asarray(loop.extent, np.int64))
+            extent = self._load(b.gep(extents, [self.position(loop.which)], source_etype=I64), I64, "tables", True)
+            first = self._load(self._word(("ragged", id(loop))), I64, "words")
+            last = b.add(first, extent, flags=("nsw",))
+        else:
+            last = const(loop.extent)
+        before, head = b.block, self.function.append_basic_block("loop")
+        b.branch(head)
+        b.position_at_end(head)
+        counter = b.phi(I64)
+        counter.add_incoming(first, before)
+        self.counters[id(loop)] = counter
+        phis = []
+        for carry, init in zip(loop.carries, inits):
+            phi = b.phi(REGISTER[carry.char])
+            phi.add_incoming(init, before)
+            phis.append(phi)
+        return head, counter, last, phis
+
+    def _close(self, loop, head, counter, last, phis):
+        b = self.b
+        following = b.add(counter, const(1), flags=("nuw", "nsw"))
+        for phi, carry in zip(phis, loop.carries):
+            phi.add_incoming(convert(b, self.value(carry.next), carry.next.char, carry.char), b.block)
+        counter.add_incoming(following, b.block)
+        after = self.function.append_basic_block("after")
+        again = b.cbranch(b.icmp_signed("<", following, last), head, after)
+        # A sum waits for the one before it, unless there are several.
+        several = any(c.reorder for c in loop.carries)
+        if self.shared.large and (loop.ragged or loop.extent > _UNROLLED[several]):
+            again.set_metadata("llvm.loop", self.shared.not_unrolled(4 if several else 1))
+        b.position_at_end(after)
+        if loop.ragged:
+            self._store(last, self._word(("ragged", id(loop))), "words")
+
+    def Loop(self, loop):
+        guarded = any(isinstance(s, K.Guard) and not s.early for s in K.walk(loop.body))
+        frame = self._open(loop)
+        if guarded:
+            failed = self.b.phi(I32)
+            failed.add_incoming(self.failed, frame[1].incomings[0][1])
+            self.failed = failed
+        self.depth += 1
+        for carry, phi in zip(loop.carries, frame[3]):
+            self.define(carry, phi)
+        for statement in loop.body:
+            self.statement(statement)
+        self.depth -= 1
+        if guarded:
+            failed.add_incoming(self.failed, self.b.block)
+        self._close(loop, *frame)
+        if not self.depth:
+            pending, self.pending = self.pending, []
+            for value in pending:
+                self._cross(value)
+
+    def cut_loop(self, item):
+        """A loop whose body is pieces: each iteration calls them."""
+        loop = item.loop
+        if self.piece.guards:
+            self._store(self.failed, self.workspace, "guards")
+        frame = self._open(loop)
+        if id(loop) in self.plan.slots:
+            self._store(frame[1], self._word(id(loop)), "words")
+        for carry, phi in zip(loop.carries, frame[3]):
+            self.define(carry, phi)
+        for piece in item.pieces:
+            emitted = PieceEmitter(self.shared, piece)
+            # Else LLVM would put together again what was cut.
+            emitted.function.attributes.add("noinline")
+            self.call(emitted)
+        self._close(loop, *frame)
+        if self.piece.guards:
+            self.failed = self._load(self.workspace, I32, "guards")
+
+    def call(self, emitted):
+        """Call another piece; if it may end early, so may this one."""
+        ended = self.b.call(emitted.function, self.function.args)
+        if emitted.piece.stops:
+            on = self.function.append_basic_block("on")
+            self.b.cbranch(ended, self._stop(), on)
+            self.b.position_at_end(on)
+

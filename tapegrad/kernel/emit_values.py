@@ -1,0 +1,177 @@
+"""Values of a loop program as LLVM values: conversions, expressions, numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+
+from ..native.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
+from ..rules import lang as L
+from .ir import Carry, Let, arithmetic, nodes
+
+POINTER = ir.PointerType()
+#: dtype character -> type of a value in a register.
+REGISTER = MEMORY | {"?": I1}
+
+
+def number(value, char):
+    """A constant of type `char`."""
+    if char in "df":
+        return ir.Constant(REGISTER[char], float(value))
+    return ir.Constant(REGISTER[char], bool(value) if char == "?" else int(value))
+
+
+def convert(b, value, char, wanted):
+    """A value of type `char` as one of type `wanted`, as NumPy's ``astype`` does."""
+    if char == wanted:
+        return value
+    target, kind, to = REGISTER[wanted], np.dtype(char).kind, np.dtype(wanted).kind
+    if to == "b":
+        zero = ir.Constant(value.type, 0)
+        return b.fcmp_unordered("!=", value, zero) if kind == "f" else b.icmp_unsigned("!=", value, zero)
+    if kind == "f":
+        if to == "f":
+            return b.fpext(value, target) if target == F64 else b.fptrunc(value, target)
+        wide = b.fptosi(value, I64)
+        return wide if target == I64 else b.trunc(wide, target)
+    if to == "f":
+        return b.sitofp(value, target) if kind == "i" else b.uitofp(value, target)
+    if value.type.width < target.width:
+        return b.sext(value, target) if kind == "i" else b.zext(value, target)
+    return value if value.type == target else b.trunc(value, target)
+
+
+def _tanh(x):
+    """tanh by expm1, which has vectors where libm's tanh has none; within a few units in the last place."""
+    small = L.expm1(L.abs(x) * -2.0)
+    return L.copysign(-small / (small + 2.0), x)
+
+
+class FloatEmitter(Emitter):
+    """Expressions in double or float.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    operand : callable
+        ``operand(value) -> ir.Value`` of the value's own type.
+    char : str
+        'd' or 'f'.
+    always : tuple of str
+        Flags of all arithmetic.
+    reordered : set of int
+        Ids of the nodes whose order of additions is free.
+    """
+
+    def __init__(self, builder, operand, char, always, reordered):
+        super().__init__(builder, self._own, F64 if char == "d" else F32)
+        self.read, self.char, self.always, self.reordered = operand, char, always, reordered
+
+    def _own(self, value):
+        found = self.read(value)
+        return found if value.char == "?" else convert(self.b, found, value.char, self.char)
+
+    def _emit(self, expr):
+        if expr.op in ("maximum", "minimum"):
+            # NaN if either is, and vectorised also where it is a reduction.
+            signature = ir.FunctionType(self.ftype, [self.ftype] * 2)
+            function = self.b.module.declare_intrinsic(f"llvm.{expr.op}", [self.ftype], signature)
+            return self.b.call(function, [self.number(a) for a in expr.args])
+        if expr.op == "tanh":
+            return self.emit(_tanh(expr.args[0]))
+        return super()._emit(expr)
+
+    def flags(self, expr):
+        return self.always if id(expr) not in self.reordered else tuple(dict.fromkeys(("reassoc", *self.always)))
+
+
+class IntegerEmitter(Emitter):
+    """Expressions in 64-bit integers, which wrap; the operations are those of `ir.arithmetic`."""
+
+    def __init__(self, builder, operand):
+        super().__init__(builder, lambda value: operand(value) if value.char == "?" else convert(builder, operand(value), value.char, "q"), I64)
+
+    def number(self, expr):
+        value = self.emit(expr)
+        return self.b.zext(value, I64) if value.type == I1 else value
+
+    def truth(self, expr):
+        value = self.emit(expr)
+        return value if value.type == I1 else self.b.icmp_signed("!=", value, ir.Constant(I64, 0))
+
+    _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+    def _emit(self, expr):
+        op, args, b, zero = expr.op, expr.args, self.b, ir.Constant(I64, 0)
+        if op == "const":
+            return ir.Constant(I64, int(args[0]))
+        if op in ("add", "sub", "mul"):
+            return getattr(b, op)(*map(self.number, args))
+        if op == "neg":
+            return b.neg(self.number(args[0]))
+        if op in ("abs", "sign"):
+            x = self.number(args[0])
+            negative = b.icmp_signed("<", x, zero)
+            if op == "abs":
+                return b.select(negative, b.neg(x), x)
+            return b.select(negative, ir.Constant(I64, -1), b.zext(b.icmp_signed("!=", x, zero), I64))
+        if op in self._COMPARE:
+            return b.icmp_signed(self._COMPARE[op], *map(self.number, args))
+        return super()._emit(expr)
+
+
+def emit_let(b, let, operand, always=(), reordered=frozenset()):
+    """The value of a `Let` in a register."""
+    expr, char = let.expr, let.char
+    if expr.op == "const":
+        return number(expr.args[0], char)
+    if expr.op == "arg":
+        return convert(b, operand(expr.args[0]), expr.args[0].char, char)
+    how = arithmetic(let)
+    emitter = IntegerEmitter(b, operand) if how == "q" else FloatEmitter(b, operand, how, always, reordered)
+    if char == "?":
+        return emitter.truth(expr)
+    return convert(b, emitter.number(expr), how, char)
+
+
+def reordered_nodes(carries):
+    """Ids of the nodes between carries that may be reordered and what they become."""
+    found = set()
+
+    def reaches(value, carry, known):
+        """Whether `value` is computed from `carry`, in the same iteration."""
+        if value is carry:
+            return True
+        if id(value) not in known:
+            known[id(value)] = False
+            if isinstance(value, Let):
+                known[id(value)] = path(value, carry, known)
+            elif isinstance(value, Carry):
+                # An inner loop that goes on with the same sum.
+                known[id(value)] = value.reorder and reaches(value.init, carry, known) and value.next is not None
+        return known[id(value)]
+
+    def path(let, carry, known):
+        on = {}
+        for node in nodes(let.expr):
+            if node.op == "arg":
+                on[id(node)] = reaches(node.args[0], carry, known)
+            else:
+                on[id(node)] = node.op != "const" and any([on[id(a)] for a in node.args])
+                if on[id(node)]:
+                    found.add(id(node))
+        return on[id(let.expr)]
+
+    for carry in carries:
+        if carry.reorder:
+            reaches(carry.next, carry, {})
+    return found
+
+
+def bits(seen, char):
+    """The bytes `seen` of a number as an integer constant of its width."""
+    if char == "?":
+        return ir.Constant(I8, seen[0])
+    return ir.Constant(ir.IntType(8 * len(seen)), int.from_bytes(seen, "little"))
+
+

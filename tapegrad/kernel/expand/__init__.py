@@ -1,0 +1,1 @@
+"""Numba-compiled passes over the columns of scalar instructions, linear in their number."""

@@ -1,0 +1,138 @@
+"""What repeats is computed once, what is constant becomes a constant, what nobody needs is dropped."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...native.array_functions import compiled_on_arrays
+from ...sweep.access import helper
+from ...tape.layout import FIRST_ARRAY, SCALAR_LEAF
+
+
+@helper
+def _hash(op, a, b, bits, mask):
+    h = np.uint64(op) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(a) * np.uint64(0xC2B2AE3D27D4EB4F)
+    h ^= np.uint64(b) * np.uint64(0x165667B19E3779F9) ^ np.uint64(bits) * np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(29)
+    return np.int64(h & np.uint64(mask))
+
+
+@compiled_on_arrays(
+    "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1], int32[::1])"
+)
+def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest, table):
+    """Fold and share scalar instructions from slot `first` on; those before it are shared with.
+
+    ``alias[i]`` becomes the slot that stands for slot i.  Where `fixed`, a slot is a leaf
+    with the value ``constants[i]``; an instruction that turns out to be one becomes such a
+    leaf.  `bits` are the same memory as `constants`.  ``latest[i]``: no slot before `first`
+    that comes after this one stands for slot i.  `table` is all zeros, its size a power of
+    two of at least ``2 * count``.
+    """
+    add, subtract, multiply, divide, negative = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
+    mask = table.size - 1
+    for i in range(1, count):
+        op = ops[i]
+        alias[i] = i
+        if op == SCALAR_LEAF and fixed[i] == 1:
+            a, b = 0, 0
+        elif op >= FIRST_ARRAY or op <= SCALAR_LEAF:
+            continue
+        else:
+            a, b = alias[lefts[i]], alias[rights[i]]
+            if i >= first:
+                unary = op == negative
+                arithmetic = op == add or op == subtract or op == multiply or op == divide
+                c = constants[i]
+                of_a = a == 0 or fixed[a] == 1
+                of_b = b == 0 or fixed[b] == 1
+                x = c if a == 0 else constants[a]
+                y = c if b == 0 else constants[b]
+                if unary and of_a or arithmetic and of_a and of_b:
+                    if unary:
+                        found = -x
+                    elif op == add:
+                        found = x + y
+                    elif op == subtract:
+                        found = x - y
+                    elif op == multiply:
+                        found = x * y
+                    elif y == 0.0:
+                        found = x * np.inf if x != 0.0 and x == x else np.nan
+                        if np.copysign(1.0, y) < 0.0:
+                            found = -found
+                    else:
+                        found = x / y
+                    op = ops[i] = SCALAR_LEAF
+                    fixed[i], constants[i] = 1, found
+                    lefts[i] = rights[i] = a = b = 0
+                elif arithmetic and (of_a or of_b):
+                    k = x if of_a else y
+                    other = b if of_a else a
+                    bits_of_zero = k == 0.0 and np.copysign(1.0, k) > 0.0
+                    if k == 1.0 and (op == multiply or op == divide and of_b) or bits_of_zero and op == subtract and of_b:
+                        alias[i] = other
+                        continue
+                    if k == -1.0 and op == multiply:
+                        op = ops[i] = negative
+                        a, b, constants[i] = other, 0, 0.0
+                    else:
+                        if of_a:
+                            a = 0
+                        else:
+                            b = 0
+                        constants[i] = k
+                if op == negative and ops[a] == negative:
+                    alias[i] = lefts[a]
+                    continue
+                if (op == add or op == multiply) and b < a and b != 0 and a != 0:
+                    a, b = b, a
+                if op != SCALAR_LEAF:
+                    lefts[i], rights[i] = a, b
+        key = bits[i]
+        place = _hash(op, a, b, key, mask)
+        while True:
+            j = table[place]
+            if j == 0:
+                table[place] = i
+                break
+            if ops[j] == op and lefts[j] == a and rights[j] == b and bits[j] == key:
+                if i >= first and (j >= first or j <= latest[i] or op == SCALAR_LEAF):
+                    alias[i] = j
+                break
+            place = (place + 1) & mask
+
+
+@compiled_on_arrays("void(int64, int64, int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], int8[::1])")
+def sweep_needed(first, count, ops, lefts, rights, starts, operands, item_of, needed):
+    """Mark in `needed`, from `count` down to `first`, what the slots marked already depend on.
+
+    Item k reads ``operands[starts[k]:starts[k + 1]]``; ``item_of[slot]`` is its number or -1.
+    """
+    for i in range(count - 1, first - 1, -1):
+        if needed[i] == 0:
+            continue
+        k = item_of[i]
+        if k >= 0:
+            for j in range(starts[k], starts[k + 1]):
+                if operands[j] > 0:
+                    needed[operands[j]] = 1
+        elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
+            needed[lefts[i]] = needed[rights[i]] = 1
+    needed[0] = 1
+
+
+@compiled_on_arrays("void(int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
+def spread_active(ops, lefts, rights, starts, operands, item_of, active):
+    """Mark every slot that depends on a slot marked active; items by the operands listed for them."""
+    for i in range(1, len(ops)):
+        k = item_of[i]
+        if k >= 0:
+            for j in range(starts[k], starts[k + 1]):
+                if operands[j] > 0 and active[operands[j]]:
+                    active[i] = True
+        elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
+            if active[lefts[i]] or active[rights[i]]:
+                active[i] = True

@@ -1,0 +1,165 @@
+"""A loop program as text: what a reader of a kernel sees.
+
+One statement a line, values ``a0, a1, ...`` in the order of the program, loop
+counters ``i, j, k, ...`` by depth, buffers ``x`` (inputs), ``y`` (outputs), ``t``
+(temporaries) and ``c`` (constants)::
+
+    x0: float64[3]
+    y0: float64[1]
+
+    a0 = 0.0
+    for i in range(3) with a1 from a0:
+        a2 = x0[i]
+        a3 = a1 + a2 * a2
+        next a1 = a3
+    y0[0] = a3
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import ir
+
+_INFIX = {"add": (" + ", 4), "sub": (" - ", 4), "mul": (" * ", 5), "div": (" / ", 5), "lt": (" < ", 3), "le": (" <= ", 3),
+          "gt": (" > ", 3), "ge": (" >= ", 3), "eq": (" == ", 3), "ne": (" != ", 3), "and": (" and ", 2), "or": (" or ", 1)}  # fmt: skip
+_PREFIX = {"neg": ("-", 6), "not": ("not ", 2.5)}
+_LETTERS = {ir.INPUT: "x", ir.OUTPUT: "y", ir.TEMPORARY: "t", ir.CONSTANT: "c"}
+_COUNTERS = "ijklmnopqrs"
+
+
+def expression(expr, name):
+    """An expression in Python's notation; `name` gives the text of an operand."""
+    done = {}
+    for node in ir.nodes(expr):
+        done[id(node)] = _node(node, [done[id(a)] for a in node.args] if node.op not in ("arg", "const") else (), name)
+    return done[id(expr)][0]
+
+
+def _node(node, args, name):
+    """Text and binding strength of a node."""
+    if node.op == "const":
+        return repr(node.args[0]), 9 if node.args[0] >= 0.0 else 6
+    if node.op == "arg":
+        return name(node.args[0]), 9
+    if node.op in _INFIX:
+        sign, strength = _INFIX[node.op]
+        # A comparison of comparisons is not a chain.
+        first = strength + 0.5 * (strength == 3)
+        left, right = _bound(args[0], first), _bound(args[1], strength + 1)
+        return left + sign + right, strength
+    if node.op in _PREFIX:
+        sign, strength = _PREFIX[node.op]
+        return sign + _bound(args[0], strength), strength
+    return f"{node.op}({', '.join(text for text, _ in args)})", 9
+
+
+def _bound(arg, strength):
+    text, own = arg
+    return text if own >= strength else f"({text})"
+
+
+class _Listing:
+    def __init__(self, program):
+        self.names, self.lines, self.heads = {}, [], []
+        self.used = {letter: 0 for letter in "acxyt"}
+        for buffer in (*program.inputs, *program.outputs):
+            self.buffer(buffer)
+        self.body(program.body, 0)
+        self.text = "\n".join([*self.heads, "", *self.lines])
+
+    def _new(self, letter):
+        self.used[letter] += 1
+        return f"{letter}{self.used[letter] - 1}"
+
+    def buffer(self, buffer):
+        known = self.names.get(id(buffer))
+        if known is None:
+            known = self.names[id(buffer)] = self._new(_LETTERS[buffer.role])
+            marks = "".join(f", {mark}" for mark in ("zeroed", "finite") if getattr(buffer, mark))
+            self.heads.append(f"{known}: {np.dtype(buffer.char)}[{buffer.size}]{marks}{_data(buffer.data)}")
+        return known
+
+    def value(self, value):
+        known = self.names.get(id(value))
+        if known is None:
+            known = self.names[id(value)] = self._new("a")
+        return known
+
+    def index(self, index):
+        text = self._affine(index)
+        return text if index.plus is None else f"{self.value(index.plus)} + {text}".removesuffix(" + 0")
+
+    def _affine(self, index):
+        terms = [_term(self.names[id(loop)], step) for loop, step in index.steps]
+        if index.base or not terms:
+            terms.append(f"{index.base:+d}")
+        text = "".join(terms).lstrip("+").replace("-", " - ").replace("+", " + ").strip()
+        text = "-" + text[2:] if text.startswith("- ") else text
+        if index.table is None:
+            return text
+        known = self.names.get(id(index.table))
+        if known is None:
+            known = self.names[id(index.table)] = self._new("c")
+            self.heads.append(f"{known}: table[{len(index.table)}]{_data(index.table)}")
+        return f"{known}[{text}]"
+
+    def body(self, body, depth):
+        for statement in body:
+            getattr(self, type(statement).__name__)(statement, depth)
+
+    def line(self, depth, text):
+        self.lines.append("    " * depth + text)
+
+    def Load(self, load, depth):
+        self.line(depth, f"{self.value(load)} = {self.buffer(load.buffer)}[{self.index(load.index)}]")
+
+    def Let(self, let, depth):
+        kind = "" if let.char == "d" else f": {np.dtype(let.char)}"
+        self.line(depth, f"{self.value(let)}{kind} = {expression(let.expr, self.value)}")
+
+    def Store(self, store, depth):
+        self.line(depth, f"{self.buffer(store.buffer)}[{self.index(store.index)}] = {self.value(store.value)}")
+
+    def Guard(self, guard, depth):
+        if isinstance(guard.seen, bytes):
+            seen = f"0x{guard.seen[::-1].hex()}"
+        else:
+            seen = guard.seen if isinstance(guard.seen, bool) else self.value(guard.seen)
+        number = guard.number if isinstance(guard.number, int) else self.index(guard.number)
+        self.line(depth, f"guard {number}: {self.value(guard.value)} is {seen}{' (early)' if guard.early else ''}")
+
+    def Run(self, run, depth):
+        places = [f"{self.buffer(buffer)}[{self.index(index)}]" for _, buffer, index in run.operands]
+        integer = "" if run.integer is None else f"; {self.index(run.integer)}"
+        self.line(depth, f"{places[0]}... = {run.name or 'run'}({', '.join(places[1:])}{integer})")
+
+    def Loop(self, loop, depth):
+        counter = _COUNTERS[depth] if depth < len(_COUNTERS) else f"i{depth}"
+        times = f"range({loop.extent})"
+        if loop.ragged:
+            times = f"the next of {loop.total}, {_numbers(loop.extent)}[{self.index(loop.which)}] at a time"
+        self.names[id(loop)] = counter
+        carried = ", ".join(f"{self.value(c)} from {self.value(c.init)}" for c in loop.carries)
+        self.line(depth, f"for {counter} in {times}{' with ' + carried if carried else ''}:")
+        self.body(loop.body, depth + 1)
+        for carry in loop.carries:
+            self.line(depth + 1, f"next {self.value(carry)} = {self.value(carry.next)}")
+
+
+def _term(counter, step):
+    return f"{'-' if step < 0 else '+'}{'' if abs(step) == 1 else f'{abs(step)}*'}{counter}"
+
+
+def _numbers(data):
+    numbers = [repr(v) for v in np.ravel(data)[:4].tolist()]
+    return f"[{', '.join(numbers)}{', ...' if np.size(data) > 4 else ''}]"
+
+
+def _data(data):
+    return "" if data is None else f" = {_numbers(data)}"
+
+
+def listing(program):
+    """The text of a `LoopProgram`."""
+    return _Listing(program).text

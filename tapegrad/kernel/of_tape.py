@@ -1,0 +1,124 @@
+"""The kernel of a finished tape: its values, or its values and gradients.
+
+With gradients, what is compiled is the tape's adjoint (`kernel.adjoint`).
+Multiplications by partial derivatives are plain ones in a kernel.  Absolute zero
+is kept by looking at the result: if a gradient is not finite the kernel says so,
+and the call is answered by the sweep.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ..record import normalise
+from ..replay.walk import ARRAY
+from ..tape.meta import SCALAR
+from .adjoint import adjoint
+from .emit import FINE, Options
+from .entry import walk as W
+from .ir import walk
+from .kernel import Kernel
+from .pipeline import lower
+
+
+class TooLong(Exception):
+    """The loop program has more statements than were allowed: `size`."""
+
+    def __init__(self, size):
+        super().__init__(f"the kernel would have {size} statements")
+        self.size = size
+
+
+class TapeKernel(Kernel):
+    """Machine code of a finished tape.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    gradients : bool
+        Whether the gradients of the wanted arguments are computed too.
+    options : kernel.emit.Options
+    limit : int, optional
+        Of statements of the loop program.
+
+    Attributes
+    ----------
+    tape : FinishedTape
+        What it stands for.
+    whole : FinishedTape
+        What is compiled: `tape`, or its adjoint.
+    seconds : dict
+        Time of each stage: adjoint, columns, roll, build, emit, optimise, generate.
+
+    Raises
+    ------
+    NotLowered
+        Some instruction cannot be machine code; the message names it.
+    TooLong
+        There are more statements than `limit`.
+    """
+
+    def __init__(self, tape, gradients=True, options=Options(), limit=None):
+        seconds = {}
+        clock = time.perf_counter()
+        self.tape, self.gradients = tape, gradients
+        self.whole = adjoint(tape) if gradients else tape
+        seconds["adjoint"] = time.perf_counter() - clock
+        program = lower(self.whole, seconds)
+        size = sum(1 for _ in walk(program.body))
+        if limit is not None and size > limit:
+            raise TooLong(size)
+        self.values = len(tape.outputs)
+        for buffer in program.outputs[self.values :]:
+            buffer.finite = buffer.char in "df"
+        super().__init__(program, options)
+        self.seconds = seconds | self.seconds
+        self._metas = [_meta(output) for output in self.whole.outputs]
+        spec = [len(tape.inputs)]
+        for meta in tape.inputs:
+            spec += [ARRAY, id(np.ndarray), id(np.dtype(meta.char)), len(meta.shape), *meta.shape]
+        self._way = W.Way(self, len(tape.inputs), len(self._metas), spec)
+
+    def run(self, arguments):
+        """Compute at `arguments`, C-contiguous arrays of the recorded descriptions.
+
+        Returns
+        -------
+        status : int
+            FINE; NOT_FINITE, if a gradient is not finite; else the number of a guard that saw
+            something else than at recording, or OTHER.
+        found : tuple of ndarray, or None
+            Values, then gradients, if all is fine.
+        """
+        found = tuple([np.empty(shape, char) for shape, char in self._metas])
+        arguments = tuple(arguments)
+        status = W.enter(self._way.pointer, id(arguments), id(found))
+        return status, (found if status == FINE else None)
+
+    def results(self, found):
+        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of what `run` found."""
+        values = [self._value(found, k) for k in range(self.values)]
+        rest = iter(found[self.values :])
+        return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
+
+    def _value(self, found, k):
+        slot, what = self.tape.outputs[k]
+        if not slot:
+            return what
+        return found[k].item() if what is SCALAR else normalise(found[k])
+
+    def __str__(self):
+        what = "values and gradients" if self.gradients else "values"
+        stages = ", ".join(f"{stage} {1e3 * t:.1f} ms" for stage, t in self.seconds.items())
+        return f"Kernel({what} of {len(self.tape)} instructions, workspace {self.nbytes} bytes; {stages})"
+
+    __repr__ = __str__
+
+
+def _meta(output):
+    """Shape and type of an output."""
+    slot, what = output
+    array = None if slot else np.asarray(what)
+    return (what.shape, what.char) if slot else (array.shape, array.dtype.char)

@@ -1,0 +1,34 @@
+"""Changes to loop programs that make them faster and leave what they compute.
+
+In the order in which `run_passes` runs them:
+
+    simplifying   each value once, stores forwarded to loads, invariants out of loops
+    pruning       only what outputs and guards need
+    renaming      what is copied to an output is stored there
+    filling       only what is not overwritten is filled with zeros
+    fusing        neighbouring loops of equal extent become one
+    recomputing   a stored value that is cheap is computed again where it is used
+"""
+
+from __future__ import annotations
+
+from .filling import narrow
+from .fusing import fuse
+from .pruning import prune
+from .recomputing import recompute
+from .renaming import rename
+from .simplifying import simplify
+
+
+def run_passes(program):
+    """Improve `program` in place, and return it."""
+    simplify(program)
+    prune(program)
+    rename(program)
+    narrow(program)
+    fuse(program)
+    simplify(program)
+    prune(program)
+    simplify(program, recompute(program))
+    prune(program)
+    return program

@@ -1,0 +1,317 @@
+"""Loops of equal extent become one loop.
+
+Statements of a body are placed one after the other, each as early as what it
+depends on allows.  Places are counted: loops stand at odd ones, the other
+statements between them at even ones.  A loop whose extent an earlier loop has, at
+a place that is not too early, joins it.
+
+It may even join a loop that it depends on by memory, if in every iteration it
+touches only what that loop has touched in the same iteration or an earlier one
+(`shifts`); if its own iterations have nothing to do with each other, then also
+backwards.  Dependence by a value that comes out of a loop always means: after it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from ...rules import lang as L
+from .. import ir
+from .accesses import span
+from .rewriting import reindex, reindexed
+
+#: Statements of a loop that no other joins any more.
+MOST = 800
+
+#: Accesses to one buffer that are told apart.
+APART = 48
+
+
+def fuse(program):
+    """Fuse loops everywhere in `program`, in place."""
+    program.body = _fused(program.body)
+    return program
+
+
+def _fused(body):
+    if sum(isinstance(statement, ir.Loop) for statement in body) > 1:
+        body = _Placing().run(body)
+    for statement in body:
+        if isinstance(statement, ir.Loop):
+            statement.body = _fused(statement.body)
+    return body
+
+
+def shifts(first, loop, second, other, inside):
+    """By how many iterations two accesses to one buffer may meet.
+
+    Iteration i of `other` touches at index `second` what iteration i + k of `loop` touches at index `first`.
+    Both loops have the same extent and stand in the same body; `inside` are the loops in their bodies.
+
+    Returns
+    -------
+    (int, int) or None
+        Least and greatest k (the first greater than the second if they never meet); None if unknown.
+    """
+    if first is None or second is None or first.plus is not None or second.plus is not None:
+        return None
+    far = loop.extent - 1
+    one, two = dict(first.steps), dict(second.steps)
+    step, same = one.pop(loop, 0), two.pop(other, 0)
+    if first.table is not None or second.table is not None:
+        # Different elements in different iterations, the same ones in both loops.
+        shared = first.table is second.table and first.base == second.base and step == same and not one and not two
+        return (0, 0) if shared and step != 0 and _distinct(first.table) else (-far, far)
+    if step != same:
+        return -far, far
+    # They meet where step * k lies in this range.
+    low = high = second.base - first.base
+    for inner in one.keys() | two.keys():
+        if inner in one and inner in two and one[inner] == two[inner] and inner not in inside:
+            continue
+        for steps, sign in ((one, -1), (two, 1)):
+            most = sign * steps.get(inner, 0) * (inner.total - 1)
+            low, high = low + min(most, 0), high + max(most, 0)
+    if step < 0:
+        step, low, high = -step, -high, -low
+    if step == 0:
+        return (-far, far) if low <= 0 <= high else (1, 0)
+    return max(-far, -(-low // step)), min(far, high // step)
+
+
+def in_order(first, loop, second, other, inside):
+    """Whether `second` of `other` may follow `first` of `loop` within each iteration (see `shifts`)."""
+    found = shifts(first, loop, second, other, inside)
+    return found is not None and (found[0] > found[1] or found[1] <= 0)
+
+
+def at_once(first, loop, second, other, inside):
+    """Whether they meet in the same iteration only, if ever."""
+    found = shifts(first, loop, second, other, inside)
+    return found is not None and (found[0] > found[1] or found == (0, 0))
+
+
+def _distinct(table):
+    return len(set(table.tolist())) == len(table)
+
+
+#: Operations that gain little from being vectorised.
+_PLAIN = {"arg", "const", "add", "sub", "mul", "neg", "abs", "select", "and", "or", "not", *L.COMPARISONS}
+
+
+class _Group:
+    """A loop that others may join.
+
+    Attributes
+    ----------
+    size : int
+        Statements.
+    inside : set of Loop
+        In its body.
+    serial : bool
+        Iterations wait for each other; that would keep others from being vectorised.
+    dear : bool
+        It would be a pity.
+    """
+
+    def __init__(self, loop, inside):
+        self.loop = loop
+        self.size = len(inside)
+        self.inside = {statement for statement in inside[1:] if isinstance(statement, ir.Loop)}
+        self.serial = any(not carry.reorder for carry in loop.carries)
+        lets = (statement for statement in inside if isinstance(statement, ir.Let))
+        self.dear = any(node.op not in _PLAIN for let in lets for node in ir.nodes(let.expr))
+
+    def suits(self, other):
+        """Whether both as one loop would be no slower than two."""
+        if self.size + other.size > MOST:
+            return False
+        return not (self.serial and other.dear and not other.serial or other.serial and self.dear and not self.serial)
+
+    def take(self, other):
+        """Make the statements of the other, whose counter is this one's already, part of this."""
+        self.loop.body += other.loop.body
+        self.loop.carries += other.loop.carries
+        self.inside |= other.inside
+        self.size += other.size
+        self.serial |= other.serial
+        self.dear |= other.dear
+
+
+class _Placing:
+    def __init__(self):
+        self.place = {}
+        self.bins = {}
+        self.groups = {}
+        self.alike = {}
+        self.accesses = {}
+        self.last = -1
+        self.floor = 0
+        self.exported = set()
+
+    def run(self, body):
+        home, self.exported = {}, set()
+        for statement in body:
+            for inner in ir.walk([statement]):
+                home[inner] = statement
+                if isinstance(inner, ir.Loop):
+                    home.update((carry, statement) for carry in inner.carries)
+        for inner in ir.walk(body):
+            used = [v for c in inner.carries for v in (c.init, c.next)] if isinstance(inner, ir.Loop) else ir.operands(inner)
+            self.exported.update(v for v in used if v in home and home[v] is not home[inner])
+        for statement in body:
+            if isinstance(statement, ir.Loop):
+                self.loop(statement)
+            else:
+                self.single(statement)
+        result = []
+        for place in range(self.last + 2):
+            if place % 2:
+                result.append(self.groups[place].loop)
+            else:
+                result += self.bins.get(place, ())
+        return result
+
+    # -- what depends on what -------------------------------------------------------
+    def after(self, values):
+        """The first place where all of `values` can be used."""
+        earliest = self.floor
+        for value in values:
+            place = self.place.get(value)
+            if place is not None:
+                earliest = max(earliest, place + place % 2)
+        return earliest
+
+    def conflicts(self, touched):
+        """For each place with an access that must stay before one of `touched`: the pairs of them, and whether
+        the second reads what the first wrote."""
+        found = {}
+        for buffer, index, stores in touched:
+            bounds = None if index is None else span(index)
+            for place, other, wrote, there in self.accesses.get(buffer, ()):
+                if (stores or wrote) and not (bounds and there and (there[1] < bounds[0] or bounds[1] < there[0])):
+                    found.setdefault(place, []).append((other, index, wrote and not stores))
+        return found
+
+    def remember(self, touched, place):
+        for buffer, index, stores in touched:
+            known = self.accesses.setdefault(buffer, [])
+            known.append((place, index, stores, None if index is None else span(index)))
+            if len(known) > 2 * APART:
+                # The older half as one: anything, at the latest of their places.
+                old = known[:APART]
+                known[:APART] = [(max(entry[0] for entry in old), None, any(entry[2] for entry in old), None)]
+
+    # -- placing --------------------------------------------------------------------
+    def single(self, statement):
+        touched = accesses([statement])
+        place = self.after(ir.operands(statement))
+        for earlier in self.conflicts(touched):
+            place = max(place, earlier)
+        place += place % 2
+        self.bins.setdefault(place, []).append(statement)
+        self.place[statement] = place
+        self.remember(touched, place)
+        if isinstance(statement, ir.Guard) and statement.early:
+            self.floor = max(self.floor, place)
+
+    def partner(self, new, places, conflicts, ways):
+        """The first of `places` whose loop `new` may join, and which of the `ways` of counting it needs."""
+        for place in places:
+            group = self.groups[place]
+            inner = group.inside | new.inside
+            if group.suits(new):
+                for way in ways:
+                    turned = {new.loop: way}
+                    # What is read from memory one iteration after it was written keeps a loop from being vectorised.
+                    strict = not (group.serial or new.serial)
+                    if all(
+                        second is not None
+                        and (at_once if strict and reads else in_order)(
+                            first, group.loop, reindexed(second, loops=turned), new.loop, inner
+                        )
+                        for first, second, reads in conflicts.get(place, ())
+                    ):
+                        return place, way
+        return None, None
+
+    def loop(self, loop):
+        inside = list(ir.walk([loop]))
+        own, used = set(inside), []
+        for statement in inside:
+            if isinstance(statement, ir.Loop):
+                own.update(statement.carries)
+                for carry in statement.carries:
+                    used += [carry.init, carry.next]
+                if statement.which is not None and statement.which.plus is not None:
+                    used.append(statement.which.plus)
+            else:
+                used += ir.operands(statement)
+        touched = accesses(inside)
+        early = any(isinstance(statement, ir.Guard) and statement.early for statement in inside)
+        hard = self.after(value for value in used if value not in own)
+        conflicts = self.conflicts(touched)
+        latest = max(conflicts, default=-1)
+        new = _Group(loop, inside)
+        group = None
+        if not loop.ragged and not early:
+            alike = self.alike.setdefault(shape(loop), [])
+            ways = [(loop, 1, 0)]
+            if own.isdisjoint(self.exported) and independent(loop, inside, touched, new.inside):
+                ways.append((loop, -1, loop.extent - 1))
+            group, way = self.partner(new, alike[bisect_left(alike, max(hard, latest)) :], conflicts, ways)
+        if group is None:
+            place = self.last = self.last + 2
+            assert place > max(hard, latest)
+            self.groups[place] = new
+            if not loop.ragged and not early:
+                alike.append(place)
+        else:
+            place = group
+            group = self.groups[place]
+            reindex(loop.body, {loop: (group.loop, *way[1:])})
+            touched = accesses(inside[1:])
+            group.take(new)
+        for statement in own:
+            self.place[statement] = place
+        self.remember(touched, place)
+        if early:
+            self.floor = max(self.floor, place + 1)
+
+
+def independent(loop, inside, touched, inner):
+    """Whether the iterations of `loop` can be run in any order."""
+    if loop.carries or any(isinstance(statement, (ir.Guard, ir.Run)) for statement in inside):
+        return False
+    stored = [(buffer, index) for buffer, index, stores in touched if stores]
+    return len(touched) <= APART and all(
+        at_once(one, loop, two, loop, inner)
+        for buffer, one in stored
+        for other, two, _ in touched
+        if other is buffer
+    )
+
+
+def shape(loop):
+    """What loops must have in common to be fused: extents, also of the loops inside."""
+    inner = tuple(sorted({repr(shape(s)) for s in loop.body if isinstance(s, ir.Loop)}))
+    return loop.extent if not loop.ragged else id(loop), inner
+
+
+def accesses(statements):
+    """Triples (buffer, index or None, whether it is written) of what `statements` touch, each once."""
+    found = {}
+    for statement in statements:
+        if isinstance(statement, (ir.Load, ir.Store)):
+            if statement.buffer.role != ir.CONSTANT:
+                stores = isinstance(statement, ir.Store)
+                index = statement.index
+                table = None if index.table is None else id(index.table)
+                key = statement.buffer, index.base, index.steps, table, index.plus, stores
+                found[key] = statement.buffer, index, stores
+        elif isinstance(statement, ir.Run):
+            for buffer in statement.writes:
+                found[buffer, True] = buffer, None, True
+            for buffer in statement.reads - statement.writes:
+                found[buffer, False] = buffer, None, False
+    return list(found.values())

@@ -1,0 +1,301 @@
+"""Values computed again where they are used, rather than stored and loaded.
+
+A typical case is the forward part of a derivative: a loop stores intermediate
+results that the loop of the adjoint part loads.  Where such a value is a few
+cheap operations away from what that loop can load anyway (inputs, constants,
+and temporaries that stay), the operations are repeated there, and if that holds
+for all loads of the temporary, it is gone.
+
+Temporaries are decided in the order in which the storing loop computes them, so
+that what is found out about one serves those after it: in a step of an
+integrator it is enough to keep the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...rules import lang as L
+from .. import ir
+from .rewriting import rebuilt, reindexed
+
+#: New operations and loads, at most, for one load saved.
+MOST = 6
+
+#: Iterations outside of the storing loop, at most, that are checked to compute the same.
+PEELED = 4
+
+#: Operations that are cheap enough.
+CHEAP = {"arg", "const", "add", "sub", "mul", "neg", "abs", "select", "not", "and", "or", *L.COMPARISONS}
+
+
+@dataclass(eq=False)
+class _Temporary:
+    """How a temporary is used: the store in a loop, stores outside of loops, and loads with their loops."""
+
+    store: ir.Store | None = None
+    loop: ir.Loop | None = None
+    place: int = -1
+    single: list = field(default_factory=list)
+    loads: list = field(default_factory=list)
+    odd: bool = False
+
+    @property
+    def step(self):
+        return self.store.index.steps[0][1]
+
+
+class _Cost(Exception):
+    """It does not pay, or cannot be done."""
+
+
+def recompute(program):
+    """Recompute what is cheap.
+
+    Returns
+    -------
+    dict
+        Replacements of loads, to be given to `simplify`.
+    """
+    return _Recomputing(program).run()
+
+
+class _Recomputing:
+    def __init__(self, program):
+        self.program = program
+        self.owner = {}
+        self.temporaries = {}
+        self.homes = {}
+        self.kept = set()
+        self.gone = set()
+        self.new = {}
+        self.copies = {}
+        self.inserted = {}
+        self.place = {}
+        self.rank = {}
+        for place, statement in enumerate(program.body):
+            self.place[statement] = place
+            if isinstance(statement, ir.Loop):
+                self.scan(statement.body, statement, place, 1)
+                for carry in statement.carries:
+                    self.owner[carry] = statement
+            else:
+                self.touch(statement, None, place, 0)
+
+    def scan(self, body, loop, place, depth):
+        for rank, statement in enumerate(body):
+            if isinstance(statement, ir.Loop):
+                for carry in statement.carries:
+                    self.owner[carry] = None
+                self.scan(statement.body, loop, place, depth + 1)
+            else:
+                self.owner[statement] = loop if depth == 1 else None
+                self.rank.setdefault(statement, rank)
+                self.touch(statement, loop, place, depth)
+
+    def touch(self, statement, loop, place, depth):
+        if isinstance(statement, ir.Run):
+            for buffer in statement.reads | statement.writes:
+                self.about(buffer).odd = True
+        if not isinstance(statement, (ir.Load, ir.Store)) or statement.buffer.role != ir.TEMPORARY:
+            return
+        index = statement.index
+        about = self.about(statement.buffer)
+        plain = index.table is None and index.plus is None and depth < 2 and (loop is None or not loop.ragged)
+        if not plain or statement.buffer.zeroed:
+            about.odd = True
+        elif isinstance(statement, ir.Load):
+            about.loads.append((statement, loop, place))
+        elif loop is None:
+            about.single.append((statement, place))
+        elif about.store is not None or len(index.steps) != 1:
+            about.odd = True
+        else:
+            about.store, about.loop, about.place = statement, loop, place
+            self.homes.setdefault(statement.value, statement)
+
+    def about(self, buffer):
+        return self.temporaries.setdefault(buffer, _Temporary())
+
+    def usable(self, buffer):
+        """Whether elements are written once, by one loop and some single stores."""
+        about = self.temporaries[buffer]
+        if about.odd or about.store is None:
+            return False
+        base, step = about.store.index.base, about.step
+        return not any(
+            (store.index.base - base) % step == 0 and 0 <= (store.index.base - base) // step < about.loop.extent
+            for store, _ in about.single
+        )
+
+    # -- one temporary after the other --------------------------------------------------
+    def run(self):
+        usable = [buffer for buffer in self.temporaries if self.usable(buffer)]
+        self.usable_buffers = set(usable)
+        usable.sort(key=lambda b: (self.temporaries[b].place, self.rank.get(self.temporaries[b].store.value, -1)))
+        for buffer in usable:
+            if buffer in self.kept or not self.temporaries[buffer].loads:
+                continue
+            tried = _Trial(self)
+            try:
+                loads = self.temporaries[buffer].loads
+                found = {load: self.again(load, loop, place, buffer, tried) for load, loop, place in loads}
+            except _Cost:
+                self.kept.add(buffer)
+                continue
+            self.new.update(found)
+            self.gone.add(buffer)
+            tried.accept()
+        for loop, statements in self.inserted.items():
+            if isinstance(loop, ir.Loop):
+                loop.body[:0] = statements
+        first = {where: statements for where, statements in self.inserted.items() if isinstance(where, int)}
+        if first:
+            body = []
+            for place, statement in enumerate(self.program.body):
+                body += first.get(place, ())
+                body.append(statement)
+            self.program.body = body
+        return self.new
+
+    def again(self, load, loop, place, buffer, tried):
+        """The value of `load`, computed where it stands."""
+        about = self.temporaries[buffer]
+        source = about.loop
+        if place <= about.place:
+            raise _Cost
+        steps = dict(load.index.steps)
+        own = steps.pop(loop, 0)
+        offset = load.index.base - about.store.index.base
+        if steps or offset % about.step or own % about.step:
+            raise _Cost
+        factor, offset = own // about.step, offset // about.step
+        ends = {offset, offset + factor * (loop.extent - 1 if loop is not None else 0)}
+        outside = [*range(min(ends), 0), *range(max(source.extent, min(ends)), max(ends) + 1)]
+        if len(outside) > PEELED:
+            raise _Cost
+        for k in outside:
+            self.alike(about, k, place)
+        where = loop if loop is not None else place
+        tried.begin(source, where, (loop, factor, offset), not outside)
+        return tried.value(about.store.value, allowed=False)
+
+    def alike(self, about, k, place):
+        """Check that the element of iteration k, outside of the loop, is what the loop would have computed."""
+        if k is None:
+            raise _Cost
+        element = about.store.index.base + k * about.step
+        for store, stored in about.single:
+            if store.index.base == element:
+                if stored > place or not self.matches(about.store.value, store.value, about.loop, k):
+                    raise _Cost
+                return
+        raise _Cost
+
+    def matches(self, value, other, loop, k):
+        """Whether `value` in iteration k of `loop` is computed as `other` is."""
+        if self.owner.get(value) is not loop or value is other:
+            return value is other and self.owner.get(value) is not loop
+        if isinstance(value, ir.Load) and isinstance(other, ir.Load):
+            return (
+                value.buffer is other.buffer
+                and value.buffer.role in (ir.INPUT, ir.CONSTANT)
+                and reindexed(value.index, loops={loop: (None, 0, k)}).same(other.index)
+            )
+        if not (isinstance(value, ir.Let) and isinstance(other, ir.Let) and value.char == other.char):
+            return False
+        pairs = [(value.expr, other.expr)]
+        while pairs:
+            one, two = pairs.pop()
+            if one.op != two.op:
+                return False
+            if one.op == "const":
+                if one.args != two.args:
+                    return False
+            elif one.op == "arg":
+                if not self.matches(one.args[0], two.args[0], loop, k):
+                    return False
+            else:
+                pairs += zip(one.args, two.args)
+        return True
+
+
+class _Trial:
+    """Copies made for one temporary, kept only if all of its loads can do without it."""
+
+    def __init__(self, work):
+        self.work = work
+        self.made = {}
+        self.statements = []
+        self.used = set()
+
+    def begin(self, source, where, counter, homes):
+        """Copies are made for `where`; `homes`: whether other temporaries have the elements that may be asked for."""
+        self.source, self.where, self.counter, self.homes = source, where, counter, homes
+        self.left = MOST
+
+    def accept(self):
+        self.work.copies.update(self.made)
+        self.work.kept |= self.used
+        for where, statement in self.statements:
+            self.work.inserted.setdefault(where, []).append(statement)
+
+    def add(self, key, statement):
+        self.made[key] = statement
+        self.statements.append((self.where, statement))
+        return statement
+
+    def spend(self, amount):
+        self.left -= amount
+        if self.left < 0:
+            raise _Cost
+
+    def value(self, value, allowed=True):
+        """A copy of `value` of the storing loop; from its home in memory only if `allowed`."""
+        work, source = self.work, self.source
+        owner = work.owner.get(value, False)
+        if owner is not source:
+            # Something computed before the storing loop; what is inside of other loops of it cannot be had.
+            if owner is None or work.place.get(owner if owner else value, 0) > work.place[source]:
+                raise _Cost
+            return value
+        key = value, self.where, self.counter, self.homes
+        known = self.made.get(key) or work.copies.get(key)
+        if known is not None:
+            return known
+        home = self.home(value)
+        if allowed and self.homes and home is not None:
+            buffer, index = home
+            self.spend(1)
+            self.used.add(buffer)
+            return self.add(key, ir.Load(buffer, reindexed(index, loops={source: self.counter})))
+        if isinstance(value, ir.Load) and value.buffer.role in (ir.INPUT, ir.CONSTANT) and value.index.plus is None:
+            self.spend(1)
+            return self.add(key, ir.Load(value.buffer, reindexed(value.index, loops={source: self.counter})))
+        if not isinstance(value, ir.Let):
+            raise _Cost
+        operations = [node.op for node in ir.nodes(value.expr)]
+        if not CHEAP.issuperset(operations):
+            raise _Cost
+        self.spend(sum(op not in ("arg", "const") for op in operations))
+        expr = rebuilt(value.expr, lambda operand: L.arg(self.value(operand)))
+        return self.add(key, ir.Let(expr, value.char))
+
+    def home(self, value):
+        """Buffer and index at which `value` can be loaded, if it stays in memory."""
+        work = self.work
+        if isinstance(value, ir.Carry):
+            store = work.homes.get(value.next)
+            if store is None:
+                return None
+            index = store.index
+            before = ir.Index(index.base - index.steps[0][1], index.steps)
+            about = work.temporaries[store.buffer]
+            initial = [(s.value, place < about.place) for s, place in about.single if s.index.base == before.base]
+            index = before if initial == [(value.init, True)] else None
+        else:
+            store = work.homes.get(value)
+            index = None if store is None else store.index
+        if index is None or store.buffer in work.gone or store.buffer not in work.usable_buffers:
+            return None
+        return store.buffer, index

@@ -1,0 +1,68 @@
+"""A temporary that is copied to an output, or to another temporary, becomes what it is copied to."""
+
+from __future__ import annotations
+
+from .. import ir
+
+
+def rename(program):
+    """Let what is stored to a temporary only to be copied be stored where it is copied to, in place."""
+    uses, last, first, read = {}, {}, {}, {}
+    for place, top in enumerate(program.body):
+        for statement in ir.walk([top]):
+            if isinstance(statement, (ir.Load, ir.Store)):
+                uses.setdefault(statement.buffer, []).append(statement)
+                first.setdefault(statement.buffer, place)
+                read[statement.buffer] = place
+                if isinstance(statement, ir.Store):
+                    last[statement.buffer] = place
+            elif isinstance(statement, ir.Run):
+                for buffer in statement.reads | statement.writes:
+                    uses.setdefault(buffer, []).append(statement)
+                    first.setdefault(buffer, place)
+                    read[buffer] = place
+                for buffer in statement.writes:
+                    last[buffer] = place
+    kept = []
+    for place, top in enumerate(program.body):
+        source, target = _copied(top)
+        # What goes on changing takes the place of what is not used any more.
+        goes_on = source is not None and len(uses[target]) != 1
+        if (
+            source is None or first[target] != place or last.get(source, place) >= place or source.size != target.size
+            or goes_on and read[source] > place
+        ):
+            kept.append(top)
+            continue
+        for statement in uses[source]:
+            if isinstance(statement, ir.Run):
+                statement.operands = [(r, target if b is source else b, i) for r, b, i in statement.operands]
+                statement.reads = {target if b is source else b for b in statement.reads}
+                statement.writes = {target if b is source else b for b in statement.writes}
+            else:
+                statement.buffer = target
+        target.zeroed |= source.zeroed
+        last[target] = max(last[source], last[target]) if goes_on else last[source]
+        read[target], first[target] = max(read[source], read[target]), first[source]
+        uses[target] += uses.pop(source)
+    program.body = kept
+    return program
+
+
+def _copied(loop):
+    """Temporary and what it is copied to if `loop` does nothing but copy all of one to the other."""
+    if isinstance(loop, ir.Loop) and len(loop.body) == 2 and not loop.ragged and not loop.carries:
+        load, store = loop.body
+        if (
+            isinstance(load, ir.Load)
+            and isinstance(store, ir.Store)
+            and store.value is load
+            and load.buffer.role == ir.TEMPORARY
+            and store.buffer.role in (ir.OUTPUT, ir.TEMPORARY)
+            and load.buffer.char == store.buffer.char
+            and load.index.same(store.index)
+            and load.index.same(ir.Index(0, ((loop, 1),)))
+            and loop.extent == load.buffer.size
+        ):
+            return load.buffer, store.buffer
+    return None, None

@@ -1,0 +1,81 @@
+"""Small changes to statements that the passes share."""
+
+from __future__ import annotations
+
+from ...rules import lang as L
+from .. import ir
+
+
+def resolve(value, new):
+    """What `value` is by now, `new` being replacements by replacements."""
+    while value in new:
+        value = new[value]
+    return value
+
+
+def rebuilt(expr, leaf):
+    """`expr` with each of its operands v replaced by the expression ``leaf(v)``; exact simplifications are made."""
+    done = {}
+    for node in ir.nodes(expr):
+        if node.op == "const":
+            result = node
+        elif node.op == "arg":
+            result = leaf(node.args[0])
+        else:
+            args = tuple(done[id(arg)] for arg in node.args)
+            same = all(one is two for one, two in zip(args, node.args))
+            result = node if same else L.simplify(node.op, args)
+        done[id(node)] = result
+    return done[id(expr)]
+
+
+def reindexed(index, new=None, loops=None):
+    """`index` with `plus` resolved, and with counters of other loops.
+
+    Parameters
+    ----------
+    new : dict, optional
+        Replacements of values.
+    loops : dict, optional
+        For each loop whose counter is another's: the triple (other loop or None, factor, offset) by which
+        ``counter = factor * other + offset``.
+    """
+    plus = index.plus
+    if plus is not None and new:
+        plus = resolve(plus, new)
+    if not loops or not any(loop in loops for loop, _ in index.steps):
+        return index if plus is index.plus else ir.Index(index.base, index.steps, index.table, plus)
+    base, steps = index.base, {}
+    for loop, step in index.steps:
+        other, factor, offset = loops.get(loop, (loop, 1, 0))
+        base += step * offset
+        if other is not None:
+            steps[other] = steps.get(other, 0) + step * factor
+    return ir.Index(base, tuple((loop, step) for loop, step in steps.items() if step), index.table, plus)
+
+
+def reindex(body, loops):
+    """Replace counters in all of `body`, in place (see `reindexed`)."""
+    for statement in ir.walk(body):
+        if isinstance(statement, (ir.Load, ir.Store)):
+            statement.index = reindexed(statement.index, loops=loops)
+        elif isinstance(statement, ir.Guard):
+            if not isinstance(statement.number, int):
+                statement.number = reindexed(statement.number, loops=loops)
+        elif isinstance(statement, ir.Run):
+            statement.operands = [(r, b, reindexed(index, loops=loops)) for r, b, index in statement.operands]
+            if statement.integer is not None:
+                statement.integer = reindexed(statement.integer, loops=loops)
+        elif isinstance(statement, ir.Loop) and statement.which is not None:
+            statement.which = reindexed(statement.which, loops=loops)
+
+
+def written(body):
+    """Buffers that `body` writes."""
+    found = set()
+    for statement in ir.walk(body):
+        if isinstance(statement, ir.Store):
+            found.add(statement.buffer)
+        elif isinstance(statement, ir.Run):
+            found |= statement.writes
+    return found

@@ -1,0 +1,189 @@
+"""Each value once: shared loads and expressions, stores forwarded to loads, invariants out of loops.
+
+One walk over the program in the order of execution.  A `Scope` is a body being
+walked: what is known in it about memory (the value of an element that was loaded
+or stored in the same iteration) and about expressions.  What is computed in a
+loop from values that do not change in it goes to the body around it, before the
+loop.
+"""
+
+from __future__ import annotations
+
+from ...rules import lang as L
+from .. import ir
+from .accesses import Memory
+from .rewriting import rebuilt, reindexed, resolve, written
+
+
+class Scope:
+    """A body that is being walked.
+
+    Attributes
+    ----------
+    loop : Loop or None
+    outer : Scope or None
+    depth : int
+    body : list of Statement
+        The new body.
+    writes : set of Buffer
+        Written anywhere in the loop.
+    open : bool
+        Whether the walk is still inside.
+    """
+
+    def __init__(self, loop=None, outer=None):
+        self.loop = loop
+        self.outer = outer
+        self.depth = 0 if outer is None else outer.depth + 1
+        self.body = []
+        self.writes = set() if loop is None else written(loop.body)
+        self.memory = Memory()
+        self.known = {}
+        self.open = True
+
+
+class _Names(dict):
+    def __missing__(self, value):
+        return f"{id(value)}"
+
+
+def simplify(program, new=None):
+    """Simplify `program` in place; `new` are values that others have replaced, if any."""
+    _Walk(new).run(program)
+    return program
+
+
+class _Walk:
+    def __init__(self, new):
+        self.new = {} if new is None else new
+        self.home = {}
+        self.constants = {}
+        self.names = _Names()
+
+    def run(self, program):
+        top = self.scope = Scope()
+        self.scopes = {None: top}
+        self.visit(program.body)
+        program.body = top.body
+
+    def visit(self, body):
+        for statement in body:
+            getattr(self, type(statement).__name__)(statement)
+
+    def where(self, value):
+        """The scope that `value` belongs to; values of a loop that is over belong to the body around it."""
+        scope = self.home[value]
+        while not scope.open:
+            scope = scope.outer
+        return scope
+
+    def place(self, value, scope):
+        self.home[value] = scope
+        scope.body.append(value)
+
+    # -- statements ---------------------------------------------------------------
+    def Loop(self, loop):
+        if loop.which is not None:
+            loop.which = reindexed(loop.which, self.new)
+        for carry in loop.carries:
+            carry.init = resolve(carry.init, self.new)
+        outer = self.scope
+        self.scope = scope = self.scopes[loop] = Scope(loop, outer)
+        for carry in loop.carries:
+            self.home[carry] = scope
+        self.visit(loop.body)
+        for carry in loop.carries:
+            carry.next = resolve(carry.next, self.new)
+        scope.open = False
+        self.scope = outer
+        loop.body = scope.body
+        outer.body.append(loop)
+        for statement in ir.walk(loop.body):
+            if isinstance(statement, ir.Store):
+                outer.memory.store(statement.buffer, statement.index)
+            elif isinstance(statement, ir.Run):
+                for buffer in statement.writes:
+                    outer.memory.forget(buffer)
+
+    def Load(self, load):
+        if load in self.new:
+            return
+        load.index = index = reindexed(load.index, self.new)
+        buffer = load.buffer
+        # The outermost body in which this element is the same, and in whose loops nothing is written to it.
+        least = max((self.scopes[loop].depth for loop, _ in index.steps), default=0)
+        if index.plus is not None:
+            # A guard before it in the loop may be what makes this a place in memory.
+            least = self.scope.depth
+        target = self.scope
+        while target.depth > least and buffer not in target.writes:
+            target = target.outer
+        scope = self.scope
+        while True:
+            found = scope.memory.get(buffer, index)
+            if found is not None:
+                self.new[load] = found
+                return
+            if scope is target:
+                break
+            scope = scope.outer
+        # What the bodies around know still holds if no loop between writes it.
+        outer = target
+        while outer.outer is not None and buffer not in outer.writes:
+            outer = outer.outer
+            found = outer.memory.get(buffer, index)
+            if found is not None:
+                self.new[load] = found
+                return
+        self.place(load, target)
+        target.memory.put(buffer, index, load)
+
+    def Let(self, let):
+        expr = rebuilt(let.expr, lambda value: self.operand(resolve(value, self.new), let))
+        if expr.op == "arg" and expr.args[0].char == let.char:
+            self.new[let] = expr.args[0]
+            return
+        let.expr = expr
+        scope = self.scope
+        while scope.outer is not None and all(self.where(v).depth < scope.depth for v in expr.leaves()):
+            scope = scope.outer
+        key = (let.char, expr.key(self.names))
+        found = scope.known.get(key)
+        if found is not None:
+            self.new[let] = found
+            return
+        scope.known[key] = let
+        if expr.op == "const":
+            self.constants[let] = expr
+        self.place(let, scope)
+
+    def operand(self, value, let):
+        """The operand as an expression: constants are written out where that computes the same."""
+        constant = self.constants.get(value)
+        if constant is not None and value.char == let.char and let.char in "df":
+            return constant
+        return L.arg(value)
+
+    def Store(self, store):
+        store.index = index = reindexed(store.index, self.new)
+        store.value = value = resolve(store.value, self.new)
+        self.scope.body.append(store)
+        self.scope.memory.store(store.buffer, index)
+        if value.char == store.buffer.char:
+            self.scope.memory.put(store.buffer, index, value)
+
+    def Guard(self, guard):
+        guard.value = resolve(guard.value, self.new)
+        if isinstance(guard.seen, ir.Load):
+            guard.seen = resolve(guard.seen, self.new)
+        if not isinstance(guard.number, int):
+            guard.number = reindexed(guard.number, self.new)
+        self.scope.body.append(guard)
+
+    def Run(self, run):
+        run.operands = [(register, buffer, reindexed(index, self.new)) for register, buffer, index in run.operands]
+        if run.integer is not None:
+            run.integer = reindexed(run.integer, self.new)
+        self.scope.body.append(run)
+        for buffer in run.writes:
+            self.scope.memory.forget(buffer)

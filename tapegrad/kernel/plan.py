@@ -1,0 +1,127 @@
+"""Where everything of a kernel lies in its workspace.
+
+::
+
+    frame       8 bytes: the least guard that failed; one word for each ragged loop and each value that
+                crosses from one piece to another
+    run         registers, scratch memory and a record for the array programs of sweeps
+    temporaries each at a multiple of 64 bytes; what is not used by the same pieces may share its place
+
+Small temporaries of one piece are not here but on its stack: LLVM knows that nobody
+reads them afterwards, and keeps what it can in registers.  The others live from the first to the last piece that refers to them, and are
+laid out in order of their first piece, each at the first place that is free during
+its life.  Within a piece no two buffers overlap, which is what its code assumes.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass, field
+
+from ..sweep.program import REGISTERS
+from . import ir
+from .cut import CutLoop, buffers, crossings
+
+ALIGNMENT = 64
+#: Bytes of the scratch memory of `sweep.steps.run`.
+_SCRATCH = 4096
+_RECORD = 32
+#: Bytes of one temporary on a stack, and of all of them.
+_ON_STACK, _STACK = 1024, 16384
+
+
+@dataclass
+class Plan:
+    """Offsets in the workspace.
+
+    Attributes
+    ----------
+    nbytes : int
+    slots : dict of id to int
+        Of the words of crossing values, crossing counters (by loop) and ragged counters (``("ragged", id)``).
+    run : int
+        Of the registers of array programs; `scratch` and `record` follow.
+    places : dict of id to int
+        Of the temporaries that are not on a stack.
+    zeroed : list of list of Buffer
+        For each piece, the temporaries that have to be zero before it.
+    """
+
+    nbytes: int = 0
+    slots: dict = field(default_factory=dict)
+    run: int = 0
+    scratch: int = 0
+    record: int = 0
+    places: dict = field(default_factory=dict)
+    zeroed: list = field(default_factory=list)
+
+
+def _aligned(nbytes):
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def lives(pieces):
+    """Temporaries with the first and last piece that refers to them: ``{id: (buffer, first, last)}``."""
+    found = {}
+    for k, piece in enumerate(pieces):
+        for buffer in buffers(piece):
+            if buffer.role == ir.TEMPORARY:
+                found[id(buffer)] = (buffer, found[id(buffer)][1] if id(buffer) in found else k, k)
+    return found
+
+
+def place(wanted):
+    """Places for ``(nbytes, first, last)`` intervals, given by increasing `first`: offsets and the bytes used."""
+    placed, offsets, top = [], [], 0  # placed: (offset, end, last) of what lives, by offset
+    for nbytes, first, last in wanted:
+        placed = [other for other in placed if other[2] >= first]
+        at = 0
+        for offset, end, _ in placed:
+            if at + nbytes <= offset:
+                break
+            at = max(at, end)
+        end = at + _aligned(max(nbytes, 1))
+        insort(placed, (at, end, last))
+        offsets.append(at)
+        top = max(top, end)
+    return offsets, top
+
+
+def _not_on_stack(alive, pieces):
+    """Of temporaries with their first and last pieces, those that need a place in the workspace."""
+    found, room = [], [0 if any(isinstance(item, CutLoop) for item in piece.items) else _STACK for piece in pieces]
+    for buffer, first, last in alive:
+        if first == last and buffer.nbytes <= min(_ON_STACK, room[first]):
+            room[first] -= _aligned(buffer.nbytes)
+        else:
+            found.append((buffer, first, last))
+    return found
+
+
+def plan(pieces, program):
+    """The `Plan` of a program cut into `pieces`."""
+    found = Plan(nbytes=8, zeroed=[[] for _ in pieces])
+
+    def word(key):
+        found.slots[key] = found.nbytes
+        found.nbytes += 8
+
+    for statement in ir.walk(program.body):
+        if isinstance(statement, ir.Loop) and statement.ragged:
+            word(("ragged", id(statement)))
+    for thing in crossings(pieces):
+        word(id(thing))
+    if any(isinstance(s, ir.Run) for s in ir.walk(program.body)):
+        found.run = _aligned(found.nbytes)
+        found.record = found.run + 8 * REGISTERS
+        found.scratch = _aligned(found.record + _RECORD)
+        found.nbytes = found.scratch + _SCRATCH
+    base = _aligned(found.nbytes)
+    alive = _not_on_stack(lives(pieces).values(), pieces)
+    offsets, top = place([(buffer.nbytes, first, last) for buffer, first, last in alive])
+    for (buffer, first, _), offset in zip(alive, offsets):
+        found.places[id(buffer)] = base + offset
+        if buffer.zeroed:
+            found.zeroed[first].append(buffer)
+    found.nbytes = base + top
+    return found

@@ -1,0 +1,163 @@
+"""When a tape that is replayed becomes machine code.
+
+========== =====================================================================
+policy
+========== =====================================================================
+"auto"     after `CALLS` replays, or when the replays have made `WORK` steps
+"always"   at the first replay
+"never"    by sweep only
+========== =====================================================================
+
+Nothing is timed, so two runs of a program do the same.  A kernel is used once it has
+given the same numbers as the sweep at one point; a tape that cannot be lowered, or whose
+code would take longer to compile than the replays have taken, stays with the sweep.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+
+import numpy as np
+
+from ..errors import OptionError
+from .reasons import NotLowered
+
+LOG = logging.getLogger("tapegrad")
+
+POLICIES = ("auto", "always", "never")
+#: Replays after which a kernel is made in any case, and steps (instructions, and eighths of elements) after which it is.
+CALLS, WORK = 2000, 5_000_000
+#: Steps of a sweep in the time in which one instruction of a kernel is compiled.
+STEPS = 10_000
+#: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
+TOLERANCE = 1e-7
+
+
+def checked_policy(policy):
+    """`policy`, or the configured one for None.
+
+    Raises
+    ------
+    OptionError
+        If there is no such policy.
+    """
+    from .. import config
+
+    policy = config.kernel if policy is None else policy
+    if policy not in POLICIES:
+        raise OptionError(f"kernel={policy!r}: choose one of {', '.join(map(repr, POLICIES))}")
+    return policy
+
+
+class Promotion:
+    """The kernels of one kept tape.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    policy : str
+    options : kernel.emit.Options or None
+
+    Attributes
+    ----------
+    calls, due : dict of bool to int
+        Replays by sweep without and with gradients; at how many of them a kernel is made.
+    reason : str
+        Why there is no kernel and will be none; empty otherwise.
+    """
+
+    def __init__(self, tape, policy, options=None):
+        self.tape, self.policy, self.options = tape, policy, options
+        self.reason = ""
+        self._made = {}
+        self.calls = {True: 0, False: 0}
+        self._weight = len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // 8
+        self._lock = threading.Lock()
+        due = math.inf if policy == "never" else 1 if policy == "always" else max(1, min(CALLS, WORK // max(1, self._weight)))
+        self.due = {True: due, False: due}
+
+    def get(self, gradients):
+        """The kernel of values, or of values and gradients, or None."""
+        return self._made.get(gradients)
+
+    def note(self, gradients, inputs, values, found, stats, name):
+        """Count a replay by sweep, and make the kernel if it is time.
+
+        Parameters
+        ----------
+        inputs : list of ndarray
+        values, found : list
+            Results and gradients of the replay at `inputs`; a kernel has to agree with them.
+        stats : Stats
+        name : str
+            Of the function, for the log.
+        """
+        self.calls[gradients] += 1
+        if self.calls[gradients] >= self.due[gradients] and self._lock.acquire(blocking=False):
+            try:
+                if gradients not in self._made:
+                    self._make(gradients, inputs, values, found, stats, name)
+            finally:
+                self._lock.release()
+
+    def make(self, gradients):
+        """The kernel, made now if there is none.
+
+        Raises
+        ------
+        NotLowered
+        """
+        kernel = self._made.get(gradients)
+        if kernel is None:
+            kernel = self._made[gradients] = self._compiled(gradients, None)
+            self.due[gradients] = math.inf
+        return kernel
+
+    def _compiled(self, gradients, limit):
+        from .emit import Options
+        from .of_tape import TapeKernel
+
+        return TapeKernel(self.tape, gradients, self.options or Options(), limit)
+
+    def _make(self, gradients, inputs, values, found, stats, name):
+        from .of_tape import TooLong
+
+        limit = None if self.policy == "always" else self.calls[gradients] * self._weight // STEPS + 1000
+        try:
+            kernel = self._compiled(gradients, limit)
+        except NotLowered as why:
+            self._drop(str(why), stats, name)
+            return
+        except TooLong as long:
+            # So many replays are worth its compilation.
+            self.due[gradients] = max(2 * self.due[gradients], long.size * STEPS // max(1, self._weight))
+            return
+        stats.seconds["kernel"] += sum(kernel.seconds.values())
+        status, results = kernel.run(inputs)
+        if results is None:
+            # A gradient that is not finite here, or a guard at its very edge: try at another point.
+            self.due[gradients] = self.calls[gradients] + 1
+            return
+        expected = [*values, *(g for g in found or () if g is not None)]
+        if not all(_agree(a, b) for a, b in zip(results, expected)):
+            self._drop("its kernel and the sweep disagree", stats, name)
+            return
+        self._made[gradients], self.due[gradients] = kernel, math.inf
+        stats.kernels += 1
+        LOG.info("%s: %s", name, kernel)
+
+    def _drop(self, reason, stats, name):
+        self.reason, self.due = reason, {True: math.inf, False: math.inf}
+        stats.not_lowered[reason] += 1
+        LOG.info("%s: runs by sweep: %s", name, reason)
+
+
+def _agree(one, other):
+    other = np.asarray(getattr(other, "_v", other))
+    if one.dtype.kind != "f":
+        return np.array_equal(one, other)
+    scale = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
+    tolerance = TOLERANCE if one.dtype.char == "d" else 1e-2
+    return bool(np.allclose(one, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True))

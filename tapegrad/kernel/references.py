@@ -1,0 +1,374 @@
+"""What every operand of every template is.
+
+The operand of one template is, over all its executions, a column of references:
+to instructions, that is to a template (the *owner*) and the number of one of its
+executions, or to something from outside (`columns`).  It becomes the first of
+these that describes all of them:
+
+======================  ===============================================================
+`Direct`                the value that the owner computed last
+`Carried`               what a template in the same loop computed in the iteration before;
+                        in the first iteration, anything that these words describe, outside the loop
+`Number`, `Numbers`     a constant, or one for each execution
+`Element`               an element of an argument
+`Argument`, `Constant`  a whole array; `Constants` one for each execution
+`Stored`                an element of the owner's *home*, where it stores the values of all executions
+`Pooled`                an element of the common home of several owners
+`Placed`                an array that is written element by element (`storage`)
+======================  ===============================================================
+
+The descriptions are exact for every execution, since the columns were compared
+entry by entry: where elements do not advance evenly there is a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..rules import BY_NAME
+from ..tape.meta import SCALAR
+from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER
+from .copies import pieces
+from .storage import place_writes, times_of
+from .nest import Level, Spot, Tables, Template, nest
+
+_STACK = BY_NAME["stack"]
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """The value that `template` computed last."""
+
+    template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What `template` computed in the iteration of `level` before; `init` in the first one."""
+
+    level: Level
+    template: Template
+    init: object
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A float, by its bits."""
+
+    bits: int
+
+    @property
+    def value(self):
+        return float(np.int64(self.bits).view(np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Elements of constants, table number `table`."""
+
+    table: int
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of argument `argument`."""
+
+    argument: int
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Argument `argument`, as a whole."""
+
+    argument: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Array constant `constant` of the tape."""
+
+    constant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """One of several array constants."""
+
+    constants: tuple
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What `template` computed in the execution whose number is at `spot`."""
+
+    template: Template
+    spot: Spot
+
+
+@dataclass(eq=False)
+class Gathered:
+    """All operands of an instruction that puts scalars side by side."""
+
+    pieces: list  # of copies.Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a storage holds now."""
+
+    storage: object
+
+
+class Pooled:
+    """What one of several templates computed, or something from outside.
+
+    Attributes
+    ----------
+    body : Body
+        In which it is read.
+    owners : ndarray
+        Number of the template, or a reference to something from outside.
+    ranks : ndarray
+        Number of the execution.
+    spot : Spot
+        Element of the pool, in values; known when it is laid out.
+    """
+
+    def __init__(self, body, owners, ranks):
+        self.body, self.owners, self.ranks = body, owners, ranks
+        self.pool = self.spot = None
+
+
+class References:
+    """Descriptions of all operands of a rolled tape.
+
+    Parameters
+    ----------
+    columns : Columns
+    structure : Structure
+
+    Attributes
+    ----------
+    root : Body
+    templates : list of Template
+    tables : Tables
+        Of element numbers, and of constants.
+    pooled : dict
+        Every `Pooled` in use (its keys).
+    """
+
+    def __init__(self, columns, structure):
+        self.columns = columns
+        self.root, self.templates = nest(structure)
+        self.tables = Tables()
+        self.pooled, self.storages = {}, []
+        members = [t.members for t in self.templates]
+        counts = np.array([len(m) for m in members], np.int64)
+        order = np.concatenate(members) if members else np.empty(0, np.int64)
+        begins = np.cumsum(counts) - counts
+        assert len(order) == len(columns), "the rolled program has other instructions than the tape"
+        self.owner, self.rank = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        self.owner[order] = np.repeat(np.arange(len(counts)), counts)
+        self.rank[order] = np.arange(len(order)) - np.repeat(begins, counts)
+        self._owners, self._ranks = self.owner.tolist(), self.rank.tolist()
+
+    def resolve(self):
+        """Describe the operands of every template."""
+        columns = self.columns
+        first = columns.first
+        self.storages = place_writes(self)
+        for t in self.templates:
+            begin, end = int(first[t.members[0]]), int(first[t.members[0] + 1])
+            if t.body.count == 1 and self._stacks(t, begin, end):
+                t.operands = [Gathered(pieces(self, columns.operands[begin:end]))]
+            elif t.body.count == 1:
+                t.operands = [self.single(r) for r in columns.operands[begin:end].tolist()]
+            else:
+                places = first[t.members]
+                for k in range(end - begin):
+                    refs = columns.operands[places + k]
+                    t.operands.append(self.describe(refs, t.body, t.place, t.members))
+        for t in self.templates:
+            for what in t.operands:
+                self.use(what)
+        for storage in self.storages:
+            for (body, place), refs in storage.copies.items():
+                what = self.describe(refs, body, place, times_of(body, place))
+                self.use(what)
+                body.copies.setdefault(place, []).append((storage, what))
+        for slot, _ in columns.tape.outputs:
+            if slot:
+                self.use(self.single(int(columns.reference[slot])))
+        return self
+
+    def _stacks(self, t, begin, end):
+        """Whether the template puts scalars side by side."""
+        number = self.columns.item[t.members[0]]
+        if number < 0 or end - begin < 2:
+            return False
+        item = self.columns.tape.items[number]
+        return item.entry.function is _STACK and all(o > 0 and self.columns.tape.metas[o] is SCALAR for o in item.operands)
+
+    def use(self, what):
+        """Note what the description `what`, which will be used, needs."""
+        if type(what) is Stored:
+            what.template.stored = True
+        elif type(what) is Carried:
+            what.level.carries[what] = None
+            self.use(what.init)
+        elif type(what) is Gathered:
+            for piece in what.pieces:
+                if piece.owner >= 0 and len(piece.at) > 1:
+                    self.templates[piece.owner].stored = True
+                elif piece.owner >= 0:
+                    self.use(self.single(int(piece.refs[0])))
+        elif type(what) is Pooled:
+            self.pooled[what] = None
+            for t in np.unique(what.owners[what.owners >= 0]).tolist():
+                self.templates[t].stored = True
+
+    # -- one column -----------------------------------------------------------------
+    def single(self, r):
+        """The description of one reference, outside of all loops."""
+        if r < 0:
+            return self._one_outside(r)
+        t = self.templates[self._owners[r]]
+        if t.storage is not None:
+            return Placed(t.storage)
+        if len(t.members) == 1 or self._ranks[r] == len(t.members) - 1 and self.is_scalar(t):
+            return Direct(t)
+        return Stored(t, Spot(self._ranks[r]))
+
+    def describe(self, refs, body, place, times):
+        """What the references `refs` are.
+
+        Parameters
+        ----------
+        refs : ndarray
+            One for each execution of `body`.
+        body : Body
+        place : int
+            Before which node of the body the value is wanted.
+        times : ndarray
+            When.
+        """
+        if (refs < 0).all():
+            found = self._outside(refs, body)
+            if found is not None:
+                return found
+        owners, ranks = np.where(refs >= 0, self.owner[refs], refs), np.where(refs >= 0, self.rank[refs], 0)
+        if self.storages:
+            placed = [t.storage for t in map(self.templates.__getitem__, np.unique(owners[owners >= 0])) if t.storage is not None]
+            if placed:
+                return Placed(placed[0])
+        alone = owners[0] >= 0 and bool((owners == owners[0]).all())
+        if alone:
+            t = self.templates[owners[0]]
+            if self._reaches(t, body, place) and np.array_equal(ranks, _latest(t, body, times)):
+                return Direct(t)
+        for level in reversed(body.levels):
+            found = self._carried(refs, owners, ranks, body, level)
+            if found is not None and not (alone and type(found.init) is Pooled):
+                return found
+        if alone:
+            return Stored(t, body.fit(ranks, self.tables))
+        return Pooled(body, owners, ranks)
+
+    def _reaches(self, t, body, place):
+        """Whether the value of `t` can be named in `body` before node `place`."""
+        depth = _common(t.body, body)
+        if depth < len(t.body.levels) and not self.is_scalar(t):
+            # The place of an array may depend on counters of loops that are over.
+            return False
+        one = t.place if depth == len(t.body.levels) else t.body.levels[depth].place
+        two = place if depth == len(body.levels) else body.levels[depth].place
+        return one < two
+
+    def _carried(self, refs, owners, ranks, body, level):
+        """`Carried` by `level`, or None."""
+        iterations = body.runs[level.depth]
+        begins = level.begins[iterations]
+        rest = np.flatnonzero(~begins)
+        if not len(rest) or owners[rest[0]] < 0 or (owners[rest] != owners[rest[0]]).any():
+            return None
+        t = self.templates[owners[rest[0]]]
+        if level not in t.body.levels or not self.is_scalar(t):
+            return None
+        iterations = iterations[rest]
+        if t.body is level.body:
+            before = iterations - 1
+        else:
+            before = np.searchsorted(t.members, level.body.starts[iterations]) - 1
+        if (ranks[rest] != before).any():
+            return None
+        # The first iteration of each execution sees one value.
+        begun = np.flatnonzero(begins)
+        executions = level.of[body.runs[level.depth][begun]]
+        inits = refs[begun[np.searchsorted(executions, np.arange(level.parent.count))]]
+        if (refs[begun] != inits[executions]).any():
+            return None
+        times = level.begun
+        if (inits >= times).any():
+            # The first iteration computes it itself.
+            return None
+        return Carried(level, t, self.describe(inits, level.parent, level.place, times))
+
+    def is_scalar(self, t):
+        """Whether the value of `t` has no dimensions."""
+        slot = self.columns.slots[t.members[0]]
+        meta = self.columns.tape.metas[slot]
+        return meta is SCALAR or meta is not None and meta.shape == ()
+
+    # -- from outside -----------------------------------------------------------------
+    def _one_outside(self, r):
+        columns, k = self.columns, -1 - r
+        kind = columns.kind[k]
+        if kind == NUMBER:
+            return Number(int(columns.number[k : k + 1].view(np.int64)[0]))
+        if kind == ELEMENT:
+            return Element(int(columns.which[k]), Spot(int(columns.at[k])))
+        return Argument(int(columns.which[k])) if kind == ARGUMENT else Constant(int(columns.which[k]))
+
+    def _outside(self, refs, body):
+        """The description of references that are all from outside; None if they are of several kinds."""
+        columns, things = self.columns, -1 - refs
+        if (things == things[0]).all():
+            return self._one_outside(int(refs[0]))
+        kinds, which = columns.kind[things], columns.which[things]
+        if (kinds != kinds[0]).any():
+            return None
+        if kinds[0] == NUMBER:
+            bits = columns.number[things].view(np.int64)
+            if (bits == bits[0]).all():
+                return Number(int(bits[0]))
+            spot = body.table(bits, self.tables)
+            return Numbers(spot.table, Spot(0, spot.steps))
+        if kinds[0] == ELEMENT and (which == which[0]).all():
+            return Element(int(which[0]), body.fit(columns.at[things], self.tables))
+        if kinds[0] == ARRAY:
+            constants, place = np.unique(which, return_inverse=True)
+            return Constants(tuple(constants.tolist()), body.fit(place, self.tables))
+        return None
+
+
+def _latest(t, body, times):
+    """The execution of `t` last before `times`, where `t` reaches `body`."""
+    depth = len(t.body.levels)
+    if depth <= len(body.levels) and _common(t.body, body) == depth:
+        return body.execution(depth)
+    return np.searchsorted(t.members, times) - 1
+
+
+def _common(one, two):
+    """How many loops two bodies share."""
+    depth = 0
+    for a, b in zip(one.levels, two.levels):
+        if a is not b:
+            break
+        depth += 1
+    return depth

@@ -1,0 +1,309 @@
+"""Folding runs of a text into single tokens.
+
+Runs whose periods are rotations of each other are of one *class*: one loop,
+entered at different phases.  A class gets one phase for all of its runs, so that
+the same source loop always becomes the same token whatever stands around it.
+
+`classes` tells the classes apart (by the least rotation of the period),
+`phases` counts what speaks for each phase, `plan` cuts the runs accordingly and
+`fold` writes the new text.  On the way `fold` also replaces executions of a
+loop that are too short to be runs, where they stand between the same neighbours
+as a run of that class: the executions of a loop with unequal numbers of
+iterations.
+"""
+
+from ...native.array_functions import compiled_on_arrays
+from .hashing import mix
+
+_ints = "int64[::1]"
+_rows = "int64[:, ::1]"
+
+#: Runs of a class, and periods of each, that are looked at to find its phase.
+SAMPLES = 8
+
+
+@compiled_on_arrays(f"int64({_ints}, {_ints}, {_rows}, {_ints}, {_rows})")
+def classes(text, weight, runs, table, bodies):
+    """Classes of runs.
+
+    The last two columns of `runs` are replaced by the class of each run and the position in it of the
+    class's canonical first token; `bodies` gets, for each class, the position of one canonical period, its
+    length, and the weight of all that would be saved.  `table` is scratch, a power of two and more than
+    twice as long as `runs`.  Returns the number of classes.
+    """
+    table[:] = -1
+    mask = table.size - 1
+    found = 0
+    for r in range(runs.shape[0]):
+        first, period = runs[r, 0], runs[r, 2]
+        # The least rotation: two candidates, the worse of which moves past what was compared.
+        i, j, k = 0, 1, 0
+        while i < period and j < period and k < period:
+            a, b = text[first + i + k], text[first + j + k]
+            if a == b:
+                k += 1
+                continue
+            if a > b:
+                i += k + 1
+            else:
+                j += k + 1
+            if i == j:
+                j += 1
+            k = 0
+        at = first + min(i, j)
+        key = period
+        for t in range(at, at + period):
+            key = mix(key, text[t])
+        slot = (key >> 20) & mask
+        while table[slot] >= 0:
+            c = table[slot]
+            if bodies[c, 1] == period:
+                other = bodies[c, 0]
+                t = 0
+                while t < period and text[at + t] == text[other + t]:
+                    t += 1
+                if t == period:
+                    break
+            slot = (slot + 1) & mask
+        if table[slot] < 0:
+            table[slot] = found
+            bodies[found, 0] = at
+            bodies[found, 1] = period
+            bodies[found, 2] = 0
+            found += 1
+        runs[r, 3] = table[slot]
+        runs[r, 4] = at
+        bodies[table[slot], 2] += weight[runs[r, 1]] - weight[first + period]
+    return found
+
+
+@compiled_on_arrays(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows})")
+def phases(starts, operands, runs, bodies, offsets, far, seen, score):
+    """What speaks against and for each phase of each class.
+
+    Column 0 of `score` counts the values that would cross from one iteration to the next, column 1 the runs
+    that would lose an iteration, column 2 the runs that begin in that phase; the rows of class c begin at
+    ``offsets[c]``, one for each phase relative to the canonical one and one that sums iterations.  `far` is scratch with -1
+    for each instruction; `seen`, 0 for each class, counts the runs looked at for column 0.
+    """
+    score[:] = 0
+    for r in range(runs.shape[0]):
+        first, end, period = runs[r, 0], runs[r, 1], runs[r, 2]
+        c, at = runs[r, 3], runs[r, 4]
+        row = offsets[c]
+        q = (first - at) % period
+        score[row + q, 2] += 1
+        score[row + period, 0] += (end - first) // period
+        # Of the phases that begin `slack + 1` tokens after the first or later, one iteration is lost.
+        slack = (end - first) % period
+        q = (q + slack + 1) % period
+        length = period - 1 - slack
+        if length > 0:
+            score[row + q, 1] += 1
+            if q + length < period:
+                score[row + q + length, 1] -= 1
+            elif q + length > period:
+                score[row, 1] += 1
+                score[row + q + length - period, 1] -= 1
+        if operands.shape[0] == 0 or seen[c] >= SAMPLES:
+            continue
+        seen[c] += 1
+        # The values of one period, and how far each is read within the next `period` tokens.
+        low = first if end - first < 3 * period else first + period
+        high = min(end, low + 2 * period)
+        begin = starts[low]
+        for t in range(low, high):
+            for x in range(starts[t], starts[t + 1]):
+                for k in range(2):
+                    y = operands[x, k]
+                    if y >= begin and y < starts[t] and y < starts[low + period]:
+                        if t > far[y]:
+                            far[y] = t
+        for u in range(low, low + period):
+            for y in range(starts[u], starts[u + 1]):
+                # Boundaries between tokens u and t.
+                if far[y] >= 0:
+                    if far[y] - u < period:
+                        length = far[y] - u
+                        q = (u + 1 - at) % period
+                        score[row + q, 0] += 1
+                        if q + length < period:
+                            score[row + q + length, 0] -= 1
+                        elif q + length > period:
+                            score[row, 0] += 1
+                            score[row + q + length - period, 0] -= 1
+                    far[y] = -1
+    for c in range(offsets.size - 1):
+        for row in range(offsets[c] + 1, offsets[c] + bodies[c, 1]):
+            score[row, 0] += score[row - 1, 0]
+            score[row, 1] += score[row - 1, 1]
+
+
+#: Values that may cross rather than that all iterations are lost.
+LOST = 64.0
+
+
+@compiled_on_arrays(f"void({_rows}, {_rows}, {_ints}, {_ints}, {_ints})")
+def choose(bodies, score, offsets, seen, phase):
+    """The best phase of each class: few values cross, few iterations are lost, many runs begin there."""
+    for c in range(phase.size):
+        row = offsets[c]
+        runs = max(seen[c], 1)
+        iterations = max(score[row + bodies[c, 1], 0], 1)
+        best, least = 0, 0.0
+        for q in range(bodies[c, 1]):
+            cost = score[row + q, 0] / runs + LOST * score[row + q, 1] / iterations
+            if q == 0 or cost < least or cost == least and score[row + q, 2] > score[row + best, 2]:
+                best, least = q, cost
+        phase[c] = best
+
+
+@compiled_on_arrays(f"int64({_ints}, {_rows}, {_ints}, {_rows})")
+def plan(exact, runs, phase, plans):
+    """Rows ``first, iterations, period, class`` of `plans`; returns how many.
+
+    A first or last iteration is left out if the numbers of iterations of loops in it differ from those in
+    all the others, which are equal: a loop with fixed numbers is worth more.
+    """
+    found = 0
+    for r in range(runs.shape[0]):
+        first, end, period = runs[r, 0], runs[r, 1], runs[r, 2]
+        first += (runs[r, 4] + phase[runs[r, 3]] - first) % period
+        count = (end - first) // period
+        if count >= 6:
+            # Whether iterations 1 .. count - 2 are equal, and the outer two equal to them.
+            t = first + period
+            last = first + (count - 2) * period
+            while t < last and exact[t] == exact[t + period]:
+                t += 1
+            if t == last:
+                for t in range(last, last + period):
+                    if exact[t] != exact[t + period]:
+                        count -= 1
+                        break
+                for t in range(first, first + period):
+                    if exact[t] != exact[t + period]:
+                        count -= 1
+                        first += period
+                        break
+        if count >= 2:
+            plans[found, 0] = first
+            plans[found, 1] = count
+            plans[found, 2] = period
+            plans[found, 3] = runs[r, 3]
+            found += 1
+    return found
+
+
+@compiled_on_arrays(f"int64({', '.join([_ints] * 3)}, {_rows}, {_rows}, {', '.join([_ints] * 4)}, {_rows}, {', '.join([_ints] * 3)})")
+def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, ends, same, sizes):
+    """Write the text in which planned runs, and short executions of the same loops, are single tokens.
+
+    Parameters
+    ----------
+    text, starts, exact
+        Tokens, positions of their first instructions (one more than tokens), and names that differ also
+        where numbers of iterations differ.
+    plans : rows of `plan` in order of position
+    bodies, symbols
+        For each class, the position and length of one period in its phase, and its new token.
+    lookup, near
+        Scratch, each a power of two and more than twice as many as classes, and as plans.
+    out, ends, same
+        The new `text`, `starts` and `exact`.
+    rows
+        Rows ``token, position, iterations`` of all executions of loops that were made.
+    sizes
+        ``sizes[0]``: length of the new text.
+
+    Returns
+    -------
+    int
+        Number of `rows`.
+    """
+    lookup[:] = -1
+    near[:] = 0
+    mask = lookup.size - 1
+    lengths = 0
+    for c in range(bodies.shape[0]):
+        length = min(bodies[c, 1], 8)
+        lengths |= 1 << length
+        key = length
+        for t in range(bodies[c, 0], bodies[c, 0] + length):
+            key = mix(key, text[t])
+        slot = (key >> 20) & mask
+        while lookup[slot] >= 0:
+            slot = (slot + 1) & mask
+        lookup[slot] = c
+    around = near.size - 1
+    for p in range(plans.shape[0]):
+        first = plans[p, 0]
+        end = first + plans[p, 1] * plans[p, 2]
+        if first > 0 and end < text.size:
+            key = mix(mix(mix(plans[p, 3], text[first - 1]), text[end]), 1) | 1
+            slot = (key >> 20) & around
+            while near[slot] != 0 and near[slot] != key:
+                slot = (slot + 1) & around
+            near[slot] = key
+    made = 0
+    length = 0
+    t = 0
+    p = 0
+    while t < text.size:
+        stop = plans[p, 0] if p < plans.shape[0] else text.size
+        c = -1
+        count = 0
+        if t == stop:
+            count = plans[p, 1]
+            c = plans[p, 3]
+            p += 1
+        elif t > 0:
+            for q in range(1, min(9, stop - t + 1)):
+                if (lengths >> q) & 1 == 0:
+                    continue
+                key = q
+                for u in range(t, t + q):
+                    key = mix(key, text[u])
+                slot = (key >> 20) & mask
+                while lookup[slot] >= 0 and c < 0:
+                    d = lookup[slot]
+                    slot = (slot + 1) & mask
+                    body, period = bodies[d, 0], bodies[d, 1]
+                    if min(period, 8) != q:
+                        continue
+                    u = t
+                    while u < stop and text[u] == text[body + (u - t) % period]:
+                        u += 1
+                    count = (u - t) // period
+                    u = t + count * period
+                    if count > 0 and u < text.size:
+                        key = mix(mix(mix(d, text[t - 1]), text[u]), 1) | 1
+                        at = (key >> 20) & around
+                        while near[at] != 0 and near[at] != key:
+                            at = (at + 1) & around
+                        if near[at] == key:
+                            c = d
+                if c >= 0:
+                    break
+        if c < 0:
+            out[length] = text[t]
+            same[length] = exact[t]
+            ends[length] = starts[t]
+            t += 1
+        else:
+            out[length] = symbols[c]
+            ends[length] = starts[t]
+            rows[made, 0] = symbols[c]
+            rows[made, 1] = starts[t]
+            rows[made, 2] = count
+            made += 1
+            key = symbols[c]
+            end = t + count * bodies[c, 1]
+            for u in range(t, end):
+                key = mix(key, exact[u])
+            same[length] = mix(key, count)
+            t = end
+        length += 1
+    ends[length] = starts[text.size]
+    sizes[0] = length
+    return made

@@ -1,0 +1,10 @@
+"""A hash of two integers, for the compiled parts of this folder."""
+
+from numba.extending import register_jitable
+
+
+@register_jitable(inline="always")
+def mix(a, b):
+    """An int64 that depends on `a`, on `b`, and on which is which."""
+    a = (a ^ b) * 0x5851F42D4C957F2D + 0x14057B7EF767814F
+    return a ^ (a >> 29)

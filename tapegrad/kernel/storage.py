@@ -1,0 +1,204 @@
+"""Arrays that are written element by element keep one place.
+
+``y[i] = v`` makes a new version of `y`.  Where nobody reads the old one any more, the
+new one takes its place, so that a loop over elements costs as much as it has
+elements.  A *storage* is one buffer for the versions of several templates: writes, which
+change what is there, and what computes the first version, if that can be computed there.  Any other
+first version is copied into the storage before the loop whose first iteration wants it.
+
+That is sound if each version is read for the last time before the next one of the same
+storage is made, or by the write that makes it; it is checked instruction by
+instruction, on the recorded order, which is the order of execution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..replay.trace import ROW
+from ..rules import BY_NAME
+from .arrays_views import VIEWS
+
+#: Rows that give their first operand with some elements changed.
+WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
+
+
+class Storage:
+    """One buffer for the versions of several templates.
+
+    Attributes
+    ----------
+    templates : list of Template
+        All of them.
+    writes : set of Template
+        Those that change what is there.
+    copies : dict
+        (body, place) -> references, one for each execution, to what is copied there before that node.
+    """
+
+    def __init__(self, templates, writes):
+        self.templates, self.writes = templates, writes
+        self.copies = {}
+        self.buffer = None
+
+
+class _Unsound(Exception):
+    pass
+
+
+def place_writes(references):
+    """Give templates of indexed assignments, and what they write into, their storages.
+
+    Parameters
+    ----------
+    references : References
+        Not resolved yet; `storage` of its templates is set.
+
+    Returns
+    -------
+    list of Storage
+    """
+    if not any(item.entry.kind == ROW and item.entry.function in WRITES for item in references.columns.tape.items):
+        return []
+    return _Placement(references).run()
+
+
+class _Placement:
+    """When arrays are read, and which versions may share a place.
+
+    Attributes
+    ----------
+    last : dict
+        Instruction (or reference to something from outside) -> number of the last one that reads it, or a window on it.
+    root : dict
+        Windows -> what they look at.
+    writers : list of Template
+    """
+
+    def __init__(self, references):
+        self.references, self.columns = references, references.columns
+        columns = self.columns
+        tape, first, operands = columns.tape, columns.first.tolist(), columns.operands
+        self.last, self.root = {}, {}
+        numbers = np.flatnonzero(columns.item >= 0)
+        writers = {}
+        for i, k in zip(numbers.tolist(), columns.item[numbers].tolist()):
+            entry = tape.items[k].entry
+            for r in operands[first[i] : first[i + 1]].tolist():
+                self.last[self.root.get(r, r)] = i
+            if entry.kind == ROW and entry.meta.shape and entry.function in VIEWS:
+                r = int(operands[first[i]])
+                self.root[i] = self.root.get(r, r)
+            elif entry.kind == ROW and entry.function in WRITES:
+                writers[int(references.owner[i])] = None
+        for slot, _ in tape.outputs:
+            if slot:
+                r = int(columns.reference[slot])
+                self.last[self.root.get(r, r)] = len(columns)
+        self.writers = {references.templates[number] for number in writers}
+
+    def run(self):
+        found = []
+        for templates in self._joined(self.writers, True):
+            whole = self._sound(templates)
+            if whole is not None:
+                found.append(whole)
+                continue
+            # What computes the first version does so elsewhere.
+            parts = self._joined({t for t in templates if t in self.writers}, False)
+            found += [s for s in map(self._sound, parts) if s is not None]
+        for storage in found:
+            for t in storage.templates:
+                t.storage = storage
+        return found
+
+    def _targets(self, t):
+        """References to what the write `t` changes."""
+        return self.columns.operands[self.columns.first[t.members]]
+
+    def _joined(self, writers, with_first):
+        """Templates that may share a place: writes and what they change; `with_first`: what is no write itself too."""
+        references, group = self.references, {}
+
+        def find(number):
+            while group.setdefault(number, number) != number:
+                number = group[number]
+            return number
+
+        for t in sorted(writers, key=lambda t: t.number):
+            refs = self._targets(t)
+            refs = refs[refs >= 0]
+            for owner in np.unique(references.owner[refs]).tolist():
+                other = references.templates[owner]
+                if other in writers or with_first and int(other.members[0]) not in self.root:
+                    group[find(owner)] = find(t.number)
+        found = {}
+        for number in sorted(group):
+            found.setdefault(find(number), []).append(references.templates[number])
+        return list(found.values())
+
+    def _sound(self, templates):
+        storage = Storage(templates, {t for t in templates if t in self.writers})
+        try:
+            self._check(storage)
+        except _Unsound:
+            return None
+        return storage
+
+    def _check(self, storage):
+        """Raise `_Unsound` unless the storage may hold all its versions; note what is copied into it."""
+        references, columns = self.references, self.columns
+        own = np.zeros(len(references.templates), bool)
+        own[[t.number for t in storage.templates]] = True
+        #: Reads of what is copied.
+        reads = []
+        for t in references.templates:
+            begin = int(columns.first[t.members[0]])
+            for k in range(int(columns.first[t.members[0] + 1]) - begin):
+                refs = columns.operands[columns.first[t.members] + k]
+                mine = (refs >= 0) & own[references.owner[np.maximum(refs, 0)]]
+                if mine.any() or k == 0 and t in storage.writes:
+                    _copied(storage, refs, ~mine, t.body, t.place)
+                    reads += t.members[~mine].tolist()
+        for t in storage.writes:
+            values = columns.operands[columns.first[t.members] + 1]
+            if any(self.root.get(v, v) == r for v, r in zip(values.tolist(), self._targets(t).tolist())):
+                raise _Unsound
+        versions = [(int(i), int(i), t in storage.writes) for t in storage.templates for i in t.members.tolist()]
+        for (body, place), refs in storage.copies.items():
+            versions += [(time - 0.5, r, None) for time, r in zip(times_of(body, place).tolist(), refs.tolist())]
+        versions.sort(key=lambda version: version[0])
+        times = np.array([time for time, _, _ in versions])
+        last = [-1 if write is None else self.last.get(r, -1) for _, r, write in versions]
+        for i, k in zip(reads, (np.searchsorted(times, reads, side="left") - 1).tolist()):
+            if k < 0 or versions[k][2] is not None:
+                raise _Unsound
+            last[k] = max(last[k], i)
+        if versions[0][2]:
+            raise _Unsound
+        first, operands = columns.first, columns.operands
+        for k in range(1, len(versions)):
+            time, i, write = versions[k]
+            if write and operands[first[i]] != versions[k - 1][1]:
+                raise _Unsound
+            if last[k - 1] > time or last[k - 1] == time and not write:
+                raise _Unsound
+
+
+def times_of(body, place):
+    """When node `place` of `body` begins."""
+    node = body.nodes[place]
+    return node.members if hasattr(node, "members") else node.begun
+
+
+def _copied(storage, refs, other, body, place):
+    """Note where those of `refs` that are versions from elsewhere (`other`) are copied, before node `place` of `body`."""
+    if other.all():
+        # A first iteration that computes it itself has nothing to copy before.
+        if (refs >= times_of(body, place)).any() or not np.array_equal(storage.copies.setdefault((body, place), refs), refs):
+            raise _Unsound
+    elif other.any():
+        level = body.levels[-1] if body.levels else None
+        if level is None or (other & ~level.begins).any():
+            raise _Unsound
+        _copied(storage, refs[level.first], other[level.first], level.parent, level.place)

@@ -1,0 +1,157 @@
+"""The tangents of a tape as a tape: each instruction, then its tangents.
+
+What does not depend on a tangent (a partial derivative) is computed once for all
+lanes.  Tangents that are always zero are never made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..replay.trace import GUARD
+from ..rules import BY_NAME
+from ..tape.meta import SCALAR, c_strides, laid_out
+from .closing import close
+from .expand.scalars import advance
+from .reasons import NotLowered
+from .templates import Plan
+from .terms import Term
+from .writing import Writer
+
+_ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
+_STACK = BY_NAME["stack"]
+
+
+def tangents(tape, lanes=1):
+    """The tape of the outputs of `tape` and of their tangents.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    lanes : int
+        How many tangents at a time.
+
+    Returns
+    -------
+    FinishedTape
+        Arguments as `tape`, then for each wanted argument its tangents, with the lanes as
+        first axis.  Outputs as `tape`, then for each of them its tangents, with the lanes as
+        first axis; those that are always zero are a constant.
+
+    Raises
+    ------
+    NotLowered
+        If a derivative is computed by Python (custom primitives), or has no row.
+    """
+    return _Tangents(tape, lanes).run()
+
+
+class _Tangents:
+    def __init__(self, tape, lanes):
+        self.tape, self.lanes = tape, lanes
+        self.writer = Writer(tape, interleaved=True)
+        #: Tangents: slots of scalars, terms of arrays.
+        self.word = np.zeros((lanes, len(tape.records)), np.int64)
+        self.terms = [{} for _ in range(lanes)]
+
+    def run(self):
+        tape, writer = self.tape, self.writer
+        self.plan = Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active, forward=True)
+        extra = self._enter()
+        writer.reserve(int(self.plan.room[-1]) * self.lanes)
+        low = 1
+        for item in tape.items:
+            self._scalars(low, item.slot - 1)
+            low = item.slot + 1
+            if tape.active[item.slot]:
+                self._item(item)
+        self._scalars(low, len(tape.records) - 1)
+        writer.place = len(tape.records) - 1
+        results = [self._result(slot, meta) for slot, meta in tape.outputs]
+        return close(writer, results, [False] * extra, interleaved=True)
+
+    def _enter(self):
+        """Leaves for the tangents of the arguments; returns how many arguments there are more."""
+        tape, writer = self.tape, self.writer
+        elements = {}
+        for k, position, slot in tape.elements:
+            elements.setdefault(k, []).append((position, slot))
+        further = [k for k in range(len(tape.inputs)) if tape.wanted[k]]
+        for k in further:
+            meta = tape.inputs[k]
+            shape = (self.lanes, *meta.shape)
+            whole = Term(writer, writer.argument(laid_out(shape, meta.char), whole=bool(tape.leaves[k])), shape, meta.char)
+            for lane in range(self.lanes):
+                for position, slot in elements.get(k, ()):
+                    self.word[lane, slot] = writer.element(lane * meta.size + position)
+                if tape.leaves[k]:
+                    self.terms[lane][tape.leaves[k]] = whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size)
+        return len(further)
+
+    def _scalars(self, low, high):
+        if low > high:
+            return
+        w, plan = self.writer, self.plan
+        w.reserve(int(plan.room[high + 1] - plan.room[low]) * self.lanes)
+        w.count = advance(
+            low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
+            plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, _ADD, _SUBTRACT, _NEGATIVE,
+        )
+
+    def _of(self, lane, slot):
+        """The tangent of a slot, or None."""
+        if slot < 0:
+            return None
+        if self.tape.metas[slot] is SCALAR:
+            word = int(self.word[lane, slot])
+            return Term(self.writer, word, (), "d", self.writer.number_of(word)) if word else None
+        return self.terms[lane].get(slot)
+
+    def _item(self, item):
+        tape, writer, entry, row = self.tape, self.writer, item.entry, item.entry.function
+        if entry.kind == GUARD:
+            return
+        writer.place = item.slot
+        if row.primitive is not None:
+            raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
+        slots = row.slots(len(item.operands))
+        attrs = dict(entry.attrs)
+        if row.dynamic:
+            attrs[row.dynamic] = entry.integer
+        flat = row is _STACK and len(entry.meta.shape) == 1
+        operands = () if flat else [Term.of(writer, o) for o in item.operands]
+        for lane in range(self.lanes):
+            given = [self._of(lane, item.operands[k]) for k in slots]
+            if not any(t is not None for t in given):
+                continue
+            if flat:
+                found = self._stacked([Term(writer, 0, (), entry.meta.char, 0.0) if t is None else t for t in given], entry.meta.char)
+            else:
+                try:
+                    found = row.tangent(given, operands, Term.of(writer, item.slot), attrs)
+                except NotLowered as reason:
+                    raise NotLowered(f"{row.name}: {reason.what}", tape.place(item.slot)) from None
+            if found is None:
+                continue
+            found = found.cast(entry.meta.char).broadcast_to(entry.meta.shape)
+            if entry.meta is SCALAR:
+                fixed = found.number is not None and found.slot <= 0
+                self.word[lane, item.slot] = writer.fixed(found.number) if fixed else found.slot
+            else:
+                self.terms[lane][item.slot] = found
+
+    def _stacked(self, terms, char):
+        """Values of one shape below each other."""
+        slots = tuple(t.reference() for t in terms)
+        shape = (len(terms), *terms[0].shape)
+        return Term(self.writer, self.writer.entry(_STACK, slots, shape, char, (("axis", 0),)), shape, char)
+
+    def _result(self, slot, meta):
+        """The tangents of one output, all lanes."""
+        found = [self._of(lane, slot) if slot else None for lane in range(self.lanes)]
+        if all(t is None for t in found):
+            shape, char = (meta.shape, meta.char) if slot else (np.shape(meta), "d")
+            return 0, np.zeros((self.lanes, *shape), char)
+        zero = Term(self.writer, 0, meta.shape, meta.char, 0.0)
+        slot = self._stacked([zero if t is None else t for t in found], meta.char).slot
+        return slot, self.writer.meta(slot)

@@ -1,0 +1,306 @@
+"""The adjoint, or the tangent, of one scalar instruction as a few scalar instructions, made from its row.
+
+Instructions share a *template* (see `kernel.expand.scalars`) if they share the row, which
+operands need an adjoint and which is the inline constant.  The partial derivatives of the
+row, traced once with symbolic operands, say what the template is.  What depends on the inline
+constant alone is computed for all instructions at once, with NumPy; where a rule chooses by
+it (``select(y == 0, ...)`` in the derivative of ``x ** y``) the instructions are divided by the
+outcome, and each part has a template of its own.
+
+A choice that depends on values becomes the rows of `rules.choices`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ..eager import ROW_OF, value_function
+from ..rules import BY_NAME, by_opcode
+from ..rules import lang as L
+from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
+from .reasons import NotLowered
+
+#: Operands of a template's instructions.
+CONSTANT, X, Y, Z, W, V, FIRST = -1, 0, 1, 2, 3, 4, 5
+_LEAVES = {"x": X, "y": Y, "z": Z}
+#: What makes a pattern: the operands that need an adjoint or have a tangent, and the one that is the inline constant.
+WANT_X, WANT_Y, FIXED_X, FIXED_Y = 1, 2, 4, 8
+#: Comparison -> row that gives it as a number, and whether its operands are swapped.
+COMPARISONS = {
+    "lt": ("is_less", False), "gt": ("is_less", True), "le": ("is_less_equal", False), "ge": ("is_less_equal", True),
+    "eq": ("is_equal", False),
+}  # fmt: skip
+
+
+class Undecided(Exception):
+    """A choice by the inline constant that has not been made."""
+
+    def __init__(self, condition):
+        self.condition = condition
+
+
+class Template:
+    """Instructions and contributions.
+
+    Parameters
+    ----------
+    row : Row
+    pattern : int
+    decisions : tuple of (str, bool)
+        Choices by the inline constant.
+    forward : bool
+        Whether partials multiply the tangents of their operands (W of the first, V of the
+        second), not the adjoint W of the result.
+
+    Attributes
+    ----------
+    instructions : list of (int, int, int, Expr or None)
+        Opcode, operands, constant.
+    contributions : list of (int, int, int)
+        Operand, value, sign.
+    """
+
+    def __init__(self, row, pattern, decisions, forward):
+        self.row, self.decisions = row, dict(decisions)
+        self.instructions, self.contributions = [], []
+        self._known = {}
+        for operand, partial in _partials(row, pattern):
+            if pattern & (WANT_X, WANT_Y)[operand]:
+                self._factor = V if forward and operand else W
+                found = self.product(L.Expr.lift(partial))
+                if found is not None:
+                    self.contributions.append((operand, *found))
+
+    # -- instructions ---------------------------------------------------------
+    def emit(self, name, *operands):
+        """The instruction of row `name`; operands are numbers of values or expressions of the constant."""
+        refs = [o if isinstance(o, int) else CONSTANT for o in operands]
+        constants = [o for o in operands if not isinstance(o, int)]
+        assert len(constants) < 2 and len(refs) > len(constants), (self.row.name, name)
+        constant = constants[0] if constants else None
+        key = (name, *refs, None if constant is None else constant.key())
+        if key not in self._known:
+            self._known[key] = FIRST + len(self.instructions)
+            left, right = refs if len(refs) == 2 else (refs[0], CONSTANT)
+            self.instructions.append((BY_NAME[name].opcode, left, right, constant))
+        return self._known[key]
+
+    def value(self, expr):
+        """`expr` as the number of a value, or as an expression of the constant."""
+        if expr.op == "arg" and expr.args[0] in _LEAVES:
+            return _LEAVES[expr.args[0]]
+        if expr.op == "select":
+            return self._select(expr, self.value)
+        if set(expr.leaves()) <= {"c"}:
+            return expr
+        if expr.is_bool:
+            return self.condition(expr)
+        name = {"mul0": "mul"}.get(expr.op, expr.op)
+        args = [self.value(a) for a in expr.args]
+        if name == "pow" and isinstance(args[1], L.Expr):
+            if self.decide(L.eq(args[1], 2.0)):
+                return self.emit("multiply", args[0], args[0])
+            if self.decide(L.eq(args[1], 1.0)):
+                return args[0]
+        if all(isinstance(a, L.Expr) for a in args):
+            return L.simplify(name, tuple(args))
+        row = BY_NAME.get(ROW_OF.get(name, name))
+        if row is None or not row.elementwise or row.arity != len(args):
+            raise NotLowered(f"the derivative of {self.row.name} needs {name}, which has no row")
+        return self.emit(row.name, *args)
+
+    def condition(self, expr):
+        """A condition on values as the number of a value that is 1 or 0."""
+        op = expr.op
+        if op == "select":
+            return self._select(expr, self.condition)
+        if set(expr.leaves()) <= {"c"}:
+            return L.Expr.lift(1.0 if self.decide(expr) else 0.0)
+        if op in COMPARISONS:
+            name, swapped = COMPARISONS[op]
+            left, right = (self.value(a) for a in expr.args)
+            return self.emit(name, *((right, left) if swapped else (left, right)))
+        if op == "ne":
+            return self._not(self.condition(L.Expr("eq", expr.args)))
+        if op == "isnan":
+            return self.emit("is_nan", self.value(expr.args[0]))
+        first, *rest = (self.condition(a) for a in expr.args)
+        if op == "not":
+            return self._not(first)
+        (second,) = rest
+        if isinstance(first, L.Expr):
+            first, second = second, first
+        if isinstance(second, L.Expr):
+            # One of the two is known.
+            return first if (second.args[0] == 1.0) == (op == "and") else second
+        if op == "and":
+            return self.emit("multiply", first, second)
+        return self.emit("add", first, self.emit("if_false", first, second))
+
+    def _not(self, number):
+        if isinstance(number, L.Expr):
+            return L.Expr.lift(1.0 - number.args[0])
+        return self.emit("subtract", L.Expr.lift(1.0), number)
+
+    def decide(self, condition):
+        """The truth of a condition on the constant."""
+        if condition.key() not in self.decisions:
+            raise Undecided(condition)
+        return self.decisions[condition.key()]
+
+    def _select(self, expr, of):
+        """A choice between ``of(yes)`` and ``of(no)``."""
+        condition, yes, no = expr.args
+        chosen = self.condition(condition)
+        if isinstance(chosen, L.Expr):
+            return of(yes if chosen.args[0] else no)
+        return self._either(chosen, of(yes), of(no)) or L.Expr.lift(0.0)
+
+    def _either(self, chosen, yes, no):
+        """``yes`` or ``no``; None or a literal zero is zero."""
+        parts = [
+            self.emit(name, chosen, value) for name, value in (("if_true", yes), ("if_false", no))
+            if value is not None and not (isinstance(value, L.Expr) and value.is_const and value.args[0] == 0.0)
+        ]
+        return None if not parts else parts[0] if len(parts) == 1 else self.emit("add", *parts)
+
+    # -- products with the adjoint ------------------------------------------------
+    def product(self, partial):
+        """The adjoint, or the tangent, times a partial derivative as (value, sign), or None if it is zero."""
+        sign = 1
+        while partial.op == "neg":
+            partial, sign = partial.args[0], -sign
+        if _piecewise(partial):
+            condition, yes, no = partial.args
+            chosen = self.condition(condition)
+            if isinstance(chosen, L.Expr):
+                found = self.product(yes if chosen.args[0] else no)
+                return found and (found[0], sign * found[1])
+            value = self._either(chosen, self._signed(self.product(yes)), self._signed(self.product(no)))
+            return None if value is None else (value, sign)
+        factor = self.value(partial)
+        if isinstance(factor, L.Expr) and factor.is_const and factor.args[0] in (0.0, 1.0, -1.0):
+            number = factor.args[0]
+            return (self._factor, sign if number > 0 else -sign) if number else None
+        return self.emit("multiply", self._factor, factor), sign
+
+    def _signed(self, found):
+        if found is None:
+            return None
+        value, sign = found
+        return value if sign > 0 else self.emit("negative", value)
+
+
+def _piecewise(expr):
+    """Whether `expr` chooses between constants."""
+    return expr.op == "select" and all(_piecewise(a) or set(a.leaves()) <= {"c"} for a in expr.args[1:])
+
+
+def _partials(row, pattern):
+    """(operand, partial derivative) over 'x', 'y', 'z' and the inline constant 'c'."""
+    x, y, z, c = (L.arg(name) for name in "xyzc")
+    if row.name == "where":
+        return [(0, row.partials[1](c, x, y, z)), (1, row.partials[2](c, x, y, z))]
+    operands = [c if pattern & FIXED_X else x, c if pattern & FIXED_Y else y][: row.arity]
+    return [(k, partial(*operands, z)) for k, partial in enumerate(row.partials) if partial is not None]
+
+
+@lru_cache(maxsize=None)
+def template(row, pattern, decisions, forward):
+    """The template, made once; raises `Undecided`."""
+    return Template(row, pattern, decisions, forward)
+
+
+def evaluate(expr, constants):
+    """An expression of the inline constant, for an array of them."""
+    if expr.op == "const":
+        return expr.args[0]
+    if expr.op == "arg":
+        return constants
+    with np.errstate(all="ignore"):
+        return value_function(expr.op)(*[evaluate(a, constants) for a in expr.args])
+
+
+class Plan:
+    """Templates of all scalar instructions of a tape.
+
+    Parameters
+    ----------
+    ops, lefts, rights, constants : ndarray
+        Columns.
+    active : ndarray of bool
+        The slots that need an adjoint, or have a tangent.
+    forward : bool
+        Whether the templates are those of tangents.
+
+    Attributes
+    ----------
+    template : ndarray of int32
+        Of each slot, -1 if it has none.
+    pools, pool : ndarray
+        Where the constants of each slot's template are, and they.
+    starts, instructions, literals, ends, contributions : ndarray
+        The templates.
+    room : ndarray of int64
+        No more instructions than ``room[high + 1] - room[low]`` are made for the slots from low to high.
+    """
+
+    def __init__(self, ops, lefts, rights, constants, active, forward=False):
+        self.constants, self.forward = constants, forward
+        self.template = np.full(len(ops), -1, np.int32)
+        self.pools = np.zeros(len(ops), np.int64)
+        self._pool, self._filled = [], 0
+        self._templates = []
+        scalar = (ops > SCALAR_LEAF) & (ops < FIRST_ARRAY) & active
+        slots = np.flatnonzero(scalar)
+        a, b = lefts[slots], rights[slots]
+        codes = (ops[slots] << 4) | active[a] * WANT_X | active[b] * WANT_Y | (a == 0) * FIXED_X | (b == 0) * FIXED_Y
+        present = np.flatnonzero(np.bincount(codes)) if len(slots) else ()
+        for code in present:
+            self._group(by_opcode(int(code) >> 4), int(code) & 15, slots[codes == code], ())
+        self._columns()
+
+    def _group(self, row, pattern, slots, decisions):
+        if row.arity < 2 or row.name == "where":
+            pattern &= WANT_X | WANT_Y
+        try:
+            found = template(row, pattern, decisions, self.forward)
+        except Undecided as needed:
+            outcome = np.broadcast_to(evaluate(needed.condition, self.constants[slots]), slots.shape).astype(bool)
+            for truth in (True, False):
+                part = slots[outcome == truth]
+                if len(part):
+                    self._group(row, pattern, part, (*decisions, (needed.condition.key(), truth)))
+            return
+        self.template[slots] = len(self._templates)
+        self._templates.append(found)
+        own = [c for *_, c in found.instructions if c is not None and not c.is_const]
+        if own:
+            given = self.constants[slots]
+            columns = [np.broadcast_to(evaluate(c, given), given.shape) for c in own]
+            self._pool.append(np.stack(columns, 1).astype(float).reshape(-1))
+            self.pools[slots] = self._filled + len(own) * np.arange(len(slots))
+            self._filled += len(own) * len(slots)
+
+    def _columns(self):
+        starts, ends, rows, literals, contributions = [0], [0], [], [], []
+        for found in self._templates:
+            place = 0
+            for opcode, left, right, constant in found.instructions:
+                own = constant is not None and not constant.is_const
+                rows.append((opcode, left, right, place if own else -1))
+                literals.append(0.0 if constant is None or own else constant.args[0])
+                place += own
+            contributions += found.contributions
+            starts.append(len(rows))
+            ends.append(len(contributions))
+        self.starts, self.ends = np.array(starts), np.array(ends)
+        # The last is that of slots without template.
+        sizes = np.append(np.diff(self.starts) + np.diff(self.ends), 0)
+        self.room = np.concatenate([[0], np.cumsum(sizes[self.template])])
+        self.instructions = np.array(rows, np.int32).reshape(-1, 4)
+        self.literals = np.array(literals, float)
+        self.contributions = np.array(contributions, np.int32).reshape(-1, 3)
+        self.pool = np.concatenate(self._pool) if self._pool else np.zeros(1)

@@ -1,0 +1,159 @@
+"""A tape that grows by derivative instructions, not yet tidied.
+
+Slots of the forward tape keep their numbers; what is made comes after them, in
+columns (opcode, operands, constant, forward slot it is made for) and entries.
+Nothing is computed: an entry has a description of its result, no value.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..replay.trace import HOST, ROW, Entry, Host, Operand
+from ..rules import BY_NAME
+from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
+from ..tape.meta import SCALAR, laid_out, meta_of
+
+_ARITHMETIC = {
+    BY_NAME["multiply"].opcode: lambda x, y: x * y, BY_NAME["add"].opcode: lambda x, y: x + y,
+    BY_NAME["subtract"].opcode: lambda x, y: x - y, BY_NAME["negative"].opcode: lambda x, _: -x,
+}  # fmt: skip
+
+
+class Writer:
+    """The columns and entries.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    interleaved : bool
+        Whether what is made will come right after what it is made for.
+
+    Attributes
+    ----------
+    ops, lefts, rights, constants, origins : ndarray
+        Columns, of which the first `count` entries are used.
+    entries : dict of int to (Entry, tuple of int)
+        What is made: entry and operands by slot.
+    values : list
+        Floats and arrays, named by negative numbers from -1; those of the tape first.
+    inputs : list of (int, Meta, list of (int, int))
+        Further arguments: slot of the leaf or 0, description, (position, slot) of elements.
+    place : int
+        The forward slot that instructions are made for.
+    """
+
+    def __init__(self, tape, interleaved=False):
+        self.tape, self.interleaved = tape, interleaved
+        records = tape.records
+        self.first = self.count = len(records)
+        self.ops, self.lefts, self.rights, self.constants = (
+            np.ascontiguousarray(records[name]) for name in ("op", "a", "b", "constant")
+        )
+        self.origins = np.arange(self.count, dtype=np.int32)
+        self.entries, self.values, self.inputs = {}, list(tape.constants), []
+        self.metas = {}
+        self.place = 0
+        self._numbers = {}
+        self._known = {_key(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}
+
+    def reserve(self, more):
+        """Make room for `more` instructions."""
+        size = len(self.ops)
+        if self.count + more > size:
+            grown = max(self.count + more, size + size // 2 + 64)
+            for name in ("ops", "lefts", "rights", "constants", "origins"):
+                column = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.zeros(grown - size, column.dtype)]))
+
+    def _append(self, op, a, b, constant):
+        if self.count == len(self.ops):
+            self.reserve(1)
+        slot = self.count
+        self.ops[slot], self.lefts[slot], self.rights[slot], self.constants[slot] = op, a, b, constant
+        self.origins[slot] = self.place
+        self.count = slot + 1
+        return slot
+
+    def scalar(self, row, a, b=0, constant=0.0):
+        """A scalar instruction; returns its slot."""
+        return self._append(row.opcode, a, b, constant)
+
+    def fixed(self, number):
+        """A leaf that is a constant (for what has no inline constant)."""
+        return self._append(SCALAR_LEAF, 0, 0, number)
+
+    def number_of(self, slot, depth=8):
+        """The value of a leaf made by `fixed`, or of little arithmetic on such; else None."""
+        if slot < self.first or slot in self.metas:
+            return None
+        op = self.ops[slot]
+        if op == SCALAR_LEAF:
+            return float(self.constants[slot])
+        function = _ARITHMETIC.get(int(op))
+        if function is None or not depth:
+            return None
+        inline, operands = float(self.constants[slot]), (int(self.lefts[slot]), int(self.rights[slot]))
+        given = [self.number_of(o, depth - 1) if o else inline for o in operands]
+        return None if None in given else function(*given)
+
+    def argument(self, meta, whole=True):
+        """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""
+        slot = self._append(ARRAY_LEAF, 0, 0, 0.0) if whole and meta is not SCALAR else 0
+        self.inputs.append((slot, meta, []))
+        self.metas[slot] = meta
+        return self.element(0) if meta is SCALAR else slot
+
+    def element(self, position):
+        """The leaf of one element of the argument made last."""
+        slot = self._append(SCALAR_LEAF, 0, 0, 0.0)
+        self.inputs[-1][2].append((position, slot))
+        self.metas[slot] = SCALAR
+        return slot
+
+    def entry(self, row, operands, shape, char, attrs=(), integer=0):
+        """An instruction on arrays; returns its slot."""
+        return self._entry(Entry.described(ROW, row, tuple(attrs), operands, integer, laid_out(shape, char)), operands)
+
+    def ufunc(self, function, operands, shape, char):
+        """A call of a ufunc that has no derivative."""
+        layout = (tuple(Operand(k) for k in range(len(operands))), {})
+        return self._entry(Entry.described(HOST, Host(function, layout), (), operands, 0, laid_out(shape, char)), operands)
+
+    def _entry(self, entry, operands):
+        key = _key(entry, operands)
+        slot = self._known.get(key)
+        if slot is None or self.interleaved and self.place < slot < self.first:
+            slot = self._known[key] = self._append(TRACED, 0, 0, 0.0)
+            self.entries[slot] = (entry, operands)
+            self.metas[slot] = entry.meta
+        return slot
+
+    def constant(self, value):
+        """The negative number that names a constant float or array."""
+        if isinstance(value, float):
+            key = (value, np.copysign(1.0, value)) if value == value else "nan"
+            found = self._numbers.get(key)
+            if found is None:
+                self.values.append(value)
+                found = self._numbers[key] = -len(self.values)
+            return found
+        self.values.append(value)
+        return -len(self.values)
+
+    def meta(self, slot):
+        """The description of the value of a slot or constant."""
+        if slot < 0:
+            return meta_of(self.values[-1 - slot])
+        return self.tape.metas[slot] if slot < self.first else self.metas.get(slot, SCALAR)
+
+
+def _is_ufunc(entry):
+    return entry.kind == HOST and entry.function.ufunc is not None
+
+
+def _key(entry, operands):
+    """What two entries share if they give the same result."""
+    if entry.kind == HOST:
+        return (HOST, entry.function.ufunc, operands)
+    return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)

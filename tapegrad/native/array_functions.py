@@ -1,0 +1,119 @@
+"""Compiled functions that index arrays given by their callers.
+
+What `compile.compiled` makes takes numbers only.  Here each array argument becomes its
+address and its extents, from which the compiled function makes an array again; it needs
+nothing of Numba's runtime, so such functions load without Numba, too.  They may index
+their arrays, and make none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+
+import numpy as np
+
+from .compile import Deferred, compiled, intrinsic, resolved
+
+_word = ctypes.c_ssize_t.from_address
+#: Numba's name of an element -> NumPy's dtype.
+_DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}
+
+
+@lru_cache(maxsize=None)
+def _array(element, dimensions):
+    """A function of compiled code: the C-contiguous array at an address."""
+
+    def codegen(context, builder, signature, args):
+        from numba.core import cgutils
+        from numba.np.arrayobj import make_array, populate_array
+
+        array = make_array(signature.return_type)(context, builder)
+        item = context.get_abi_sizeof(context.get_data_type(signature.return_type.dtype))
+        strides, step = [], context.get_constant(signature.args[0], item)
+        for extent in reversed(args[1:]):
+            strides.insert(0, step)
+            step = builder.mul(step, extent)
+        populate_array(
+            array, data=builder.inttoptr(args[0], array.data.type), shape=cgutils.pack_array(builder, args[1:]),
+            strides=cgutils.pack_array(builder, strides), itemsize=item, meminfo=None,
+        )  # fmt: skip
+        return array._getvalue()
+
+    def typed():
+        from numba.core import types
+
+        return types.Array(getattr(types, element), dimensions, "C")(*[types.int64] * (1 + dimensions)), codegen
+
+    if dimensions == 1:
+        return intrinsic(lambda typingctx, address, n: typed())
+    return intrinsic(lambda typingctx, address, n, m: typed())
+
+
+def _parts(signature):
+    """``"int64(int64, int32[::1], float64[:, ::1])"`` as the result and (element, dimensions) of each argument."""
+    result, _, rest = signature.partition("(")
+    found, depth, word = [], 0, ""
+    for letter in rest.rstrip(")") + ",":
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            word = word.strip()
+            element, _, axes = word.partition("[")
+            found.append((element, axes.count(",") + 1 if axes else 0))
+            word = ""
+        else:
+            word += letter
+    return result, found
+
+
+def compiled_on_arrays(signature):
+    """Decorator: `compile.compiled` for functions of numbers and C-contiguous arrays.
+
+    Parameters
+    ----------
+    signature : str
+        A Numba signature of int64, float64 and C-contiguous arrays, e.g. ``"int64(int64, int32[:, ::1])"``.
+    """
+    result, parts = _parts(signature)
+
+    def decorate(function):
+        names, given, kinds = [], [], []
+        scope = {"function": Deferred(function, _inlined)}
+        for k, (element, dimensions) in enumerate(parts):
+            names.append(f"a{k}")
+            kinds.append(element if not dimensions else "int64")
+            if not dimensions:
+                given.append(f"a{k}")
+                continue
+            scope[f"array_{element}_{dimensions}"] = _array(element, dimensions)
+            extents = [f"n{k}_{axis}" for axis in range(dimensions)]
+            names += extents
+            kinds += ["int64"] * dimensions
+            given.append(f"array_{element}_{dimensions}(a{k}, {', '.join(extents)})")
+        exec(f"def by_address({', '.join(names)}):\n    return function({', '.join(given)})\n", scope)
+        by_address = scope["by_address"]
+        by_address.__module__, by_address.__qualname__, by_address.__name__ = function.__module__, function.__qualname__, function.__name__
+        run = compiled(f"{result}({', '.join(kinds)})")(by_address)
+        wanted = [(_DTYPES[element], dimensions) if dimensions else None for element, dimensions in parts]
+
+        def call(*args):
+            flat = []
+            for a, want in zip(args, wanted, strict=True):
+                if want is None:
+                    flat.append(a)
+                else:
+                    assert a.dtype == want[0] and a.ndim == want[1] and a.flags.c_contiguous, (function.__name__, a.dtype, a.shape)
+                    flat.append(_word(id(a) + 16).value)
+                    flat += a.shape
+            return run(*flat)
+
+        call.__name__, call.__doc__ = function.__name__, function.__doc__
+        return call
+
+    return decorate
+
+
+def _inlined(function):
+    import numba
+
+    return numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True)(resolved(function))

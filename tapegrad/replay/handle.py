@@ -1,0 +1,12 @@
+"""The words of the handle of a compiled function (`replay.entry`)."""
+
+#: Address of the entry that calls use, and its version; shape and bytes of the argument; workspaces; the last failure;
+#: address of the entry by sweep, and of the kernel.
+(
+    H_ENTRY, H_VERSION, H_DIMENSIONS, H_SHAPE, H_NBYTES, H_COUNT, H_WORKSPACES, H_FAILED, H_SWEEP, H_KERNEL,
+) = range(10)  # fmt: skip
+HANDLE = 10
+#: Words of a workspace of a handle: taken, its parameters, where its gradient and its value are, and a kernel's block:
+#: room for three addresses, then the workspace (a cache line in all).
+T_TAKEN, T_PARAMETERS, T_GRADIENT, T_VALUE, T_BLOCK = range(5)
+TAKE = 8

@@ -1,0 +1,114 @@
+"""Random loop programs, and a comparison of what they compute before and after a pass."""
+
+import copy
+
+import numpy as np
+
+from tapegrad.kernel import ir
+from tapegrad.rules import lang as L
+from tests.kernel.interpret import interpret
+from tests.kernel.programs import Writer, a, constant
+
+SIZE = 24
+
+
+class Generated:
+    """A random program: loops of few different extents over shared buffers, nests, carries, guards, scalars."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.w = w = Writer()
+        self.inputs = [w.input(SIZE) for _ in range(2)]
+        self.outputs = [w.output(SIZE, zeroed=True)] + [w.output(SIZE) for _ in range(2)]
+        self.temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
+        self.constants = [constant(self.random.normal(size=SIZE))]
+        self.tables = [self.random.permutation(SIZE), self.random.integers(0, SIZE, SIZE)]
+        self.extents = [1, 6, 6, 6, 6, 6, 7]
+        self.scalars = [w.load(self.inputs[0], 3), w.let(1.5)]
+        for _ in range(int(self.random.integers(3, 14))):
+            if self.random.random() < 0.3:
+                self.statement(self.scalars, [])
+            else:
+                self.loop(list(self.scalars), [])
+        # What temporaries hold shows in the end, mostly.
+        for output, temporary in zip(self.outputs[1:], self.temporaries[: 1 + (self.random.random() < 0.7)]):
+            with w.loop(SIZE) as loop:
+                w.store(w.load(temporary, 0, (loop, 1)), output, 0, (loop, 1))
+        for k, value in enumerate(self.scalars[:SIZE]):
+            w.store(value, self.outputs[0], k)
+        self.program = w.program()
+
+    def pick(self, values):
+        return values[int(self.random.integers(len(values)))]
+
+    def loop(self, values, around):
+        w, draw = self.w, self.random
+        carries = int(draw.integers(0, 3)) if draw.random() < 0.2 else 0
+        extent = self.pick(self.extents)
+        which = None
+        if draw.random() < 0.1 and not around:
+            extent, which = np.array([int(draw.integers(1, 7))]), ir.Index()
+        with w.loop(extent, *[self.pick(values) for _ in range(carries)], which=which) as loop:
+            inside = values + loop.carries
+            for _ in range(int(draw.integers(2, 8) if draw.random() < 0.9 else 20)):
+                if len(around) < 2 and draw.random() < 0.15:
+                    self.loop(inside, [*around, loop])
+                else:
+                    self.statement(inside, [*around, loop])
+            for carry in loop.carries:
+                carry.next = self.pick(inside)
+        # Values of the last iteration.
+        self.scalars += inside[-1:] if not around else []
+
+    def index(self, around):
+        """Base, steps and table of an element within every buffer."""
+        draw = self.random
+        steps, low, high = [], 0, 0
+        for loop in around:
+            step = int(draw.choice([1, 1, 1, 1, -1, 2, 0])) if loop is around[-1] else int(draw.choice([1, 0, 2]))
+            most = step * (loop.total - 1)
+            if step and high + max(most, 0) - low - min(most, 0) < SIZE:
+                steps.append((loop, step))
+                low, high = low + min(most, 0), high + max(most, 0)
+        # Bases near each other, so that accesses meet.
+        base = min(-low + int(draw.integers(0, 3)), SIZE - 1 - high)
+        return base, tuple(steps), self.pick(self.tables) if draw.random() < 0.1 else None
+
+    def statement(self, values, around):
+        w, draw = self.w, self.random
+        kind = draw.random()
+        base, steps, table = self.index(around)
+        if kind < 0.4:
+            buffer = self.pick(self.inputs + 3 * self.temporaries + self.outputs[:1] + self.constants)
+            values.append(w.load(buffer, base, *steps, table=table))
+        elif kind < 0.6:
+            x, y = a(self.pick(values)), a(self.pick(values))
+            expr = self.pick([0.5 * x + 0.25 * y, 0.5 * (x - y), L.select(x < y, x, 0.5 * y), 1.0 * x, L.sin(x), -x])
+            values.append(w.let(expr))
+        elif kind < 0.97:
+            w.store(self.pick(values), self.pick(self.temporaries * 3 + self.outputs[:1]), base, *steps, table=table)
+        else:
+            early = draw.random() < 0.3
+            w.guard(w.let(L.ne(a(self.pick(values)), L.Expr.lift(1e9)), "?"), early=bool(early))
+
+
+def results(program, seed):
+    """Status and outputs of the interpreter."""
+    random = np.random.default_rng(seed)
+    inputs = [random.normal(size=b.size) for b in program.inputs]
+    outputs = [np.full(b.size, 7.0) for b in program.outputs]
+    return interpret(program, inputs, outputs), outputs
+
+
+def unchanged(program, change, seed=0, **tolerance):
+    """Assert that `change` leaves what `program` computes; returns the changed program."""
+    expected, before = results(program, seed)
+    changed = change(copy.deepcopy(program))
+    found, after = results(changed, seed)
+    assert found == expected
+    for one, two in zip(after, before):
+        if tolerance:
+            np.testing.assert_allclose(one, two, **tolerance)
+        else:
+            np.testing.assert_array_equal(one, two)
+    return changed

@@ -1,0 +1,57 @@
+"""Every row of the table: its adjoint as instructions against the sweep's."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.kernel.adjoint import adjoint
+from tapegrad.kernel.reasons import NotLowered
+from tapegrad.record import apply
+from tapegrad.rules import BY_NAME
+from tests.kernel.agreement import check, tape_of
+from tests.replay.test_rows import numbered, result_of
+from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, drawn
+
+#: Rows whose adjoint sums, solves systems or multiplies matrices in another order than the sweep's.
+LOOSE = {"binary_cross_entropy_with_logits", "inv", "solve", "det", "logabsdet", "cholesky", "eigh", "svd", "qr", "pinv", "solve_triangular", "matmul"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("example", numbered())
+def test_row(example):
+    row = example.row
+    operands = [o if isinstance(o, float) else np.asarray(o) for o in example.operands]
+    slots = row.slots(len(operands))
+    if any(np.asarray(operands[k]).dtype.kind != "f" for k in slots):
+        return
+    args = [operands[k] for k in slots]
+    weights = np.random.default_rng(0).standard_normal(np.shape(example.value)).astype(example.value.dtype)
+
+    def function(*args):
+        given = iter(args)
+        return tg.sum(result_of(example, [next(given) if k in slots else o for k, o in enumerate(operands)]) * weights)
+
+    rng = np.random.default_rng(1)
+    moved = [a + 0.01 * rng.standard_normal(np.shape(a)).astype(np.asarray(a).dtype) for a in args]
+    moved = [float(m) if isinstance(a, float) else np.asarray(m) for a, m in zip(args, moved)]
+    if row.name in ("gammainc", "gammaincc"):
+        # Their derivative in the order is compiled from Python, and has no row.
+        with pytest.raises(NotLowered, match=f"{row.name}.*gammainc_da"):
+            adjoint(tape_of(function, *args))
+        return
+    check(function, *args, at=[moved], ulps=256 if row.name in LOOSE else 4)
+
+
+#: Scalar rows of two operands that need an adjoint in both.
+BINARY = [name for name in ELEMENTWISE if len(DOMAINS[name]) == 2 and None not in DOMAINS[name] and not name.startswith("gammainc")]
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_constants_on_either_side_of_scalars(name):
+    row, (first, second) = BY_NAME[name], DOMAINS[name]
+    x, y = (float(drawn(np.random.default_rng(7), d, (), name)) for d in (first, second))
+    numbers = [1.0, 2.0, 3.0, 0.75] + ([0.0, -1.0, -2.0] if second[0] < 0 else [])
+    # One tape with all of them: instructions of one row that fall into several templates.
+    check(lambda x: sum(apply(row, (x, c)) * (k + 1.0) for k, c in enumerate(numbers)), x, at=[(x * 1.01,)])
+    numbers = [1.0, 2.0, 0.75] + ([-1.0] if first[0] < 0 and name != "power" else [])
+    check(lambda y: sum(apply(row, (c, y)) * (k + 1.0) for k, c in enumerate(numbers)), y, at=[(y * 1.01,)])

@@ -1,0 +1,71 @@
+"""Loop programs as text."""
+
+import numpy as np
+
+from tapegrad.kernel import ir
+from tapegrad.kernel.listing import expression
+from tapegrad.rules import lang as L
+from tests.kernel.programs import Writer, a, at, constant, rosenbrock, temporary
+
+
+def test_loops_indices_and_buffers():
+    assert str(rosenbrock(50)) == """\
+x0: float64[50]
+y0: float64[1]
+y1: float64[50], zeroed
+
+a0 = 0.0
+for i in range(49) with a1 from a0:
+    a2 = x0[i]
+    a3 = x0[i + 1]
+    a4 = a3 - a2 * a2
+    a5 = 1.0 - a2
+    a6 = a1 + (100.0 * (a4 * a4) + a5 * a5)
+    next a1 = a6
+y0[0] = a6
+for i in range(49):
+    a7 = x0[-i + 48]
+    a8 = x0[-i + 49]
+    a9 = 200.0 * (a8 - a7 * a7)
+    a10 = y1[-i + 49]
+    a11 = a10 + a9
+    y1[-i + 49] = a11
+    a12 = -2.0 * (1.0 - a7) - 2.0 * (a7 * a9)
+    y1[-i + 48] = a12"""
+
+
+def test_ragged_loops_tables_guards_and_array_programs():
+    w = Writer()
+    x, y, t = w.input(9, "f"), w.output(9, finite=True), temporary(4)
+    with w.loop(2) as i:
+        with w.loop(np.array([1, 3]), which=at(0, (i, 1))) as j:
+            element = w.load(x, -1, (j, 2), (i, 3), table=np.arange(9))
+            w.guard(w.let(a(element) < 2.0, "?"), early=True)
+    w.guard(element, np.float32(1.5).tobytes())
+    w.add(ir.Run(np.zeros(2, np.int64), [(0, t, at()), (40, constant([1.0, 2.0, 3.0, 4.0, 5.0]), at(1))], at(3), name="cumsum"))
+    w.store(element, y, 8)
+    assert str(w.program()) == """\
+x0: float32[9]
+y0: float64[9], finite
+c0: table[9] = [0, 1, 2, 3, ...]
+t0: float64[4]
+c1: float64[5] = [1.0, 2.0, 3.0, 4.0, ...]
+
+for i in range(2):
+    for j in the next of 4, [1, 3][i] at a time:
+        a0 = x0[c0[2*j + 3*i - 1]]
+        a1: bool = a0 < 2.0
+        guard 0: a1 is True (early)
+guard 1: a0 is 0x3fc00000
+t0[0]... = cumsum(c1[1]; 3)
+y0[8] = a0"""
+
+
+def test_expressions_keep_their_order_of_operations():
+    x, y = L.arg("x"), L.arg("y")
+    cases = {
+        "x - (y - x)": x - (y - x), "x - y - x": x - y - x, "(x + y) * x / y": (x + y) * x / y, "x / (y * x)": x / (y * x),
+        "-(x + y)": -(x + y), "-x * y": -x * y,
+        "select(x < 1.0 or not y > 2.0, exp(x), -1.5)": L.select((x < 1.0) | ~(y > 2.0), L.exp(x), -1.5),
+    }  # fmt: skip
+    assert {text: expression(expr, str) for text, expr in cases.items()} == {text: text for text in cases}
