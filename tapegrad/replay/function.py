@@ -276,7 +276,8 @@ class Replayed:
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`replay.swept`); what it returns stands for the gradients.
+        (`replay.swept`); what it returns stands for the gradients.  If it has a method
+        ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
         self.check_positions(args)
         inputs, key, leaves = self._sorted(args, kwargs)
@@ -402,8 +403,15 @@ class Replayed:
 
         A condition that went the other way leads to the tapes that went that way.
         """
+        if callable(backward):
+            found = backward.by_kernel(kept, inputs) if hasattr(backward, "by_kernel") else None
+            if found is None:
+                return None
+            self.stats.kernel_calls += count
+            self._answered(kind, kept, 0, count)
+            return Outcome(None, kept.tape.structure, found, kept.tape)
         tried = 0
-        while kept is not None and not callable(backward):
+        while kept is not None:
             kernel = kept.kernels.get(backward)
             if kernel is None:
                 return None

@@ -1,12 +1,11 @@
 """Sparse derivatives for users: `sparsity`, `sparse_jacobian`, `sparse_hessian`.
 
-A call is a replay, and one sweep with a lane for each colour behind it; what comes
-back is gathered into the data of a SciPy array.
+A call is a replay, and one sweep with a lane for each colour behind it, or a kernel of
+both (`machine`); what comes back is gathered into the data of a SciPy array.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..higher import nested
 from ..higher.hessians import _Second
 from ..jacobians import MODES, by_columns, by_rows
 from ..tree import flatten, leaf_names, unflatten
+from .machine import ByColours
 
 
 def _refuse_nested(args, kwargs, name, instead):
@@ -25,13 +25,6 @@ def _refuse_nested(args, kwargs, name, instead):
             f"tg.{name} gives a SciPy array, which cannot carry a derivative: inside of another derivative, and of tensors that "
             f"require a gradient, use {instead}"
         )
-
-
-def filled(template, data):
-    """A SciPy array of the pattern of `template` with other data; it shares no memory with it."""
-    found = copy.copy(template)
-    found.data, found.indices, found.indptr = data, template.indices.copy(), template.indptr.copy()
-    return found
 
 
 def as_sparse(recording):
@@ -48,14 +41,6 @@ def as_sparse(recording):
     return csr_array(np.block(parts))
 
 
-def swept(recording, way, places):
-    """The entries of a compressed Jacobian, from one sweep with a lane for each colour."""
-    if not len(places):
-        return np.zeros(0)
-    rows = recording.many(way.forward, way.seeds)
-    return (rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)).reshape(-1)[places]
-
-
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
@@ -65,14 +50,8 @@ class _SparseJacobian(Transformed):
 
     def __call__(self, *args, **kwargs):
         _refuse_nested(args, kwargs, "sparse_jacobian", "tg.jacobian")
-        return self._replayed.call(args, kwargs, self._read).gradients
-
-    def _read(self, recording):
-        tape = getattr(recording, "_tape", None)
-        if tape is None:
-            return as_sparse(recording)
-        template, way, places = tape.compressions.jacobian(self._mode)
-        return filled(template, swept(recording, way, places))
+        asked = ByColours(lambda known: known.jacobian(self._mode), as_sparse, self._replayed)
+        return self._replayed.call(args, kwargs, asked).gradients
 
 
 def _number_or_sum(results):
@@ -117,7 +96,7 @@ class _SparseHessian(_Second):
         _refuse_nested(args, kwargs, "sparse_hessian", "tg.hessian")
         if self._weights:
             args = self._with_weights(args)
-        return self._of(args, kwargs, self._read)
+        return self._of(args, kwargs, ByColours(_symmetric_of, _symmetric_as_sparse, self._replayed))
 
     def _with_weights(self, args):
         if len(args) < 2:
@@ -130,13 +109,15 @@ class _SparseHessian(_Second):
         leaves, structure = flatten(args[-1])
         return *args[:-1], unflatten(structure, [np.array(w, float) for w in leaves])
 
-    def _read(self, recording):
-        tape = getattr(recording, "_tape", None)
-        if tape is None:
-            found = as_sparse(recording)
-            return (0.5 * (found + found.T)).tocsr()
-        found = tape.compressions.symmetric
-        return filled(found.template, swept(recording, found.way, found.places))
+
+def _symmetric_of(compressions):
+    found = compressions.symmetric
+    return found.template, found.way, found.places
+
+
+def _symmetric_as_sparse(recording):
+    found = as_sparse(recording)
+    return (0.5 * (found + found.T)).tocsr()
 
 
 class _Sparsity:
