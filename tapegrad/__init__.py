@@ -10,6 +10,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     autograd,
     dual,
     errors,
+    implicit,
     indexing,
     inplace,
     methods,

@@ -374,7 +374,6 @@ class Replayed:
                 self.stats.seconds["replay"] += time.perf_counter() - start
                 self.stats.sweeps += count
                 self._answered(kind, kept, tried, count)
-                outcome.tape = kept.tape
                 if not callable(backward):
                     kept.kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, _name(self.function))
                 return outcome
@@ -435,7 +434,7 @@ class Replayed:
             gradients = backward(ReplayedRecording.of(workspace))
         elif backward:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
-        return Outcome(values, tape.structure, gradients)
+        return Outcome(values, tape.structure, gradients, tape)
 
     # -- recording ------------------------------------------------------------------
     def _recorded(self, kind, inputs, key, leaves, backward):

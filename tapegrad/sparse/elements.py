@@ -191,6 +191,9 @@ class Elements:
         given = {k: np.asarray(self._of[operands[k]]) for k in row.slots(len(operands)) if operands[k] in self._of}
         shape = entry.meta.shape
         self._grown(entry.meta.size)
+        if not given or not entry.meta.size:
+            # Arguments without elements.
+            return np.full(shape, -1)
         found = self._way(row, operands)(row, operands, shape, attrs, given)
         return int(found.reshape(())) if entry.meta is SCALAR else np.reshape(found, shape)
 
