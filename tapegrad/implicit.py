@@ -19,13 +19,15 @@ A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed. (2008), chapter 15
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from .custom import Primitive
-from .errors import ConvergenceError, OptionError, SingularJacobianError, StructureError
+from .errors import ConvergenceError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
 from .forward import jvp
 from .functional import grad, value_and_grad
+from .higher import nested
 from .jacobians import jacobian, vjp
 from .traced import Traced, below
 from .tree import flatten, unflatten
@@ -98,6 +100,18 @@ class _Solution:
 
     # -- the value -----------------------------------------------------------------
     def _found(self, start, *given):
+        if not nested.inside():
+            return self._searched(start, *given)
+        # What a solver computes is no part of the recording outside, nor are the derivatives it asks for: a thread has its own tapes.
+        with ThreadPoolExecutor(1) as apart:
+            try:
+                return apart.submit(self._searched, start, *given).result()
+            except TapeMismatchError as error:
+                raise StructureError(
+                    f"{self.name} uses a tensor that is none of its arguments, and would lose its derivative; pass it as one"
+                ) from error
+
+    def _searched(self, start, *given):
         def problem(x):
             return np.asarray(self._of_vector(np.array(x, float), *given), float)
 
@@ -124,7 +138,10 @@ class _Solution:
     # -- derivatives -----------------------------------------------------------------
     @staticmethod
     def _floats(given):
-        return [k for k, p in enumerate(given) if np.asarray(getattr(below(p), "_v", below(p))).dtype.kind == "f"]
+        """Numbers of the parameters that may get a derivative: in a recording those that are part of it."""
+        found = [k for k, p in enumerate(given) if np.asarray(getattr(below(p), "_v", below(p))).dtype.kind == "f"]
+        live = [k for k in found if isinstance(given[k], Traced)]
+        return live or found
 
     def _of_parameters(self, x, given, floats):
         def function(*parameters):

@@ -190,13 +190,16 @@ class Symmetric:
         self.way = Compressed(structure, colour, inputs, outputs)
         rows, columns = coordinates(structure)
         straight = colouring.alone(structure, colour)
-        turned = np.empty_like(straight)
-        # Entry (i, j) of a symmetric pattern in CSR order is entry (j, i) in CSC order.
-        turned[np.lexsort((rows, columns))] = straight
+        # The k-th entry by columns is (i, j) where the k-th by rows is (j, i).
+        mirror = np.empty(len(rows), np.int64)
+        mirror[np.lexsort((rows, columns))] = np.arange(len(rows))
+        turned = straight[mirror]
         assert (straight | turned).all(), "a star colouring leaves an entry without a direction of its own"
         size = len(colour)
         self.template = template(structure)
-        self.places = np.where(straight, colour[columns] * size + rows, colour[rows] * size + columns)
+        places = np.where(straight, colour[columns] * size + rows, colour[rows] * size + columns)
+        # Both of a pair are the same number.
+        self.places = np.where(rows <= columns, places, places[mirror])
 
 
 def template(structure):

@@ -97,6 +97,8 @@ class ByColours:
 
 def _gathered(rows, places):
     """Entries from what came back: for each result a matrix with a row for each direction."""
+    if not len(places):
+        return np.zeros(0)
     flat = [np.reshape(r, (len(r), -1)) for r in rows]
     return (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)).reshape(-1)[places]
 
