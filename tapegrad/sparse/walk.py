@@ -8,6 +8,33 @@ from ..native import memory
 int_at, set_int_at = memory.int_at, memory.set_int_at
 
 
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64)")
+def spread_lists(columns, count, starts, sources, first, pool, room, mark):
+    """The columns that each of `count` elements depends on, as lists one after the other in `pool`.
+
+    The first elements are the columns themselves; list `e` begins at ``first[e]``; `mark` has a word for each
+    column, -1.  Returns how long all lists are, or -1 if that is more than `room`.
+    """
+    for e in range(columns):
+        set_int_at(first, e, e)
+        set_int_at(pool, e, e)
+    used = columns
+    set_int_at(first, columns, columns)
+    for e in range(columns, count):
+        for k in range(int_at(starts, e), int_at(starts, e + 1)):
+            s = int_at(sources, k)
+            for q in range(int_at(first, s), int_at(first, s + 1)):
+                c = int_at(pool, q)
+                if int_at(mark, c) != e:
+                    if used == room:
+                        return -1
+                    set_int_at(mark, c, e)
+                    set_int_at(pool, used, c)
+                    used += 1
+        set_int_at(first, e + 1, used)
+    return used
+
+
 @compiled("void(int64, int64, int64, int64, int64)")
 def spread_bits(count, words, starts, sources, bits):
     """The bits of each of `count` elements, `words` words each: its own, and those of its sources."""

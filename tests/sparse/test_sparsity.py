@@ -167,6 +167,28 @@ def test_arguments_without_elements():
     assert tg.sparsity(lambda x, y: (x * 2.0, np.sum(x) + y), (0, 1))(np.zeros(0), np.ones(2)).toarray().tolist() == [[1, 0], [0, 1]]
 
 
+def test_lists_and_bits_find_the_same(monkeypatch):
+    from tapegrad.sparse import pattern
+    from tapegrad.sparse.elements import Elements
+
+    def f(x):
+        y = np.sin(x[1:]) * x[:-1]
+        return np.concatenate([y, np.sum(y, keepdims=True), x[3:4] * y[5:6], np.cumsum(x)[150:]]) if x[0] > 0 else y
+
+    jacobian = tg.sparse_jacobian(f)
+    jacobian(RNG.uniform(0.1, 1.0, 200))
+    tape = next(iter(jacobian._replayed.kinds.values())).tapes.first().tape
+    graph = Elements(tape)
+    expected = sorted(zip(*(a.tolist() for a in pattern.by_bits(graph, *graph.edges()))))
+    # Sums over all are long lists: there is room for them, or not.
+    assert pattern.by_lists(graph, *graph.edges()) is None
+    monkeypatch.setattr(pattern, "LENGTH", 200)
+    assert sorted(zip(*(a.tolist() for a in pattern.by_lists(graph, *graph.edges())))) == expected
+    # More columns than one pass of bits has.
+    monkeypatch.setattr(pattern, "WORDS", 1)
+    assert sorted(zip(*(a.tolist() for a in pattern.by_bits(graph, *graph.edges())))) == expected
+
+
 def test_what_a_function_makes_of_a_new_point_is_a_replay():
     pattern = tg.sparsity(lambda x: x[1:] * x[:-1])
     for k in range(9):
