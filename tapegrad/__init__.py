@@ -10,6 +10,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     autograd,
     dual,
     errors,
+    implicit,
     indexing,
     inplace,
     methods,
@@ -67,6 +68,7 @@ from .jacobians import jacobian, jacrev, linearize, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
 from .replay.save import load_tape
+from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
 from .traced import Traced

@@ -145,7 +145,8 @@ class Replayed:
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`replay.swept`); what it returns stands for the gradients.
+        (`replay.swept`); what it returns stands for the gradients.  If it has a method
+        ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
         self.check_positions(args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
@@ -244,7 +245,6 @@ class Replayed:
                 self.stats.seconds["replay"] += time.perf_counter() - start
                 self.stats.sweeps += count
                 self._answered(kind, kept, tried, count)
-                outcome.tape = kept.tape
                 if not callable(backward):
                     kept.kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, _name(self.function))
                 return outcome
@@ -273,8 +273,15 @@ class Replayed:
 
         A condition that went the other way leads to the tapes that went that way.
         """
+        if callable(backward):
+            found = backward.by_kernel(kept, inputs) if hasattr(backward, "by_kernel") else None
+            if found is None:
+                return None
+            self.stats.kernel_calls += count
+            self._answered(kind, kept, 0, count)
+            return Outcome(None, kept.tape.structure, found, kept.tape)
         tried = 0
-        while kept is not None and not callable(backward):
+        while kept is not None:
             kernel = kept.kernels.get(backward)
             if kernel is None:
                 return None
@@ -300,7 +307,7 @@ class Replayed:
             gradients = backward(ReplayedRecording.of(workspace))
         elif backward:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
-        return Outcome(values, tape.structure, gradients)
+        return Outcome(values, tape.structure, gradients, tape)
 
     # -- recording ------------------------------------------------------------------
     def _recorded(self, kind, inputs, key, leaves, backward):
