@@ -23,7 +23,7 @@ from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
 from .expand.scalars import expand
 from .reasons import NotLowered
-from .templates import Plan
+from .templates import planned
 from .terms import Placed, Scattered, Term
 from .writing import Writer
 
@@ -68,7 +68,7 @@ class _Adjoint:
 
     def run(self):
         tape, writer = self.tape, self.writer
-        self.plan = Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active)
+        self.plan = planned(tape, writer)
         roots = [(slot, meta) for slot, meta in tape.outputs if slot and tape.active[slot]]
         given = [self._given(meta) for _, meta in roots]
         writer.reserve(int(self.plan.room[-1]) * len(given[0] if given else (0,)))
