@@ -30,8 +30,8 @@ class _Lanes(Promotion):
             self.due = {key: max(2, due // (lanes + 1)) for key, due in self.due.items()}
 
     def _compiled(self, gradients, limit):
-        from ..kernel.of_tape import TapeKernel
         from ..kernel.emit import Options
+        from ..kernel.of_tape import TapeKernel
         from ..kernel.tangents import tangents
 
         made = tangents(self.tape, self._lanes)
