@@ -164,8 +164,19 @@ def linearize(f, *primals):
     return _value(recording), push
 
 
-def jacrev(f, argnums=0, *, argnum=None):
+def jacrev(f, argnums=0, *, argnum=None, kernel=None):
     """The Jacobian of `f` by reverse mode; see `jacobian`.
+
+    Parameters
+    ----------
+    f : callable
+    argnums : int or tuple of int
+        Also called `argnum`.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `f`, returns its Jacobian.
 
     Examples
     --------
@@ -173,10 +184,10 @@ def jacrev(f, argnums=0, *, argnum=None):
     >>> tg.jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    return jacobian(f, argnums, mode="reverse", argnum=argnum)
+    return jacobian(f, argnums, mode="reverse", argnum=argnum, kernel=kernel)
 
 
-def jacobian(f, argnums=0, mode="auto", explain=False, *, argnum=None):
+def jacobian(f, argnums=0, mode="auto", explain=False, *, argnum=None, kernel=None):
     """A function that gives the Jacobian of `f`.
 
     Parameters
@@ -192,6 +203,8 @@ def jacobian(f, argnums=0, mode="auto", explain=False, *, argnum=None):
         cost of both from the recorded tape (`tapegrad.costs`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
+    kernel : str, optional
+        When recordings become machine code: "auto", "always" or "never", as for `grad`.
 
     Returns
     -------
@@ -220,14 +233,14 @@ def jacobian(f, argnums=0, mode="auto", explain=False, *, argnum=None):
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    return _Jacobian(f, chosen(argnums, argnum), mode, explain)
+    return _Jacobian(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
 class _Jacobian(Transformed):
     """What `jacobian` returns."""
 
-    def __init__(self, function, argnums, mode, explain):
-        self._mode, self._explain = mode, explain
+    def __init__(self, function, argnums, mode, explain, kernel=None):
+        self._mode, self._explain, self._kernel = mode, explain, kernel
         self._negative = {}
         if any(k < 0 for k in _positions(argnums)):
             # Which arguments they are is known when the function is called.
@@ -235,7 +248,7 @@ class _Jacobian(Transformed):
             argnums = 0
         else:
             self._asked = None
-        super().__init__(function, argnums)
+        super().__init__(function, argnums, kernel=kernel)
 
     def __call__(self, *args, **kwargs):
         if self._asked is not None:
@@ -264,7 +277,7 @@ class _Jacobian(Transformed):
         if found is None:
             numbers = positions(self._asked, count)
             one = not isinstance(self._asked, (tuple, list))
-            found = _Jacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain)
+            found = _Jacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
             found._replayed.stats = self._replayed.stats
             self._negative[count] = found
         return found

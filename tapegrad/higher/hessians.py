@@ -117,7 +117,8 @@ class _Hessian(_Second):
         self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals)
         from ..replay.function import Replayed
 
-        self._rows = Replayed(_Rows(function, numbers), numbers, scalar=False, adjoints=False)
+        policy, options = self._replayed.policy, self._replayed.options
+        self._rows = Replayed(_Rows(function, numbers), numbers, scalar=False, adjoints=False, policy=policy, options=options)
         #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
         self._counts = {}
 
@@ -286,7 +287,7 @@ def _diagonals(recording):
         for k, (columns, begin) in enumerate(zip(recording.columns(), ends)):
             found[k][:] = np.diagonal(columns[begin : begin + ports[k].size])
         return found
-    for k, (port, begin) in enumerate(zip(ports, ends)):
+    for k, port in enumerate(ports):
         for start in range(0, port.size, CHUNK):
             count = min(CHUNK, port.size - start)
             seeds = [[normalise(np.zeros(p.shape, p.char)) for p in ports] for _ in range(count)]

@@ -12,7 +12,7 @@ A choice that depends on values becomes the rows of `rules.choices`.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -207,7 +207,7 @@ def _partials(row, pattern):
     return [(k, partial(*operands, z)) for k, partial in enumerate(row.partials) if partial is not None]
 
 
-@lru_cache(maxsize=None)
+@cache
 def template(row, pattern, decisions, forward):
     """The template, made once; raises `Undecided`."""
     return Template(row, pattern, decisions, forward)
@@ -221,6 +221,20 @@ def evaluate(expr, constants):
         return constants
     with np.errstate(all="ignore"):
         return value_function(expr.op)(*[evaluate(a, constants) for a in expr.args])
+
+
+def planned(tape, writer, forward=False):
+    """The `Plan` of a tape that a `Writer` holds.
+
+    Raises
+    ------
+    NotLowered
+        Some derivative has no row; its instruction is named.
+    """
+    try:
+        return Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active, forward)
+    except NotLowered as reason:
+        raise NotLowered(reason.what, tape.place(reason.slot)) from None
 
 
 class Plan:
@@ -274,6 +288,8 @@ class Plan:
                 if len(part):
                     self._group(row, pattern, part, (*decisions, (needed.condition.key(), truth)))
             return
+        except NotLowered as reason:
+            raise NotLowered(reason.what, slot=int(slots[0])) from None
         self.template[slots] = len(self._templates)
         self._templates.append(found)
         own = [c for *_, c in found.instructions if c is not None and not c.is_const]

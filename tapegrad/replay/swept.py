@@ -61,6 +61,8 @@ class ReplayedRecording(Recording):
         self.primitive = ""
         self.prediction = None
         self._tape, self._uses, self._compressed = tape, 0, None
+        #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
+        self.asked = []
 
     @classmethod
     def of(cls, workspace):
@@ -75,6 +77,24 @@ class ReplayedRecording(Recording):
         if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= 16:
             self._compressed = self._tape.compressions.worth
         return self._compressed
+
+    def columns(self):
+        """As of `Recording`."""
+        found = super().columns()
+        self.asked.append((True, None, sum(p.size for p in self.inputs), found))
+        return found
+
+    def rows(self):
+        """As of `Recording`."""
+        found = super().rows()
+        self.asked.append((False, None, sum(p.size for p in self.outputs), found))
+        return found
+
+    def many(self, forward, directions):
+        """As of `Recording`."""
+        found = super().many(forward, directions)
+        self.asked.append((forward, directions, len(directions), found))
+        return found
 
     def _leaves(self):
         return self._stops
