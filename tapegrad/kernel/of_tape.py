@@ -126,5 +126,7 @@ class TapeKernel(Kernel):
 def _meta(output):
     """Shape and type of an output."""
     slot, what = output
-    array = None if slot else np.asarray(what)
-    return (what.shape, what.char) if slot else (array.shape, array.dtype.char)
+    if slot:
+        return what.shape, what.char
+    array = np.asarray(what)
+    return (array.shape, array.dtype.char) if array.dtype.kind in "biuf" else ((0,), "d")

@@ -175,6 +175,9 @@ class Promotion:
 
 def _agree(one, other):
     other = np.asarray(getattr(other, "_v", other))
+    if other.dtype.kind not in "biuf":
+        # A constant that goes past the kernel.
+        return True
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     scale = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))

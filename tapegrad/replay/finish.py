@@ -22,7 +22,6 @@ from ..rules.table import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
 from ..tape.places import Place
-from ..tape.store import RECORD_DTYPE
 from .calling import Callable
 from .trace import GUARD, HOST, ROW
 
@@ -119,6 +118,28 @@ class FinishedTape(Callable):
         from .listing import listing
 
         return listing(self)
+
+    def draw(self, path=None):
+        """Draw the graph of the tape, as SVG text, which is also written to `path`: as `Tape.draw`.
+
+        Raises
+        ------
+        OptionError
+            If it has more than 300 lines.
+        """
+        from ..draw import write
+
+        return write(self._rows(), path)
+
+    def _repr_html_(self):
+        from ..draw import html
+
+        return html(self._rows(), str(self))
+
+    def _rows(self):
+        from .listing import rows
+
+        return [(*rest, "", place) for *rest, place in rows(self)]
 
     def __len__(self):
         """Number of instructions: everything that is computed (leaves and guards are not)."""
