@@ -13,6 +13,7 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -306,7 +307,7 @@ def _detached(thing):
     return np.array(thing._v) if isinstance(thing, Tensor) else thing
 
 
-def compare(f, *args, argnums=0, budget=0.5):
+def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5) -> Comparison:
     """Run a function's Jacobian in every mode, side by side.
 
     Parameters
@@ -349,10 +350,11 @@ def compare(f, *args, argnums=0, budget=0.5):
 
     args = tuple(_detached(a) for a in args)
     name = getattr(f, "__name__", type(f).__name__)
-    calls, first = {"value": lambda: f(*args)}, {}
+    calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
+    first: dict[str, Any] = {}
     for way in WAYS:
         derivative = way.make(f, argnums)
-        calls[way.name] = lambda derivative=derivative: derivative(*args)
+        calls[way.name] = partial(derivative, *args)
     results = {}
     for label, call in calls.items():
         start = perf_counter()
