@@ -591,4 +591,5 @@ docstrings.complete(globals(), docstrings.FUNCTIONS, {"split": "list of Tensor",
 #: Rows that only derivatives and kernels use: no functions of the namespace.
 _INNER = {"absolute_product", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}
 
-__all__ = sorted({*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"} - _INNER)
+if not TYPE_CHECKING:  # type checkers take every name without an underscore
+    __all__ = sorted({*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"} - _INNER)
