@@ -31,6 +31,7 @@ MODULES = (
     "optimisation",
     "gradbench_by_hand",
     "higher_order",
+    "sparse",
 )
 
 PEERS = {

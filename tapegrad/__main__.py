@@ -72,6 +72,14 @@ def supported(options):
     return 0
 
 
+def reference(options):
+    """Print the reference, the page docs/reference.md."""
+    from .reference import page
+
+    print(page(), end="")
+    return 0
+
+
 def _parser():
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
@@ -99,6 +107,13 @@ def _parser():
         epilog="examples:\n  python -m tapegrad supported | grep cumsum\n\nexit code: 0",
         formatter_class=raw,
     ).set_defaults(run=supported)
+    commands.add_parser(
+        "reference",
+        help="print the reference, made from the docstrings (docs/reference.md)",
+        description="Prints the docstrings of all public names as one page.",
+        epilog="examples:\n  python -m tapegrad reference | less\n\nexit code: 0",
+        formatter_class=raw,
+    ).set_defaults(run=reference)
     return parser
 
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from .errors import ClearedTapeError, GradientError, ModifiedInPlaceError, SeedShapeError
 from .graph import Instruction
+from .memory import TRIMMED, trim
 from .record import normalise, plain, settle
 from .rules import lang as L
-from .memory import TRIMMED, trim
 from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED
 from .tape.meta import SCALAR
 from .tape.places import caller_place, name_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .autograd import grad
-from .custom import noted
+from .custom_call import noted
 from .errors import CheckError
 from .record import normalise
 from .tensor import Tensor, tensor
@@ -352,9 +352,9 @@ def _second(problem, check):
             f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients",
         )  # fmt: skip
         ways = {
-            "tangents of tangents": jvp(lambda *x: jvp(f, x, tuple(u))[1], points, tuple(v))[1],
+            "tangents of tangents": jvp(lambda *x, u=u: jvp(f, x, tuple(u))[1], points, tuple(v))[1],
             "tangents of gradients": dot(jvp(recorded(f, numbers), points, tuple(v))[1], u),
-            "a gradient of tangents": dot(recorded(lambda *x: jvp(f, x, tuple(u))[1], numbers)(*points), v),
+            "a gradient of tangents": dot(recorded(lambda *x, u=u: jvp(f, x, tuple(u))[1], numbers)(*points), v),
         }
         for name, other in ways.items():
             other = float(other)

@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-from .custom import Primitive
+from .custom_primitive import Primitive
 from .errors import StructureError
 from .record import normalise
 from .traced import Traced

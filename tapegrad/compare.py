@@ -20,7 +20,7 @@ import numpy as np
 
 from .errors import CheckError
 from .forward import FEWEST_LANES, MOST_LANES, jacfwd
-from .jacobians import positions, jacobian, jacrev
+from .jacobians import jacobian, jacrev, positions
 from .recording import Recording, flatten
 from .tensor import Tensor
 

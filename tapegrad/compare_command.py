@@ -109,8 +109,8 @@ def _maker(function):
 
 def run_compare(options):
     """The subcommand; returns the exit code."""
-    from .compare_scaling import make_at, axes_of, compare_scaling
     from .compare import compare
+    from .compare_scaling import axes_of, compare_scaling, make_at
 
     try:
         make, sizes = _maker(_load(options.target)), _sizes(options.sizes)

@@ -13,7 +13,7 @@ import logging
 import os
 import platform
 import sys
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 logger = logging.getLogger("tapegrad")
@@ -36,20 +36,20 @@ def cache_dir():
     return Path(base) / "tapegrad"
 
 
-@lru_cache(maxsize=None)
+@cache
 def package_hash():
     """A digest of the sources that compiled code depends on."""
     here = Path(__file__).parent
     digest = hashlib.sha256(sys.version.encode())
     for folder in (
-        "kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sweep", "tape",
+        "kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sparse", "sweep", "tape",
     ):  # fmt: skip
         for path in sorted((here / folder).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-@lru_cache(maxsize=None)
+@cache
 def warn_no_cache(directory, reason):
     """Say once per directory that compiled code will not be kept."""
     logger.warning(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -154,7 +154,7 @@ def _classes(expr):
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _scalar_functions(opcode):
     """Elementary functions and divisions in the partials of a scalar row."""
     row = by_opcode(opcode)
@@ -302,7 +302,7 @@ def _add_instructions(found, scalars, arrays, lanes, forward):
             found[name] += reached * value
 
 
-@lru_cache(maxsize=None)
+@cache
 def _signature_counts(number, forward):
     """What an instruction of a signature does for one seed, as pairs of name and count; numbers are never reused."""
     program = Signature.ALL[number]
@@ -366,7 +366,7 @@ def _number(value):
 # ---- constants of this machine ---------------------------------------------------------------
 
 
-@lru_cache(maxsize=None)
+@cache
 def _version():
     return hashlib.sha256(f"{package_hash()} {NAMES}".encode()).hexdigest()[:16]
 
@@ -381,7 +381,7 @@ def nanoseconds():
     return _read(constants_file())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _read(path):
     try:
         text = path.read_text(encoding="utf-8")

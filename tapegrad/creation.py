@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import docstrings
 from .record import normalise
 from .tensor import Tensor, _rebuild, tensor
 from .traced import Traced
@@ -106,9 +107,13 @@ def full_like(x, fill_value, *, requires_grad=False, dtype=None):
 
         return broadcast_to(fill_value, tuple(x.shape))
     kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
-    return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), fill_value._let_out("a constant") if isinstance(fill_value, Traced) else fill_value, kind), requires_grad)
+    value = fill_value._let_out("a constant") if isinstance(fill_value, Traced) else fill_value
+    return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), value, kind), requires_grad)
 
 
 def as_tensor(data, dtype=None):
     """`data` itself if it is a tensor, else a tensor made of it."""
     return data if isinstance(data, Traced) and dtype is None else tensor(data, dtype=dtype)
+
+
+docstrings.complete(globals(), docstrings.CREATION, {"manual_seed": "numpy.random.Generator"})

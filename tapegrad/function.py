@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .custom import Fixed, Primitive, _parts, handed, noted
+from .custom_call import Fixed, _parts, handed, noted
+from .custom_primitive import Primitive
 from .errors import HigherOrderError, MissingRuleError, RuleError
 from .record import tracked
 from .traced import Traced
@@ -128,7 +129,7 @@ class FunctionPrimitive(Primitive):
             raise MissingRuleError(
                 f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
             )
-        from .transpose import transpose
+        from .transposing import transpose
 
         return transpose(
             lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts,

@@ -9,11 +9,13 @@ the same rows through `tapegrad.numpy_dispatch`.
 from __future__ import annotations
 
 import math
+from builtins import abs as builtin_abs
 from math import inf
 from operator import index as as_index
 
 import numpy as np
 
+from . import docstrings
 from .errors import DtypeError
 from .recomputed import recomputed
 from .record import apply, apply_one, as_operand, derived, observed, plain
@@ -409,9 +411,6 @@ def diag(x, k=0):
     return apply("diag", (x,), (("k", int(k)), ("shape", (n, n))))
 
 
-builtin_abs = __builtins__["abs"] if isinstance(__builtins__, dict) else __builtins__.abs
-
-
 def concatenate(tensors, axis=0, *, dim=None):
     """Arrays joined along an existing axis (None: flattened first)."""
     tensors = [lift(x) for x in tensors]
@@ -574,5 +573,9 @@ def install(cls):
 
 pow = power
 install(Traced)
+docstrings.complete(globals(), docstrings.FUNCTIONS, {"split": "list of Tensor", "array_split": "list of Tensor"})
 
-__all__ = [*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"]
+#: Rows that only derivatives and kernels use: no functions of the namespace.
+_INNER = {"absolute_product", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}
+
+__all__ = sorted({*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"} - _INNER)

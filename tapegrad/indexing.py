@@ -23,8 +23,8 @@ from .errors import DtypeError, GradientError
 from .functions import reshape
 from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, apply_view, as_operand, plain, recorded, tracked
-from .tape.meta import c_strides
 from .rules import BY_NAME
+from .tape.meta import c_strides
 from .traced import Traced
 from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 

@@ -167,6 +167,17 @@ def linearize(f, *primals):
 def jacrev(f, argnums=0, *, argnum=None):
     """The Jacobian of `f` by reverse mode; see `jacobian`.
 
+    Parameters
+    ----------
+    f : callable
+    argnums : int or tuple of int
+        Also called `argnum`.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `f`, returns its Jacobian.
+
     Examples
     --------
     >>> import numpy as np, tapegrad as tg

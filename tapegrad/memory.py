@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from functools import lru_cache
+from functools import cache
 
 #: Bytes let go between two requests (a request costs about a millisecond).
 TRIMMED = 64 << 20
 
 
-@lru_cache(maxsize=None)
+@cache
 def _malloc_trim():
     """glibc's ``malloc_trim``, or None elsewhere."""
     if not sys.platform.startswith("linux"):

@@ -45,6 +45,11 @@ class _Switch(_Mode):
 class no_grad(_Switch):
     """Record nothing: context manager (``with tg.no_grad():``) or decorator.
 
+    Parameters
+    ----------
+    function : callable, optional
+        As a decorator: what is to run so.
+
     Examples
     --------
     >>> import tapegrad as tg
@@ -58,7 +63,21 @@ class no_grad(_Switch):
 
 
 class enable_grad(_Switch):
-    """Record again inside a `no_grad` block: context manager or decorator."""
+    """Record again inside a `no_grad` block: context manager or decorator.
+
+    Parameters
+    ----------
+    function : callable, optional
+        As a decorator: what is to run so.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> w = tg.tensor(1.0, requires_grad=True)
+    >>> with tg.no_grad(), tg.enable_grad():
+    ...     (w * 2.0).requires_grad
+    True
+    """
 
     enabled = True
 
@@ -69,6 +88,14 @@ class set_grad_enabled(_Mode):
     Parameters
     ----------
     mode : bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> w = tg.tensor(1.0, requires_grad=True)
+    >>> with tg.set_grad_enabled(False):
+    ...     (w * 2.0).requires_grad
+    False
     """
 
     def __init__(self, mode):
@@ -86,5 +113,17 @@ class set_grad_enabled(_Mode):
 
 
 def is_grad_enabled():
-    """Whether operations of this thread are recorded now."""
+    """Whether operations of this thread are recorded now.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> with tg.no_grad():
+    ...     tg.is_grad_enabled()
+    False
+    """
     return thread_state().enabled

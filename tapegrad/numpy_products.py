@@ -15,7 +15,7 @@ import numpy as np
 
 from . import functions as F
 from .einsum import einsum
-from .numpy_dispatch import _DIRECT, only_defaults, implements, named, refuse, value_of
+from .numpy_dispatch import _DIRECT, implements, named, only_defaults, refuse, value_of
 from .numpy_shaping import as_tensor
 from .record import decided, tracked
 from .traced import Traced

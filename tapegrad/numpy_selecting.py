@@ -12,10 +12,10 @@ import numpy as np
 
 from . import functions as F
 from .errors import LeaveTapeError
-from .numpy_dispatch import FUNCTIONS, _any_tracked, only_defaults, _plain_function, _values, implements, refuse
+from .numpy_dispatch import FUNCTIONS, _any_tracked, _plain_function, _values, implements, only_defaults, refuse
+from .numpy_shaping import as_tensor, cast, rearranged, untracked
 from .recomputed import recomputed
 from .record import decided, tracked
-from .numpy_shaping import as_tensor, cast, rearranged, untracked
 from .traced import Traced
 
 # ---- picking ------------------------------------------------------------------------------

@@ -49,6 +49,12 @@ class Tensor(Traced):
     grad_fn : Node or None
         Node of the instruction that made this tensor.
     is_leaf : bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> isinstance(tg.tensor(1.0), tg.Tensor)
+    True
     """
 
     __slots__ = ()

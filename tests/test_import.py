@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 
-
 def fresh(program, **environment):
     import os
 

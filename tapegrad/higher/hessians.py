@@ -286,7 +286,7 @@ def _diagonals(recording):
         for k, (columns, begin) in enumerate(zip(recording.columns(), ends)):
             found[k][:] = np.diagonal(columns[begin : begin + ports[k].size])
         return found
-    for k, (port, begin) in enumerate(zip(ports, ends)):
+    for k, port in enumerate(ports):
         for start in range(0, port.size, CHUNK):
             count = min(CHUNK, port.size - start)
             seeds = [[normalise(np.zeros(p.shape, p.char)) for p in ports] for _ in range(count)]

@@ -271,7 +271,7 @@ class Evaluation(contextlib.ExitStack):
 
     def _alone(self):
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
-        for k, leaves in enumerate(self.given):
+        for _k, leaves in enumerate(self.given):
             if any(isinstance(p, Tensor) and tracked(p) for leaf in leaves[0] for p in parts_of(leaf)):
                 return False
         own = {id(b) for b in self.bases}

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.trace import GUARD, HOST, ROW
+from ..replay.trace import GUARD
 from ..rules import BY_NAME
-from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from .closing import close
 from .expand.scalars import expand

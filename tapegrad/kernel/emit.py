@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ..native.emit import I1, I8, I32, I64, MEMORY
-from ..replay.handle import H_SWEEP
 from ..native.vector_math import vectorise_calls
+from ..replay.handle import H_SWEEP
 from . import ir as K
 from .cut import costs, cut
 from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names

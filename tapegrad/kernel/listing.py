@@ -62,7 +62,7 @@ def _bound(arg, strength):
 class _Listing:
     def __init__(self, program):
         self.names, self.lines, self.heads = {}, [], []
-        self.used = {letter: 0 for letter in "acxyt"}
+        self.used = dict.fromkeys("acxyt", 0)
         for buffer in (*program.inputs, *program.outputs):
             self.buffer(buffer)
         self.body(program.body, 0)

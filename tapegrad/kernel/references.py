@@ -31,8 +31,8 @@ from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER
 from .copies import pieces
-from .storage import place_writes, times_of
 from .nest import Level, Spot, Tables, Template, nest
+from .storage import place_writes, times_of
 
 _STACK = BY_NAME["stack"]
 

@@ -12,7 +12,7 @@ A choice that depends on values becomes the rows of `rules.choices`.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -207,7 +207,7 @@ def _partials(row, pattern):
     return [(k, partial(*operands, z)) for k, partial in enumerate(row.partials) if partial is not None]
 
 
-@lru_cache(maxsize=None)
+@cache
 def template(row, pattern, decisions, forward):
     """The template, made once; raises `Undecided`."""
     return Template(row, pattern, decisions, forward)

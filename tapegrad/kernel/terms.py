@@ -168,7 +168,7 @@ class Term:
                 args = [self._number(a.number) if a.number is not None and a.char == "d" else a for a in args]
         slots = tuple(a.reference() for a in args)
         if name in _UFUNCS:
-            like = next((a.like for a in args if a.like), None) or _result([a for a in args])
+            like = next((a.like for a in args if a.like), None) or _result(list(args))
             if name not in L.LOGIC:
                 # Beside an array a number is weak.
                 args = [a.cast(like) if a.is_scalar else a for a in args]

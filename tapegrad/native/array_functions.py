@@ -9,7 +9,7 @@ their arrays, and make none.
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _word = ctypes.c_ssize_t.from_address
 _DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _array(element, dimensions):
     """A function of compiled code: the C-contiguous array at an address."""
 

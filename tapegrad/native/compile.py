@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 import types
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 
 #: How many functions were compiled and loaded since import.
@@ -69,7 +69,7 @@ def helper(function):
     return Deferred(function, build)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _called(function):
     """A compiled function as one that another calls."""
     return helper(function).real
@@ -135,7 +135,7 @@ _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.argtypes, _new_function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p], ctypes.py_object
 
 
-@lru_cache(maxsize=None)
+@cache
 def _numba():
     """What changes if another Numba is installed, without importing it."""
     origin = find_spec("numba").origin
@@ -172,11 +172,12 @@ def _entry(signature):
     result, _, rest = signature.partition("(")
     given = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
     kinds = [_NUMBERS[name] for name in given]
-    used = {k for k in (*kinds, *([_NUMBERS[result]] if result != "void" else []))}
+    used = {*kinds, *([_NUMBERS[result]] if result != "void" else [])}
     lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used)]
     lines += [
         "declare ptr @PyErr_Occurred()", "declare i32 @PyErr_BadArgument()", "declare ptr @PyEval_SaveThread()",
-        f"declare i32 @native(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)", "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
+        f"declare i32 @native(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)",
+        "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
         "define ptr @call(ptr %self, ptr %args, i64 %n) {", "  %result = alloca i64", "  %exception = alloca ptr",
         f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
         "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",

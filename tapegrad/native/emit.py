@@ -7,7 +7,7 @@ that Python's ``math`` calls), or to the inner loop of a SciPy ufunc.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -83,7 +83,7 @@ def _walk(expr):
             stack.extend(node.args)
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled_function(name):
     """A function of two floats that is written in Python, compiled by Numba."""
     from . import incomplete_gamma

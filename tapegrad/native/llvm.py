@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 import threading
-from functools import lru_cache
+from functools import cache
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -44,13 +44,13 @@ def new_target_machine(level):
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def target_machine():
     """The host's target machine at optimisation level 3, kept for the life of the process."""
     return new_target_machine(3)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _host():
     return "\n".join(
         (llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(),

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from .emit import F32, F64, I1, I64, I8, MEMORY, PTR, Emitter, needs_symbols
+from .emit import F32, F64, I1, I8, I64, MEMORY, PTR, Emitter, needs_symbols
 from .llvm import machine_code
 from .vector_math import available, vectorise_calls
 

@@ -12,7 +12,7 @@ at the recorded point gives the same bits.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from ..rules import lang as L
 from ..tape.layout import VALUE
@@ -45,7 +45,7 @@ class _Values(Switch):
         self.b.branch(self.follow)
 
 
-@lru_cache(maxsize=None)
+@cache
 def value_switch(special):
     """Address of the compiled switch.
 

@@ -24,7 +24,7 @@ tangent zero, its adjoint a waste bin.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from llvmlite import ir
 
@@ -287,7 +287,7 @@ class _Tangents(Switch):
         b.branch(self.follow)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _switch(kind, special, lanes):
     if special:
         for row in scalar_rows(special):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.linalg import _umath_linalg
@@ -42,7 +42,7 @@ def _call(address, data, arrays, dims, steps):
     _LOOP(address)(pointers, dims, steps, data)
 
 
-@lru_cache(maxsize=None)
+@cache
 def inner_loop(ufunc, types):
     """Address and data pointer of the loop of `ufunc` for `types`.
 
@@ -66,7 +66,7 @@ def inner_loop(ufunc, types):
     return address, data or 0
 
 
-@lru_cache(maxsize=None)
+@cache
 def core_dimensions(ufunc):
     """Names of the core dimensions of each operand of a gufunc: ``(inputs, outputs)``, as in its signature."""
     sides = ufunc.signature.replace(" ", "").replace("?", "").split("->")
@@ -100,6 +100,8 @@ def _try_loop(ufunc, types, address, data):
         names = list(dict.fromkeys(name for core in (*cores, *results) for name in core))
         # Different extents, so that a mistaken order would show; p is the lesser of m and n.
         extents = {name: 2 if name == "p" else 3 - k % 2 for k, name in enumerate(names)}
+        if ufunc is getattr(_umath_linalg, "svd_m_s", None):
+            extents.update(m=2, n=3)  # of older versions, for matrices that are wider than high
         args = [_example([extents[name] for name in core], c) for core, c in zip(cores, inputs)]
         found = [np.zeros([extents[name] for name in core], c) for core, c in zip(results, outputs)]
         dims, steps = [1, *extents.values()], [0] * (len(args) + len(found))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
-from functools import lru_cache
+from functools import cache
 
 import llvmlite.binding as llvm
 
@@ -25,7 +25,7 @@ CANDIDATES = {
 _SETS = {"sse2": ("b", 2), "avx2": ("d", 4), "avx512f": ("e", 8)}
 
 
-@lru_cache(maxsize=None)
+@cache
 def available():
     """Vector variants per function: ``{"exp": [("_ZGVdN4v_exp", 4), ...]}``; empty without libmvec."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":

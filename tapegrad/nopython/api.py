@@ -123,6 +123,18 @@ def njit_value_and_grad(f, argnums=0, *, lanes=None):
 def njit_grad(f, argnums=0, *, lanes=None):
     """Gradient in nopython code; see `njit_value_and_grad`.
 
+    Parameters
+    ----------
+    f : function or Numba dispatcher
+        Returns one number.
+    argnums : int or tuple of int
+    lanes : int, optional
+
+    Returns
+    -------
+    Numba dispatcher
+        Takes the arguments of `f`; returns the gradient, a tuple if `argnums` is one.
+
     Examples
     --------
     >>> import tapegrad as tg

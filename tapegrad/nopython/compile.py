@@ -9,7 +9,7 @@ import os
 import re
 import types as python_types
 import weakref
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numba
@@ -31,7 +31,7 @@ from .rewrite import VARIANT, dual_pass
 _OPTIONS = ("error_model", "fastmath", "boundscheck")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pipeline(lanes, returns):
     rewriting = dual_pass(lanes, returns)
 

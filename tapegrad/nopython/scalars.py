@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from llvmlite import ir
@@ -123,7 +123,7 @@ class _Power(AbstractTemplate):
 
 
 # ---- emission ---------------------------------------------------------------------------
-@lru_cache(maxsize=None)
+@cache
 def partials(name):
     """The partial derivatives of a row as expressions over operands 0, 1, ... and the result 'z'."""
     row = BY_NAME[name]
@@ -137,7 +137,7 @@ def partials(name):
     return tuple(found)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _plain(expr):
     """Whether a partial may be multiplied plainly (see the top of this file)."""
     if expr.op not in _FINITE:

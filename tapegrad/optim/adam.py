@@ -83,6 +83,16 @@ class AdamW(Adam):
         As of `Adam`.
     weight_decay : float
         Each step first multiplies the parameters by ``1 - lr * weight_decay``.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> w = tg.Parameter([1.0])
+    >>> optimizer = tg.optim.AdamW([w], lr=0.1, weight_decay=0.0)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.9000])
     """
 
     decoupled = True

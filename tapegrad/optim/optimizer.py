@@ -35,6 +35,12 @@ class Optimizer:
     ------
     OptimizationError
         For something that is no leaf requiring a gradient, or a parameter given twice, or an unknown or impossible option.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.optim.SGD([tg.Parameter([1.0])], lr=0.1).param_groups[0]["lr"]
+    0.1
     """
 
     def __init__(self, params, defaults):

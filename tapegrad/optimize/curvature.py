@@ -8,7 +8,6 @@ from ..tree import flatten
 from .keep import kept
 from .layout import flat
 
-
 #: Up to so many variables a dense Hessian costs no more than a sparse one.
 DENSE = 50
 

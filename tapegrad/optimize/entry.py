@@ -49,7 +49,7 @@ def replayed(handle, x, g, value):
     if why != W.DONE:
         return BROKEN
     at = handle + 8 * HEAD
-    for k in range(count):
+    for _ in range(count):
         copy_bytes(g + load_int(at + 8 * L_OFFSET), load_int(at + 8 * L_GRADIENT), load_int(at + 8 * L_NBYTES))
         at += 8 * LEAF
     store_int(value, load_int(load_int(handle + 8 * H_VALUE)))

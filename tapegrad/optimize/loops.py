@@ -12,7 +12,6 @@ from . import loop as P
 from .state import State
 
 
-
 def _at_least(name, value, least, strictly=False):
     if not (value > least if strictly else value >= least):
         raise OptimizationError(f"{name}={value!r} must be {'above' if strictly else 'at least'} {least}")

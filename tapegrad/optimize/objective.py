@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import NonFiniteError, StructureError
 from ..functional import Jitted, Transformed, value_and_grad
+from ..replay.arguments import sort_arguments
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
 from .layout import Layout
@@ -157,7 +158,7 @@ class Objective:
 
     def _adopt(self, args):
         """Go on with the tape that answered the last call, if compiled code can."""
-        inputs, key, _ = self.replayed._sorted(args, {})
+        inputs, key, _ = sort_arguments(args, {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
         kept = kind.tapes.first() if kind is not None and not kind.given_up else None
         if kept is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..replay.arguments import sort_arguments
 from ..tree import flatten
 
 #: How near the two have to be, relative to the largest number (their exponentials differ in the last bits).
@@ -18,7 +19,7 @@ AGREEMENT = 1e-9
 
 def spare_a_recording(replayed, function, args):
     """If the next call of `replayed` would record only to compare: compare here, and if all is well let it replay."""
-    inputs, key, _ = replayed._sorted(args, {})
+    inputs, key, _ = sort_arguments(args, {}, replayed.argnums)
     kind = replayed.kinds.get(key)
     if kind is None or kind.given_up or kind.calls + 1 != kind.check_at or kind.tapes.first() is None:
         return

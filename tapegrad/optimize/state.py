@@ -17,6 +17,22 @@ class State:
     ----------
     method : str
     iterations, evaluations : int
+
+    Parameters
+    ----------
+    method : str
+    layout : Layout
+        How the numbers lie in the container of `x0`.
+    memory : int
+        Pairs that L-BFGS keeps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> part = tg.optimize.lbfgs(lambda x: np.sum((x - 1.0) ** 4), np.zeros(3), max_iter=2)
+    >>> part.state.iterations
+    2
     """
 
     def __init__(self, method, layout, memory=0):

@@ -21,14 +21,26 @@ from numba.core.typing.typeof import typeof_impl
 from numba.extending import NativeValue, intrinsic, overload_method, unbox
 
 from ..errors import GuardError, ShapeError
-from ..native.compile import compiled
 from ..native import memory
+from ..native.compile import compiled
 from ..native.memory import acquire, call3_int, copy_bytes, set_free, store_double, yield_processor
 from ..sweep.access import helper
 from . import walk as W
 from .handle import (
-    H_COUNT, H_DIMENSIONS, H_ENTRY, H_FAILED, H_KERNEL, H_NBYTES, H_SHAPE, H_SWEEP, H_VERSION, H_WORKSPACES,
-    T_BLOCK, T_GRADIENT, T_PARAMETERS, T_VALUE, TAKE,
+    H_COUNT,
+    H_DIMENSIONS,
+    H_ENTRY,
+    H_FAILED,
+    H_KERNEL,
+    H_NBYTES,
+    H_SHAPE,
+    H_VERSION,
+    H_WORKSPACES,
+    T_BLOCK,
+    T_GRADIENT,
+    T_PARAMETERS,
+    T_VALUE,
+    TAKE,
 )  # fmt: skip
 from .walk import replay
 

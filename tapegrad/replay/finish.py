@@ -22,7 +22,6 @@ from ..rules.table import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
 from ..tape.places import Place
-from ..tape.store import RECORD_DTYPE
 from .calling import Callable
 from .trace import GUARD, HOST, ROW
 

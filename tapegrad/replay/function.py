@@ -1,7 +1,7 @@
 """A function recorded once per kind of arguments and path, and replayed.
 
 `Replayed` is what the transformations of `tapegrad.functional` are made of.  A
-call sorts its arguments (`_sorted`): float arrays and Python floats are inputs of
+call sorts its arguments (`replay.arguments`): float arrays and Python floats are inputs of
 the tape, everything else is static and part of the key.  Then
 
 1. the surroundings of the function are compared (`replay.purity`);
@@ -23,33 +23,33 @@ import sys
 import threading
 import time
 import warnings
-from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import (
-    DtypeError,
     GradientError,
-    HigherOrderError,
     NonScalarOutputError,
     StructureError,
     UnsupportedFunctionError,
 )
 from ..kernel.reasons import NotLowered
 from ..modes import enable_grad
-from ..record import _Types, nesting_error, normalise
+from ..record import nesting_error, normalise
 from ..recording import Recording, check_result, differentiating, refuse_outer
 from ..tape.places import PACKAGE
+from ..tape.store import native_loaded
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
+from .arguments import REORDERED, objects, read_only, sort_arguments
 from .cache import Kept, Tapes
+from .difference import difference
 from .finish import finish
+from .plainly import plain_answer
 from .purity import RandomStates, Surroundings
-from .quick import Quick, QuickKernel
-from .swept import ReplayedRecording
+from .stats import ImpureFunctionWarning, PathWarning, Stats
 from .trace import ROW, Trace
 
 LOG = logging.getLogger("tapegrad")
@@ -66,80 +66,7 @@ GIVE_UP = 24
 WINDOW = 32
 
 
-#: Mark of an array argument that is not C-contiguous.
-REORDERED = "*"
-
-
 _RECORDING = threading.local()
-
-
-class ImpureFunctionWarning(UserWarning):
-    """A function gave something else when it was recorded again; it is run define-by-run."""
-
-
-class PathWarning(UserWarning):
-    """The path of a function changes at nearly every call; it is run define-by-run."""
-
-
-@dataclass
-class Stats:
-    """What a replayed function has done so far.
-
-    Attributes
-    ----------
-    records, define_by_run : int
-        Calls of the user's function that were recorded, and that ran define-by-run.
-    replays, sweeps, kernel_calls : int
-        Calls answered by replay, all together; by sweep; and by a kernel.
-    misses : Counter
-        Guards that saw something else, by place.
-    cuts : Counter
-        Where the derivative was cut on purpose (``detach``), by place.
-    tapes : int
-    instructions, bytes : int
-        Of all kept tapes.
-    kernels : int
-        Tapes that became machine code.
-    not_lowered : Counter
-        Why tapes are replayed by sweep only: the instruction that has no machine code, and its place.
-    seconds : dict of str to float
-        Spent in ``record``, ``finish``, ``replay`` (by sweep), and to compile (``kernel``).
-    fallback : str
-        Why the function is run define-by-run; empty if it is not.
-    """
-
-    records: int = 0
-    sweeps: int = 0
-    define_by_run: int = 0
-    misses: Counter = field(default_factory=Counter)
-    cuts: Counter = field(default_factory=Counter)
-    tapes: int = 0
-    instructions: int = 0
-    bytes: int = 0
-    kernels: int = 0
-    kernel_calls: int = 0
-    not_lowered: Counter = field(default_factory=Counter)
-    seconds: dict = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0, "kernel": 0.0})
-    fallback: str = ""
-
-    @property
-    def replays(self):
-        """Calls answered by replay."""
-        return self.sweeps + self.kernel_calls
-
-    def __str__(self):
-        lines = [
-            f"records {self.records}, replays {self.replays}, define-by-run {self.define_by_run}",
-            f"tapes {self.tapes}: {self.instructions} instructions, {self.bytes} bytes",
-            f"kernels {self.kernels}: {self.kernel_calls} calls",
-            "seconds: " + ", ".join(f"{k} {v:.4f}" for k, v in self.seconds.items()),
-        ]
-        lines += [f"guard missed {n} times: {where}" for where, n in self.misses.most_common()]
-        lines += [f"cut {n} times: {where}" for where, n in self.cuts.most_common()]
-        lines += [f"by sweep: {why}" for why in self.not_lowered]
-        if self.fallback:
-            lines.append(f"run define-by-run: {self.fallback}")
-        return "\n".join(lines)
 
 
 class _Kind:
@@ -213,73 +140,16 @@ class Replayed:
         quick = self._quick
         return quick.call(args, self.stats) if quick is not None else None
 
-    # -- arguments ----------------------------------------------------------------
-    def _sorted(self, args, kwargs):
-        """Inputs as arrays, and the key: (inputs, key, rebuild)."""
-        leaves, structure = flatten((args, kwargs))
-        inputs, static = [], []
-        differentiated = self._differentiated(args, structure)
-        for k, leaf in enumerate(leaves):
-            want = differentiated[k]
-            kind = type(leaf)
-            if kind is float:
-                inputs.append(np.array(leaf))
-                static.append(("f", want))
-            elif kind is np.ndarray and leaf.dtype.char in "df":
-                inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
-                # In another order than C it is another kind: a function may look at the order.
-                static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
-            elif isinstance(leaf, Tensor):
-                if leaf.requires_grad:
-                    raise _nested(k, structure, "a tensor that requires a gradient")
-                value = np.asarray(leaf._v)
-                inputs.append(np.ascontiguousarray(value).reshape(value.shape))
-                static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
-            elif isinstance(leaf, _Types.Dual):
-                raise _nested(k, structure, "a dual number, which carries a derivative")
-            elif want:
-                inputs.append(self._wanted(leaf, k, structure))
-                static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
-            elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "f":
-                value = np.array(leaf, np.float64 if np.asarray(leaf).dtype.itemsize > 4 else np.float32)
-                inputs.append(value)
-                static.append((value.shape, value.dtype.char, want))
-            elif isinstance(leaf, np.ndarray):
-                static.append((leaf.shape, leaf.dtype.str, leaf.tobytes()))
-            else:
-                static.append(_static(leaf))
-        key = (structure, tuple(static))
-        return inputs, key, leaves
-
-    def _differentiated(self, args, structure):
-        counts = [p.count for p in structure.parts[0].parts]
-        found = []
-        for k, count in enumerate(counts):
-            found += [k in self.argnums] * count
-        return found + [False] * (structure.count - len(found))
-
-    def _wanted(self, leaf, k, structure):
-        """An argument to be differentiated that is neither a float nor a float array."""
-        where = _argument(k, structure)
-        if isinstance(leaf, (int, np.floating)) and not isinstance(leaf, bool):
-            return np.array(float(leaf)) if not isinstance(leaf, np.float32) else np.array(leaf)
-        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
-            raise DtypeError(
-                f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
-            )
-        if isinstance(leaf, (np.ndarray, np.generic)):
-            raise DtypeError(f"{where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
-        raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
-
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True):
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`replay.swept`); what it returns stands for the gradients.
+        (`replay.swept`); what it returns stands for the gradients.  If it has a method
+        ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
         self.check_positions(args)
-        inputs, key, leaves = self._sorted(args, kwargs)
+        inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
         kind = self.kinds.get(key)
         if kind is None:
             kind = self._new_kind(key, leaves)
@@ -291,7 +161,7 @@ class Replayed:
             with self.lock:
                 LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
-                kind.surroundings = Surroundings(self.function, _objects(leaves))
+                kind.surroundings = Surroundings(self.function, objects(leaves))
         self.clock += 1
         kind.used = self.clock
         kind.calls += 1
@@ -319,7 +189,7 @@ class Replayed:
                     # The longest unused quarter goes.
                     for old, _ in sorted(self.kinds.items(), key=lambda pair: pair[1].used)[: KINDS // 4]:
                         del self.kinds[old]
-                kind = self.kinds[key] = _Kind(Surroundings(self.function, _objects(leaves)))
+                kind = self.kinds[key] = _Kind(Surroundings(self.function, objects(leaves)))
                 kind.used = self.clock
             return kind
 
@@ -337,7 +207,7 @@ class Replayed:
 
     def _kept(self, args, kwargs):
         self.call(args, kwargs, bool(self.argnums))
-        _, key, _ = self._sorted(args, kwargs)
+        _, key, _ = sort_arguments(args, kwargs, self.argnums)
         kind = self.kinds[key]
         if kind.given_up:
             raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
@@ -352,6 +222,8 @@ class Replayed:
         known = self._quick
         if known is not None and known.serves(kept, kernel, surroundings):
             return
+        from .quick import Quick, QuickKernel
+
         known = kept.quick
         if known is None or not known.serves(kept, kernel, surroundings):
             quick = Quick if kernel is None else QuickKernel
@@ -373,7 +245,6 @@ class Replayed:
                 self.stats.seconds["replay"] += time.perf_counter() - start
                 self.stats.sweeps += count
                 self._answered(kind, kept, tried, count)
-                outcome.tape = kept.tape
                 if not callable(backward):
                     kept.kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, _name(self.function))
                 return outcome
@@ -402,8 +273,15 @@ class Replayed:
 
         A condition that went the other way leads to the tapes that went that way.
         """
+        if callable(backward):
+            found = backward.by_kernel(kept, inputs) if hasattr(backward, "by_kernel") else None
+            if found is None:
+                return None
+            self.stats.kernel_calls += count
+            self._answered(kind, kept, 0, count)
+            return Outcome(None, kept.tape.structure, found, kept.tape)
         tried = 0
-        while kept is not None and not callable(backward):
+        while kept is not None:
             kernel = kept.kernels.get(backward)
             if kernel is None:
                 return None
@@ -424,10 +302,12 @@ class Replayed:
         values = [workspace.output(k) for k in range(len(tape.outputs))]
         gradients = None
         if callable(backward):
+            from .swept import ReplayedRecording
+
             gradients = backward(ReplayedRecording.of(workspace))
         elif backward:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
-        return Outcome(values, tape.structure, gradients)
+        return Outcome(values, tape.structure, gradients, tape)
 
     # -- recording ------------------------------------------------------------------
     def _recorded(self, kind, inputs, key, leaves, backward):
@@ -447,7 +327,7 @@ class Replayed:
                     live.append(trace.enter(np.array(next(remaining))))
                     wanted.append(mark[-1])
                 else:
-                    live.append(_read_only(leaf))
+                    live.append(read_only(leaf))
             args, kwargs = unflatten(structure, live)
             with self.lock:
                 self.stats.records += 1
@@ -556,6 +436,11 @@ class Replayed:
     def _tried(self, kind, tape, inputs, backward):
         """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
         kept = Kept(tape, self.policy, self.options)
+        if backward is True and not native_loaded():
+            # Nobody waits for compiled code that a few instructions can do without.
+            answer = plain_answer(tape)
+            if answer is not None:
+                return kept, Outcome(answer[0], tape.structure, answer[1])
         workspace = kept.take()
         if workspace.run(inputs, backward is True) >= 0:
             self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
@@ -584,10 +469,10 @@ class Replayed:
                     tapes.add(kept)
                     self._count()
             elif tapes is kind.tapes:
-                difference = _difference(answer.tape, tape)
-                if difference:
+                different = difference(answer.tape, tape)
+                if different:
                     self._give_up(
-                        kind, f"{difference}: it depends on something that is not an argument (a random number, a file, a "
+                        kind, f"{different}: it depends on something that is not an argument (a random number, a file, a "
                         "counter); make it an argument", ImpureFunctionWarning,
                     )
             return outcome
@@ -609,7 +494,7 @@ class Replayed:
                     given.append(t)
                     wanted.append(t if mark[-1] else None)
                 else:
-                    given.append(_read_only(leaf))
+                    given.append(read_only(leaf))
             args, kwargs = unflatten(structure, given)
             with differentiating([t for t in wanted if t is not None]):
                 results, shape = flatten(self.function(*args, **kwargs))
@@ -657,20 +542,6 @@ class Replayed:
         self.stats.bytes = sum(t.nbytes for t in tapes)
 
 
-def _objects(leaves):
-    """Static arguments that may change inside: (number, object)."""
-    fixed = (int, float, str, bytes, complex, type(None), np.ndarray, np.generic, Tensor)
-    return [(k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, fixed)]
-
-
-def _read_only(leaf):
-    """A static argument: an array in it cannot be changed by the function, because replays would not change it."""
-    if isinstance(leaf, np.ndarray):
-        leaf = leaf.view()
-        leaf.flags.writeable = False
-    return leaf
-
-
 def _outside():
     """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
     level, frame = 1, sys._getframe(1)
@@ -679,64 +550,13 @@ def _outside():
     return level
 
 
-def _argument(k, structure):
-    """The name of leaf `k` of ``(args, kwargs)``: ``argument 0['a']``."""
-    name = leaf_names(structure)[k]
-    first, _, rest = name[4:].partition("]")
-    return f"argument {first}{rest}" if name.startswith("[0]") else f"keyword argument {first}{rest}"
-
-
-def _nested(k, structure, what):
-    return HigherOrderError(
-        f"{_argument(k, structure)} is {what}: the derivative of this function is computed by a sweep and would not be "
-        "recorded, so derivatives of derivatives cannot be nested here. Pass its value (x.detach()), or use forward mode "
-        "inside (tg.grad(tg.derivative(f)))"
-    )
-
-
 def _leaf(value, requires):
     from ..tensor import _rebuild
 
     return _rebuild(Tensor, normalise(value), requires, None)
 
 
-def _static(leaf):
-    try:
-        hash(leaf)
-    except TypeError:
-        raise TypeError(
-            f"an argument of type {type(leaf).__name__} is neither a float array nor hashable, so it can be neither an input "
-            "of the tape nor part of its key; pass arrays, numbers, or containers of them"
-        ) from None
-    return (type(leaf), leaf)
-
-
 def _name(function):
     code = getattr(function, "__code__", None)
     where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
     return f"{getattr(function, '__qualname__', repr(function))}{where}"
-
-
-def _difference(one, other):
-    """How two tapes that were recorded on the same path differ, or an empty text."""
-    if len(one.records) != len(other.records) or len(one.items) != len(other.items):
-        return "recorded again it took other instructions"
-    for name in ("op", "a", "b"):
-        if not np.array_equal(one.records[name], other.records[name]):
-            slot = int(np.flatnonzero(one.records[name] != other.records[name])[0])
-            return f"recorded again it took another instruction at {other.place(slot)}"
-    mine, theirs = one.records["constant"], other.records["constant"]
-    changed = np.flatnonzero(mine.view(np.int64) != theirs.view(np.int64)) if mine.flags.c_contiguous else np.flatnonzero(
-        mine.copy().view(np.int64) != theirs.copy().view(np.int64)
-    )
-    if len(changed):
-        return f"a constant changed between two recordings at {other.place(int(changed[0]))}"
-    for a, b in zip(one.items, other.items):
-        for x, y in zip(a.operands, b.operands):
-            if x < 0 and not _same_constant(one.constants[-1 - x], other.constants[-1 - y]):
-                return f"a constant changed between two recordings at {other.place(b.slot)}"
-    return ""
-
-
-def _same_constant(a, b):
-    return np.array_equal(np.asarray(a), np.asarray(b), equal_nan=np.asarray(a).dtype.kind == "f")

@@ -348,7 +348,7 @@ def _decoded(data, limit):
             metas[slot] = item.entry.meta
         items.append(item)
     _need(at == len(seen) and next(sizes, None) is None, "its guards")
-    for slot, line in enumerate(table[:, 3].tolist()):
+    for line in table[:, 3].tolist():
         _need(0 <= line < 1 << 31, "a line")
     firsts = [slot for slot, _ in runs]
     _need(firsts == sorted(set(firsts)), "its places")

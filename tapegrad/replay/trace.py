@@ -17,9 +17,9 @@ import sys
 import numpy as np
 
 from ..record import _Types, nesting_error, normalise, plain, tracked
+from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
-from ..rules import BY_NAME
 from ..tape.places import PACKAGE, caller_place
 
 #: Kinds of entries.

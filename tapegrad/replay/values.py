@@ -69,7 +69,7 @@ class ValueProgram:
         Of the operands, in order; the result is in register 0.
     """
 
-    KNOWN: dict[tuple, "ValueProgram"] = {}
+    KNOWN: dict[tuple, ValueProgram] = {}
 
     def __init__(self, planner):
         from ..native.loops import loop_kernel

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..custom import noted
+from ..custom_call import noted
 from ..record import normalise
 from ..rules import BY_NAME
 from ..sweep import native
 from ..sweep import walk as sweep_walk
 from ..sweep.plan import Signature
-from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE
+from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .trace import GUARD, HOST, SHAPE

@@ -100,11 +100,13 @@ def _extremum_jvp(t, x, z, axis=None, keepdims=False):
 
 structural(
     "max", 1, lambda x, axis=None, keepdims=False: np.maximum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("max", axis, keepdims), node="Max", doc="maximum over axes; ties share the derivative evenly",
+    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("max", axis, keepdims),
+    node="Max", doc="maximum over axes; ties share the derivative evenly",
 )
 structural(
     "min", 1, lambda x, axis=None, keepdims=False: np.minimum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
-    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("min", axis, keepdims), node="Min", doc="minimum over axes; ties share the derivative evenly",
+    jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("min", axis, keepdims),
+    node="Min", doc="minimum over axes; ties share the derivative evenly",
 )
 
 
@@ -129,7 +131,8 @@ def _prod_jvp(t, x, z, axis=None, keepdims=False):
 
 structural(
     "prod", 1, lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), _prod_vjp,
-    jvp=of_one(_prod_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("mul", axis, keepdims), node="Prod", doc="product over axes, exact where factors are zero",
+    jvp=of_one(_prod_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("mul", axis, keepdims),
+    node="Prod", doc="product over axes, exact where factors are zero",
 )
 
 

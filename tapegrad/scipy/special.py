@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import functions as F
 from ..record import apply, derived
-from .mirrors import MIRRORS, constant, mirror, own_names, value
+from .mirrors import MIRRORS, constant, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.special"])
 __getattr__ = own_names("scipy.special")

@@ -18,8 +18,8 @@ from ..native.emit import COMPOSED
 from ..native.ufuncs import inner_loop
 from ..tape.meta import c_strides
 from . import program as P
-from .plan import _aligned_shape, _coalesce
 from .symbolic import ITEMSIZE, Atom, Sym
+from .windows import _aligned_shape, _coalesce
 
 _REDUCE = {"add": (np.add, 0.0), "mul": (np.multiply, 1.0), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
 

@@ -21,6 +21,7 @@ from ..tape.meta import SCALAR, c_strides, meta_of
 from ..tape.store import OBJECT_BYTES
 from . import program as P
 from .symbolic import ITEMSIZE, Atom, Placed, Scattered, Sym
+from .windows import _aligned, _aligned_shape, _coalesce, _renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -408,7 +409,7 @@ class Planner:
     def _deliver_fused(self, shape, group):
         windows, hows = [], []
         buffers = []
-        for k, value, meta in group:
+        for _, _, meta in group:
             lead = len(shape) - len(meta.shape)
             reduced = [d < lead or (meta.shape[d - lead] == 1 and n != 1) for d, n in enumerate(shape)]
             how = "add" if any(reduced) else None
@@ -456,55 +457,6 @@ class Operand(Sym):
         return L.arg(self.plan.saved_atom(self.k))
 
 
-def _renumber(expr, numbers):
-    """`expr` with its atoms replaced by argument numbers."""
-    done = {}
-
-    def visit(node):
-        known = done.get(id(node))
-        if known is None:
-            if node.op == "arg":
-                known = L.arg(numbers[node.args[0]])
-            elif node.op == "const":
-                known = node
-            else:
-                known = L.Expr(node.op, tuple(visit(a) for a in node.args))
-            done[id(node)] = known
-        return known
-
-    return visit(expr)
-
-
-def _aligned(atom, shape):
-    return _aligned_shape(atom.shape, atom.strides, shape)
-
-
-def _aligned_shape(own, strides, shape):
-    """Strides of an operand broadcast to `shape`."""
-    lead = len(shape) - len(own)
-    return [
-        0 if d < lead or (own[d - lead] == 1 and n != 1) else strides[d - lead] for d, n in enumerate(shape)
-    ]
-
-
-def _coalesce(shape, strides):
-    """Merge neighbouring dimensions that all operands walk as one."""
-    dims = [d for d, n in enumerate(shape) if n != 1]
-    extents = []
-    merged = [[] for _ in strides]
-    for d in dims:
-        n = shape[d]
-        if extents and all(m[-1] == s[d] * n for m, s in zip(merged, strides)):
-            extents[-1] *= n
-            for m, s in zip(merged, strides):
-                m[-1] = s[d]
-        else:
-            extents.append(n)
-            for m, s in zip(merged, strides):
-                m.append(s[d])
-    return extents, merged
-
-
 class Signature:
     """One row applied to operands of one description: its program and what to keep.
 
@@ -517,17 +469,19 @@ class Signature:
         Description of the result.
     saves : tuple of int
         Operands whose values the tape must keep (-1: the result).
+    kept : tuple of (int, bool)
+        The same, and whether that operand is a constant, which the user may change.
     """
 
-    ALL: list["Signature"] = []
-    BY_KEY: dict[tuple, "Signature"] = {}
+    ALL: list[Signature] = []
+    BY_KEY: dict[tuple, Signature] = {}
     LOCK = threading.RLock()
     WORDS = 8
     #: Per signature: program address, saved values, operands, scalar result, large, result bytes, saved bytes,
     #: bytes of the array of float64 that it reads an element of, or minus the numbers that it makes a vector of.
     TABLE = np.zeros((64, WORDS), np.int64)
     _OUTGROWN: list[np.ndarray] = []
-    _PENDING: list["Signature"] = []
+    _PENDING: list[Signature] = []
 
     def __init__(self, key, out):
         row, attrs, metas, mask = key
@@ -543,6 +497,8 @@ class Signature:
             self._plan(planner)
         planner.step(P.END)
         self.saves = tuple(planner.saved)
+        on_tape = {s for s, on in zip(slots, mask) if on}
+        self.kept = tuple((k, k >= 0 and k not in on_tape) for k in self.saves)
         self.words = np.array(planner.words, np.int64)
         self.kernels = planner.kernels
         self.constants = planner.constants

@@ -8,7 +8,6 @@ from tapegrad.kernel.machine import compile_program
 from tapegrad.kernel.pipeline import lower
 from tapegrad.replay.function import Replayed
 from tapegrad.replay.workspace import Workspace
-
 from tests.kernel.compare import call, waste
 from tests.kernel.interpret import interpret
 

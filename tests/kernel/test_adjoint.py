@@ -8,8 +8,8 @@ from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.reasons import NotLowered
 from tapegrad.replay.trace import ROW
 from tapegrad.rules import BY_NAME
-from tests.kernel.agreement import check, close_in_ulps, replayed, swept, tape_of
 from tests.kernel.adjoint_programs import PROGRAMS, prefix, rosenbrock
+from tests.kernel.agreement import check, close_in_ulps, replayed, swept, tape_of
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

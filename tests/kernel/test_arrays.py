@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.functions import frozen
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
 from tapegrad.kernel.arrays_views import ArrayRef, whole
 from tapegrad.kernel.reasons import NotLowered
-from tapegrad.functions import frozen
 from tapegrad.record import apply
-from tapegrad.rules import BY_NAME
 from tapegrad.replay.function import Replayed
 from tapegrad.replay.workspace import Workspace
+from tapegrad.rules import BY_NAME
 from tests.kernel.interpret import FINE, interpret
 from tests.kernel.straight import straight
 from tests.replay.test_rows import result_of

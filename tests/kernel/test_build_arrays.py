@@ -66,7 +66,7 @@ def test_elements_written_one_by_one():
 def test_elements_written_in_loops_in_loops():
     def function(x):
         y = x * 0.0
-        for k in range(5):
+        for _k in range(5):
             for i in range(1, 80):
                 y[i] = y[i - 1] * 0.3 + x[i] + 0.1 * y[i]
             y = y * 0.5

@@ -142,7 +142,7 @@ def test_conversions_between_types():
         step = (i, 1)
         values = [w.load(buffer, 0, step) for buffer in (f, q, t, b)]
         for v in values:
-            for char, out in outs.items():
+            for _char, out in outs.items():
                 w.store(v, out, 0, step)
         total = w.let(a(values[0]) + a(values[1]) + a(values[2]) + a(values[3]))
         w.store(total, outs["d"], 0, step)

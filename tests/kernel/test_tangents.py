@@ -7,8 +7,8 @@ import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.reasons import NotLowered
 from tapegrad.kernel.tangents import tangents
-from tests.kernel.agreement import close_in_ulps, replayed, tape_of
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
+from tests.kernel.agreement import close_in_ulps, replayed, tape_of
 from tests.replay.test_rows import result_of
 from tests.rules.examples_of_rows import numbered
 

@@ -240,8 +240,8 @@ def test_creation_like_a_tensor(name):
 
 #: Arguments of the functions of math, where one number will not do.
 MATH = {
-    **{n: (0.5, 1.5) for n in ("atan2", "copysign", "fmod", "isclose", "log", "nextafter", "pow", "remainder", "hypot")},
-    **{n: (5, 3) for n in ("comb", "gcd", "lcm", "perm")}, "fma": (0.5, 1.5, 2.5), "ldexp": (0.5, 2), "factorial": (5,), "isqrt": (5,),
+    **dict.fromkeys(("atan2", "copysign", "fmod", "isclose", "log", "nextafter", "pow", "remainder", "hypot"), (0.5, 1.5)),
+    **dict.fromkeys(("comb", "gcd", "lcm", "perm"), (5, 3)), "fma": (0.5, 1.5, 2.5), "ldexp": (0.5, 2), "factorial": (5,), "isqrt": (5,),
     "dist": ([0.5, 1.5], [1.0, 2.0]), "fsum": ([0.5, 1.5],), "prod": ([0.5, 1.5],), "sumprod": ([0.5, 1.5], [1.0, 2.0]),
     "acosh": (1.5,), "fmax": (0.5, 1.5), "fmin": (0.5, 1.5),
 }  # fmt: skip

@@ -64,7 +64,7 @@ def test_a_model_that_is_a_loop_is_recorded_and_not_run():
     def oscillator(x):
         calls.append(1)
         position, velocity, found = 1.0, 0.0, []
-        for k in range(100):
+        for _k in range(100):
             velocity = velocity - 0.05 * (x[0] * position + x[1] * velocity)
             position = position + 0.05 * velocity
             found.append(position)

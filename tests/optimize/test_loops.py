@@ -14,7 +14,6 @@ import scipy.optimize
 
 import tapegrad as tg
 from tapegrad.errors import NonFiniteError, NonScalarOutputError, OptimizationError
-
 from tests.optimize.problems import CONTAINED, branching, contained, rosenbrock
 
 LOOPS = {

@@ -14,7 +14,6 @@ from tests.numpy.test_every_public_function import PUBLIC, calls_of, floats_of, 
 from tests.replay.agreement import Pair, define_by_run
 
 
-
 def others(arrays, rng):
     """Points with other values: the same numbers in another order, and numbers of other signs, with ties and zeros."""
     yield [a[::-1].copy() if a.ndim else a for a in arrays]

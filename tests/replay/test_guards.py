@@ -463,6 +463,9 @@ BY_VALUE = {
 ONE_TAPE = {
     "sort", "sgn", "fl", "gt", "clipv", "ss", "cholf", "eqmax", "ptp", "mm", "linsp", "cnt", "cumu", "dat", "view", "tril",
 }  # fmt: skip
+if type(np.count_nonzero([1])) is int:
+    # Of NumPy before 2.1, whose count is a Python int: an exact value, and so a guard.
+    ONE_TAPE -= {"cnt"}
 
 
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)

@@ -294,7 +294,7 @@ def test_custom_primitives_are_replayed_at_other_points():
 
     pair = Pair(function)
     rng = np.random.default_rng(0)
-    for k in range(40):
+    for _k in range(40):
         pair.check(rng.standard_normal(3))
     assert not pair.stats.fallback and pair.stats.replays >= 30
 

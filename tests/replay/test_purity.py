@@ -10,8 +10,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.functional import grad
-from tapegrad.replay.function import ImpureFunctionWarning
 from tapegrad.replay.purity import Surroundings
+from tapegrad.replay.stats import ImpureFunctionWarning
 from tests.replay.agreement import quiet
 
 GLOBAL = 2.0

@@ -73,7 +73,7 @@ def test_a_chain_of_writes_goes_into_one_buffer():
 def test_scalar_instructions_are_one_step_of_the_stream():
     def f(x):
         total = x[0]
-        for k in range(500):
+        for _k in range(500):
             total = total * 1.01 + x[1]
         return total
 

@@ -118,7 +118,7 @@ def assignment_cases(keys):
         found.append((lambda v, k=key: assigned(S, v, k), (v,)))
         if part.ndim and part.shape[-1] > 1:
             found.append((lambda x, v, k=key: assigned(x, v, k), (S, array(part.shape[-1:], 8))))
-            if getattr(key, "dtype", None) == bool:
+            if getattr(key, "dtype", None) == np.bool_:
                 continue
             found.append((lambda x, v, k=key: assigned(x, v, k), (S, array((1, *part.shape[:-1], 1), 9))))
     return found

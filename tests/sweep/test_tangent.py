@@ -222,7 +222,7 @@ def test_long_tape():
     x = np.array([0.3, 0.5, 0.7])
     recording = Recording(f, (x,), (0,))
     assert len(recording.store) > 400_000
-    forward = np.stack([c for c in recording.columns()], 1)[..., 0].T
+    forward = np.stack(list(recording.columns()), 1)[..., 0].T
     np.testing.assert_allclose(forward, recording.rows()[0], rtol=1e-10, atol=1e-300)
 
 

@@ -65,7 +65,7 @@ def test_slots_count_up_and_refer_backwards():
     x, v = tg.tensor(2.0, requires_grad=True), tg.tensor([1.0, 2.0], requires_grad=True)
     with tg.Tape() as tape:
         y = v
-        for k in range(100):
+        for _k in range(100):
             y = tg.concatenate([y[:2], v, y[-1:] * x, v, v])
     slots = [i.slot for i in tape.instructions]
     assert slots == sorted(set(slots))

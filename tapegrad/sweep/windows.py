@@ -1,0 +1,54 @@
+"""How loops walk several windows of memory at once: strides under broadcasting, dimensions merged, atoms numbered."""
+
+from __future__ import annotations
+
+from ..rules import lang as L
+
+
+def _renumber(expr, numbers):
+    """`expr` with its atoms replaced by argument numbers."""
+    done = {}
+
+    def visit(node):
+        known = done.get(id(node))
+        if known is None:
+            if node.op == "arg":
+                known = L.arg(numbers[node.args[0]])
+            elif node.op == "const":
+                known = node
+            else:
+                known = L.Expr(node.op, tuple(visit(a) for a in node.args))
+            done[id(node)] = known
+        return known
+
+    return visit(expr)
+
+
+def _aligned(atom, shape):
+    return _aligned_shape(atom.shape, atom.strides, shape)
+
+
+def _aligned_shape(own, strides, shape):
+    """Strides of an operand broadcast to `shape`."""
+    lead = len(shape) - len(own)
+    return [
+        0 if d < lead or (own[d - lead] == 1 and n != 1) else strides[d - lead] for d, n in enumerate(shape)
+    ]
+
+
+def _coalesce(shape, strides):
+    """Merge neighbouring dimensions that all operands walk as one."""
+    dims = [d for d, n in enumerate(shape) if n != 1]
+    extents = []
+    merged = [[] for _ in strides]
+    for d in dims:
+        n = shape[d]
+        if extents and all(m[-1] == s[d] * n for m, s in zip(merged, strides)):
+            extents[-1] *= n
+            for m, s in zip(merged, strides):
+                m[-1] = s[d]
+        else:
+            extents.append(n)
+            for m, s in zip(merged, strides):
+                m.append(s[d])
+    return extents, merged

@@ -1,0 +1,69 @@
+"""The public names: deliberate, sorted, documented, and the same after everything has been used."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import types
+
+import pytest
+
+import tapegrad as tg
+from tapegrad import functions, reference
+
+
+def test_all_is_sorted_and_everything_in_it_exists():
+    assert tg.__all__ == sorted(set(tg.__all__))
+    assert all(hasattr(tg, name) for name in tg.__all__)
+
+
+def test_what_is_imported_for_users_is_in_all():
+    here = {name for name, thing in vars(tg).items() if not name.startswith("_") and not isinstance(thing, types.ModuleType)}
+    assert here - {"Traced"} <= set(tg.__all__)
+
+
+def test_dir_shows_what_is_public():
+    assert {name for name in dir(tg) if not name.startswith("__")} == set(tg.__all__)
+
+
+def test_functions_that_only_derivatives_use_are_not_public():
+    assert not functions._INNER & set(tg.__all__)
+    assert functions._INNER <= set(functions.ELEMENTWISE)
+
+
+def test_no_module_that_is_imported_later_takes_the_place_of_a_function():
+    before = {name: getattr(tg, name) for name in tg.__all__}
+    for module in pkgutil.iter_modules(tg.__path__):
+        if module.name != "__main__":
+            importlib.import_module(f"tapegrad.{module.name}")
+    assert {name: getattr(tg, name) for name in tg.__all__} == before
+
+
+def documented():
+    return [(f"{title}.{name}", thing) for title, names in reference.public() for name, thing in names]
+
+
+def parameters(thing):
+    try:
+        return [p for p in inspect.signature(thing).parameters if p not in ("self", "cls")]
+    except (TypeError, ValueError):
+        return []
+
+
+@pytest.mark.parametrize("name, thing", documented(), ids=lambda x: x if isinstance(x, str) else "")
+def test_a_docstring_is_complete(name, thing):
+    text = inspect.getdoc(thing)
+    assert text and text.split("\n")[0].strip(), "no summary"
+    if isinstance(thing, type) and issubclass(thing, Exception):
+        return
+    names = parameters(thing)
+    if names:
+        assert "Parameters\n------" in text
+        section = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n---)", text.split("Parameters\n")[1])[0]
+        # A second name of a parameter may be said in the description of the first.
+        missing = [p for p in names if f"`{p}`" not in section and not re.search(rf"^[\w, *]*\b{p}\b[\w, *]*( :|$)", section, re.MULTILINE)]
+        assert not missing, f"not described: {missing}"
+    if not isinstance(thing, type):
+        assert re.search(r"^(Returns|Yields)\n---", text, re.MULTILINE), "what it returns is not said"
+    if thing not in functions.ELEMENTWISE.values():
+        assert ">>> " in text, "no example"
