@@ -62,16 +62,15 @@ def network(W1, b1, W2, b2, W3, b3, X, labels):
     return np.mean(log_sum - z[np.arange(len(labels)), labels])
 
 
-def asian(spot, sigma, rate, shocks):
+def asian(spot, sigma, rate, drifts, shocks):
     """Mean discounted payoff of an Asian call; each step has a shift of its drift as a variable."""
-    drifts = rate
     steps, dt, strike = len(shocks), 1.0 / len(shocks), 100.0
     log_price, total = np.log(spot), 0.0
     for k in range(steps):
-        log_price = log_price + (0.05 + drifts[k] - 0.5 * sigma * sigma) * dt + sigma * math.sqrt(dt) * shocks[k]
+        log_price = log_price + (rate + drifts[k] - 0.5 * sigma * sigma) * dt + sigma * math.sqrt(dt) * shocks[k]
         total = total + np.exp(log_price)
     payoff = np.maximum(total / steps - strike, 0.0)
-    return np.exp(-0.05) * np.mean(payoff)
+    return np.exp(-rate) * np.mean(payoff)
 
 
 def black_scholes(spot, strike, rate, sigma, time):
@@ -289,30 +288,30 @@ def learning(quick):
 def finance(quick):
     rng = np.random.default_rng(3)
     shocks = rng.normal(size=(50, 2000 if quick else 10_000))
-    arguments = 100.0, 0.2, np.zeros(50), shocks
+    arguments = 100.0, 0.2, 0.05, np.zeros(50), shocks
 
     def scan():
         jax = peer("jax")
         np_ = jax.numpy
 
-        def function(spot, sigma, drifts, shocks):
+        def function(spot, sigma, rate, drifts, shocks):
             steps, dt = shocks.shape[0], 1.0 / shocks.shape[0]
 
             def step(state, given):
                 log_price, total = state
                 drift, shock = given
-                log_price = log_price + (0.05 + drift - 0.5 * sigma * sigma) * dt + sigma * math.sqrt(dt) * shock
+                log_price = log_price + (rate + drift - 0.5 * sigma * sigma) * dt + sigma * math.sqrt(dt) * shock
                 return (log_price, total + np_.exp(log_price)), None
 
             start = (np_.full(shocks.shape[1], np_.log(spot)), np_.zeros(shocks.shape[1]))
             (_, total), _ = jax.lax.scan(step, start, (drifts, shocks))
-            return np_.exp(-0.05) * np_.mean(np_.maximum(total / steps - 100.0, 0.0))
+            return np_.exp(-rate) * np_.mean(np_.maximum(total / steps - 100.0, 0.0))
 
-        return jax_call(function, arguments, (0, 1, 2))
+        return jax_call(function, arguments, (0, 1, 2, 3))
 
     yield from rows(
-        f"Asian option, 50 steps x {shocks.shape[1]:,} paths, 52 gradients", {"JAX": ("below JAX's scan", 1.0)},
-        asian, arguments, (0, 1, 2), {"JAX": scan}, quick,
+        f"Asian option, 50 steps x {shocks.shape[1]:,} paths, 53 gradients", {"JAX": ("below JAX's scan", 1.0)},
+        asian, arguments, (0, 1, 2, 3), {"JAX": scan}, quick,
     )  # fmt: skip
 
     n = 20_000 if quick else 100_000
@@ -333,10 +332,37 @@ def finance(quick):
 
         return jax_call(function, options, (0, 1, 2, 3, 4))
 
+    def by_drjit():
+        dr = peer("drjit")
+        numbers = peer("drjit.llvm.ad").Float64
+        dr.set_thread_count(0)  # no workers: all in this thread
+
+        @dr.freeze
+        def gradients(*given):
+            given = [numbers(x) for x in given]
+            dr.enable_grad(given)
+            spot, strike, rate, sigma, time = given
+            root = sigma * dr.sqrt(time)
+            d1 = (dr.log(spot / strike) + (rate + 0.5 * sigma * sigma) * time) / root
+            cdf = lambda d: 0.5 * (1.0 + dr.erf(d / math.sqrt(2.0)))
+            total = dr.sum(spot * cdf(d1) - strike * dr.exp(-rate * time) * cdf(d1 - root))
+            dr.backward(total)
+            return dr.detach(total), [dr.grad(x) for x in given]
+
+        def call():
+            total, found = gradients(*map(numbers, options))
+            return float(total[0]), tuple(np.asarray(g) for g in found)
+
+        return call
+
     yield from rows(
         f"Black-Scholes, {n:,} options, 5 gradients each",
-        {"by hand": ("half of the gradient written by hand in Numba, scalar libm", 0.5), "JAX": ("below JAX's time", 1.0)},
-        black_scholes, options, (0, 1, 2, 3, 4), {"by hand": lambda: lambda: hand.black_scholes(*options), "JAX": by_jax}, quick,
+        {
+            "by hand": ("half of the gradient written by hand in Numba, scalar libm", 0.5), "JAX": ("below JAX's time", 1.0),
+            "Dr.Jit": ("below Dr.Jit's time", 1.0),
+        },
+        black_scholes, options, (0, 1, 2, 3, 4),
+        {"by hand": lambda: lambda: hand.black_scholes(*options), "JAX": by_jax, "Dr.Jit": by_drjit}, quick,
     )  # fmt: skip
 
 

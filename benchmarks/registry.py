@@ -28,9 +28,11 @@ MODULES = (
     "replay_calls",
     "replay_first",
     "kernels",
+    "kernels_first",
     "optimisation",
     "gradbench_by_hand",
     "higher_order",
+    "sparse",
 )
 
 PEERS = {
@@ -38,6 +40,7 @@ PEERS = {
     "autograd": "HIPS autograd",
     "jax": "JAX",
     "casadi": "CasADi",
+    "drjit": "Dr.Jit",
     "matplotlib": "matplotlib",
 }
 

@@ -6,9 +6,13 @@ tensors belongs to tapegrad: the layers are `@` and `+`, the nonlinearity is
 NumPy's, the loop is a `for`, and stochastic gradient descent with momentum is
 written out.
 
+With ``--jit`` the same network is trained by `tg.jit`: the gradient is recorded at the first step
+and runs as machine code in all others, on plain arrays.
+
 Run it with::
 
     python examples/train_classifier.py
+    python examples/train_classifier.py --jit
     python examples/train_classifier.py --epochs 60 --plot loss.png
     python examples/train_classifier.py --quick
 
@@ -71,7 +75,7 @@ def loss_of(parameters: list, images: np.ndarray, labels: np.ndarray):
 def accuracy_of(parameters: list, images: np.ndarray, labels: np.ndarray) -> float:
     """Share of the images whose largest score stands at the right digit."""
     with tg.no_grad():
-        scores = scores_of(parameters, images).numpy()
+        scores = np.asarray(scores_of(parameters, images))
     return float(np.mean(np.argmax(scores, axis=1) == labels))
 
 
@@ -86,6 +90,25 @@ def step(parameters: list, velocities: list, images: np.ndarray, labels: np.ndar
             parameter -= LEARNING_RATE * velocity
             parameter.grad = None  # gradients add up otherwise
     return loss.item()
+
+
+@tg.jit
+def jitted_loss(parameters: list, images: np.ndarray, right: np.ndarray):
+    """`loss_of` by machine code; `right` has a 1 at the right digit of each image, which may change from call to call."""
+    return -np.mean(np.sum(tg.log_softmax(scores_of(parameters, images), axis=1) * right, axis=1))
+
+
+gradient_of_jitted_loss = tg.value_and_grad(jitted_loss)
+
+
+def jitted_step(parameters: list, velocities: list, images: np.ndarray, labels: np.ndarray) -> float:
+    """`step` on plain arrays, without a tape of its own."""
+    loss, gradients = gradient_of_jitted_loss(parameters, images, np.eye(10)[labels])
+    for parameter, velocity, gradient in zip(parameters, velocities, gradients):
+        velocity *= MOMENTUM
+        velocity += gradient
+        parameter -= LEARNING_RATE * velocity
+    return loss
 
 
 def progress(epochs: int):
@@ -123,6 +146,7 @@ def main(
     seed: int = 0,
     plot: str | Path | None = "train_classifier_loss.png",
     require: float = 0.96,
+    jit: bool = False,
 ) -> dict:
     """Train, report and check.
 
@@ -136,6 +160,8 @@ def main(
         Where to save the loss curve; None saves nothing.
     require : float
         Accuracy on the test images below which the run counts as failed.
+    jit : bool
+        Train plain arrays by `tg.jit`, instead of tensors by `loss.backward()`.
 
     Returns
     -------
@@ -151,6 +177,9 @@ def main(
     rng = np.random.default_rng(seed)
     parameters = new_parameters(rng)
     velocities = [np.zeros(parameter.shape) for parameter in parameters]
+    one_step = step
+    if jit:
+        parameters, one_step = [p.detach().numpy().copy() for p in parameters], jitted_step
     losses = []
 
     start = time.perf_counter()
@@ -159,7 +188,7 @@ def main(
         order = rng.permutation(len(train_x))
         for first in range(0, len(order) - BATCH + 1, BATCH):
             batch = order[first : first + BATCH]
-            losses.append(step(parameters, velocities, train_x[batch], train_y[batch]))
+            losses.append(one_step(parameters, velocities, train_x[batch], train_y[batch]))
         if hasattr(bar, "set_postfix"):
             bar.set_postfix(loss=f"{losses[-1]:.4f}")
     seconds = time.perf_counter() - start
@@ -189,8 +218,9 @@ if __name__ == "__main__":
     parser.add_argument(
         "--quick", action="store_true", help="5 epochs, with 90%% as the accuracy to reach"
     )
+    parser.add_argument("--jit", action="store_true", help="train by tg.jit instead of define-by-run")
     options = parser.parse_args()
     if options.quick:
-        main(epochs=5, seed=options.seed, plot=options.plot, require=0.90)
+        main(epochs=5, seed=options.seed, plot=options.plot, require=0.90, jit=options.jit)
     else:
-        main(epochs=options.epochs, seed=options.seed, plot=options.plot)
+        main(epochs=options.epochs, seed=options.seed, plot=options.plot, jit=options.jit)

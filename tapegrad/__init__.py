@@ -10,6 +10,7 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     autograd,
     dual,
     errors,
+    implicit,
     indexing,
     inplace,
     methods,
@@ -67,6 +68,7 @@ from .jacobians import jacobian, jacrev, linearize, vjp
 from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
 from .replay.save import load_tape
+from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
 from .traced import Traced
@@ -92,10 +94,10 @@ __all__ = [
     "njit_grad", "njit_jacobian", "njit_jvp", "njit_value_and_grad", "nn", "no_grad", "norm", "ones", "ones_like", "optim",
     "optimize", "outer", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand", "rand_like", "randn",
     "randn_like", "ravel", "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rint", "roll", "round",
-    "set_grad_enabled", "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "stop_gradient", "sub", "subtract", "sum", "swapaxes", "t", "take", "tan", "tanh", "tensor",
-    "tile", "trace", "transpose", "true_divide", "trunc", "unsqueeze", "value_and_grad", "var", "vjp", "where", "xlog1py",
-    "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
+    "set_grad_enabled", "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian",
+    "sparse_jacobian", "sparsity", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "sub", "subtract",
+    "sum", "swapaxes", "t", "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "true_divide", "trunc",
+    "unsqueeze", "value_and_grad", "var", "vjp", "where", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .autograd import grad
 from .custom_call import noted
-from .errors import CheckError
+from .errors import CheckError, GradientError, UnsupportedFunctionError
 from .record import normalise
 from .tensor import Tensor, tensor
 from .traced import Traced
@@ -43,6 +43,8 @@ class Check:
     passed : bool
     where : str
         Of a failure: argument, index, direction, the two numbers.
+    remark : str
+        What was not compared, and why.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Check:
     tolerance: float = 0.0
     passed: bool = True
     where: str = ""
+    remark: str = ""
 
     def note(self, error, tolerance, where):
         """Take in one comparison; the failure that exceeds its tolerance most is kept."""
@@ -91,7 +94,7 @@ class Report:
     def __str__(self):
         head = ("check", "compared", "worst", "tolerance", "")
         rows = [
-            (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", "passed" if c.passed else "FAILED")
+            (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or ("passed" if c.passed else "FAILED"))
             for c in self.checks
         ]
         widths = [max(len(r[k]) for r in [head, *rows]) for k in range(5)]
@@ -311,6 +314,32 @@ def _replay(problem, check):
             )  # fmt: skip
 
 
+def _kernel(problem, check):
+    """Value and gradients by machine code, here and nearby, beside those by sweep."""
+    from .functional import value_and_grad
+
+    numbers = tuple(range(len(problem.points)))
+    swept, promoted = (value_and_grad(problem.weighted_on, numbers, kernel=kernel) for kernel in ("never", "always"))
+    try:
+        promoted.kernel(*problem.points)
+    except (UnsupportedFunctionError, GradientError) as why:
+        check.remark = f"no kernel: {str(why).partition(' has no kernel: ')[2] or why}"
+        return
+    single = any(np.asarray(p).dtype.char == "f" for p in problem.points)
+    for step in (0.0, 1e-2 if single else 1e-3):
+        moved = [p + step * problem.rng.standard_normal(np.shape(p)) for p in problem.points]
+        moved = [float(m) if type(p) is float else m.astype(p.dtype) for m, p in zip(moved, problem.points)]
+        (value, found), (expected, wanted) = promoted(*moved), swept(*moved)
+        names = ["value", *(f"gradient of argument {k}" for k in problem.places)]
+        for what, ours, theirs in zip(names, (value, *found), (expected, *wanted)):
+            ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+            with np.errstate(invalid="ignore"):
+                apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
+            size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
+            worst = float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+            check.note(worst, problem.exact * (1.0 + size), f"the {what} by kernel is {worst:.3g} from that by sweep")
+
+
 def _second(problem, check):
     """``u . H v`` of the weighted sum of the results, in four ways and by differences of gradients."""
     from .forward import jvp
@@ -402,6 +431,7 @@ CHECKS = {
     "transpose": ("<w, Jv>, <J^T w, v>", _identity),
     "lanes": ("the same for several v in one pass", _lanes),
     "replay": ("replays at other points, differences", _replay),
+    "kernel": ("machine code, sweeps", _kernel),
     "second": ("second derivatives in each nesting, differences", _second),
 }
 #: Checks of a higher order than the first.
@@ -438,9 +468,10 @@ def check(
         Which checks, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"``
         (the identity <w, Jv> = <J^T w, v>), ``"lanes"`` (the same for several
         directions in one pass) and ``"replay"`` (recorded here and replayed at two other
-        points, once in another thread, beside define-by-run there) and ``"second"`` (second
-        derivatives by reverse and forward mode in each nesting, beside differences of
-        gradients); by default all that `order` includes.
+        points, once in another thread, beside define-by-run there), ``"kernel"`` (value and
+        gradients by machine code, beside sweeps; a function that has none is said to have none)
+        and ``"second"`` (second derivatives by reverse and forward mode in each nesting, beside
+        differences of gradients); by default all that `order` includes.
     order : {1, 2}
         Up to which derivatives are checked.
 

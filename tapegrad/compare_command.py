@@ -63,6 +63,8 @@ def add_commands(commands):
             "Measures small functions in both modes (about half a minute, on an idle machine) and fits the "
             "constants of the cost model to them. Prints the constants and how well they fit."
         ),
+        epilog="examples:\n  python -m tapegrad calibrate\n  python -m tapegrad calibrate --save\n\nexit code: 0",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--save", action="store_true", help="keep them beside the compiled code, for every later run")
     parser.set_defaults(run=run_calibrate)
@@ -129,6 +131,8 @@ def run_compare(options):
                 found.to_json(options.json)
         if options.plot:
             found.plot(options.plot)
+    except BrokenPipeError:
+        raise
     except CheckError as error:
         return _failed(error, 1)
     except (UsageError, TapegradError, OSError) as error:

@@ -42,7 +42,7 @@ def package_hash():
     here = Path(__file__).parent
     digest = hashlib.sha256(sys.version.encode())
     for folder in (
-        "kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sweep", "tape",
+        "kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sparse", "sweep", "tape",
     ):  # fmt: skip
         for path in sorted((here / folder).glob("*.py")):
             digest.update(path.read_bytes())

@@ -130,3 +130,11 @@ class OptimizationError(TapegradError, ValueError):
 
 class NonFiniteError(TapegradError, FloatingPointError):
     """A value or a derivative is infinite or not a number; says at which operation."""
+
+
+class ConvergenceError(TapegradError, RuntimeError):
+    """A solver found no solution: the residual is not small."""
+
+
+class SingularJacobianError(TapegradError, ValueError):
+    """A solution does not depend smoothly on its arguments: the Jacobian in the unknowns is singular."""

@@ -22,10 +22,9 @@ from .views import root_of, views_of
 
 def _changed(x):
     """Note that the memory of constant or leaf `x`, and of what it shares memory with, has changed here."""
-    place = caller_place(4)
     extras = x._extras()
     x._k = object()
-    extras.changed = place
+    place = extras.changed = caller_place(4)
     if extras.made is None and extras.source is None:
         return
     root = root_of(x)[0]
@@ -55,42 +54,6 @@ def argument_changed():
         "an argument of a recorded function is changed in place: NumPy would change the caller's array, which a replay does "
         "not. Work on a copy, y = x.copy()"
     )
-
-
-def update(x, name, other):
-    """``x <op>= other``."""
-    if not isinstance(other, (Traced, float, int, np.ndarray, np.generic, list)):
-        return NotImplemented
-    row = BY_NAME[name]
-    if recorded(x, other):
-        root = root_of(x)[0]
-        if root._t is None and root._r:
-            raise GradientError(
-                "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
-                "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
-            )
-        if type(x._v) is not float and is_argument(root):
-            raise argument_changed()
-        result = apply(row, (x, other))
-        if result.shape != x.shape:
-            raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")
-        if result.dtype != x.dtype:
-            if x.dtype.kind != "f":
-                raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
-            result = astype(result, x.dtype)
-        if type(x._v) is not float and (root is not x or views_of(x)):
-            x[...] = result
-        else:
-            x._become(result)
-        return x
-    _refuse_interior(x)
-    other = other._v if isinstance(other, Traced) else as_operand(other, name)
-    if type(x._v) is float:
-        assign_value(x, normalise(row.value(x._v, other)))
-    else:
-        row.value(x._v, other, x._v)
-        _changed(x)
-    return x
 
 
 def assign_value(x, value):
@@ -149,9 +112,48 @@ def copy_(self, other):
     return self
 
 
-def _method(name):
+def _operator(row):
+    """``x <op>= other`` for a row: one function each, without a call in between."""
+
+    def update(x, other):
+        if not isinstance(other, (Traced, float, int, np.ndarray, np.generic, list)):
+            return NotImplemented
+        if recorded(x, other):
+            root = root_of(x)[0]
+            if root._t is None and root._r:
+                raise GradientError(
+                    "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
+                    "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
+                )
+            if type(x._v) is not float and is_argument(root):
+                raise argument_changed()
+            result = apply(row, (x, other))
+            if result.shape != x.shape:
+                raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of {tuple(x.shape)}")
+            if result.dtype != x.dtype:
+                if x.dtype.kind != "f":
+                    raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
+                result = astype(result, x.dtype)
+            if type(x._v) is not float and (root is not x or views_of(x)):
+                x[...] = result
+            else:
+                x._become(result)
+            return x
+        _refuse_interior(x)
+        other = other._v if isinstance(other, Traced) else as_operand(other, row.name)
+        if type(x._v) is float:
+            assign_value(x, normalise(row.value(x._v, other)))
+        else:
+            row.value(x._v, other, x._v)
+            _changed(x)
+        return x
+
+    return update
+
+
+def _method(name, update):
     def method(self, other):
-        result = update(self, name, other)
+        result = update(self, other)
         if result is NotImplemented:
             raise TypeError(f"{name}_() does not know an operand of type {type(other).__name__}")
         return result
@@ -160,19 +162,11 @@ def _method(name):
     return method
 
 
-def _operator(name):
-    def method(self, other):
-        return update(self, name, other)
-
-    return method
-
-
-for _symbol, _name in (
-    ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("pow", "power"), ("mod", "remainder"),
-):  # fmt: skip
-    setattr(Traced, f"__i{_symbol}__", _operator(_name))
+_UPDATES = {name: _operator(BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide", "power", "remainder")}
+for _symbol, _name in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES):
+    setattr(Traced, f"__i{_symbol}__", _UPDATES[_name])
 Traced.zero_ = _filler(0.0)
 Traced.fill_ = fill_
 Traced.copy_ = copy_
 for _short, _name in (("add_", "add"), ("sub_", "subtract"), ("mul_", "multiply"), ("div_", "divide")):
-    setattr(Traced, _short, _method(_name))
+    setattr(Traced, _short, _method(_name, _UPDATES[_name]))

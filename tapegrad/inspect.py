@@ -120,8 +120,8 @@ def table(head, rows):
     return "\n".join(lines)
 
 
-def listing(store):
-    """One instruction a line: number, primitive, operands, shape, value, place."""
+def rows(store):
+    """One row an instruction or leaf: slot, primitive, operands, shape, value, place."""
     rows = []
     leaves = store.leaf_at()
     known = values(store)
@@ -133,8 +133,20 @@ def listing(store):
         shape = "x".join(map(str, _shape(store, instruction, leaves))) or "scalar"
         place = "" if instruction.is_leaf else store.place(slot).short
         rows.append((f"%{slot}", name, _operands(instruction), shape, _summary(known[slot]), place))
+    return rows
+
+
+def listing(store):
+    """One instruction a line: number, primitive, operands, shape, value, place."""
+    found = rows(store)
     head = ("slot", "primitive", "operands", "shape", "value", "recorded at")
-    return table(head, rows) if rows else "an empty tape"
+    return table(head, found) if found else "an empty tape"
+
+
+def named_rows(store):
+    """`rows`, with the names of the variables that leaves are bound to."""
+    names = {f"%{slot}": name for slot, name in _leaf_names(store.leaf_at()).items()}
+    return [(slot, names.get(slot, name), *rest) for slot, name, *rest in rows(store)]
 
 
 def _slot_on(store, tensor, what):

@@ -167,7 +167,9 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     return _value(recording), push
 
 
-def jacrev(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
+def jacrev(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None, kernel: str | None = None
+) -> Transformed:
     """The Jacobian of `f` by reverse mode; see `jacobian`.
 
     Parameters
@@ -175,6 +177,8 @@ def jacrev(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum:
     f : callable
     argnums : int or tuple of int
         Also called `argnum`.
+    kernel : str, optional
+        As of `tapegrad.grad`.
 
     Returns
     -------
@@ -187,12 +191,12 @@ def jacrev(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum:
     >>> tg.jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    return jacobian(f, argnums, mode="reverse", argnum=argnum)
+    return jacobian(f, argnums, mode="reverse", argnum=argnum, kernel=kernel)
 
 
 def jacobian(
     f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", explain: bool = False, *,
-    argnum: int | tuple[int, ...] | None = None,
+    argnum: int | tuple[int, ...] | None = None, kernel: str | None = None,
 ) -> Transformed:  # fmt: skip
     """A function that gives the Jacobian of `f`.
 
@@ -209,6 +213,8 @@ def jacobian(
         cost of both from the recorded tape (`tapegrad.costs`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
+    kernel : str, optional
+        When recordings become machine code: "auto", "always" or "never", as for `grad`.
 
     Returns
     -------
@@ -237,14 +243,14 @@ def jacobian(
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    return _Jacobian(f, chosen(argnums, argnum), mode, explain)
+    return _Jacobian(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
 class _Jacobian(Transformed):
     """What `jacobian` returns."""
 
-    def __init__(self, function, argnums, mode, explain):
-        self._mode, self._explain = mode, explain
+    def __init__(self, function, argnums, mode, explain, kernel=None):
+        self._mode, self._explain, self._kernel = mode, explain, kernel
         self._negative = {}
         if any(k < 0 for k in _positions(argnums)):
             # Which arguments they are is known when the function is called.
@@ -252,7 +258,7 @@ class _Jacobian(Transformed):
             argnums = 0
         else:
             self._asked = None
-        super().__init__(function, argnums)
+        super().__init__(function, argnums, kernel=kernel)
 
     def __call__(self, *args, **kwargs):
         if self._asked is not None:
@@ -281,7 +287,7 @@ class _Jacobian(Transformed):
         if found is None:
             numbers = positions(self._asked, count)
             one = not isinstance(self._asked, (tuple, list))
-            found = _Jacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain)
+            found = _Jacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
             found._replayed.stats = self._replayed.stats
             self._negative[count] = found
         return found

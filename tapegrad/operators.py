@@ -80,7 +80,7 @@ def {method}(self, other):
 
 
 def _accepts(other):
-    return type(other) in _KNOWN or isinstance(other, (Traced, float, int, np.ndarray, np.generic, list, tuple, complex))
+    return isinstance(other, (Traced, float, int, np.ndarray, np.generic, list, tuple, complex))
 
 
 _NEGATIVE = BY_NAME["negative"]
@@ -90,9 +90,9 @@ _KNOWN = {float, int, np.ndarray, np.float64, Tensor, Parameter}
 
 
 def _binary(row, a, b):
-    if not (_accepts(a) and _accepts(b)):
-        return NotImplemented
-    return apply_two(row, a, b, 4)
+    if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
+        return apply_two(row, a, b, 4)
+    return NotImplemented
 
 
 def _arithmetic(row, reflected):

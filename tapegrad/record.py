@@ -197,7 +197,7 @@ def recorded(*operands):
     """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
     if thread_state().enabled:
         return any(map(tracked, operands))
-    return any(t.__class__ is _Types.Dual for t in operands)
+    return _Types.Dual in map(type, operands)
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -364,33 +364,28 @@ def apply_two(row, a, b, depth=3):
     if kind is Tensor or kind is Parameter:
         x = a._v
         on_a = a._t is not None or a._r
-        of_a = SCALAR if x.__class__ is float else a._m or _described(a)
     else:
         if kind is _Types.Dual:
             return a._apply_two(row, a, b)
         given = a
-        x = a = as_operand(a, row.name)
+        x = a = a if kind is float else as_operand(a, row.name)
         on_a = False
-        of_a = SCALAR if x.__class__ is float else meta_of(x)
     kind = b.__class__
     if kind is Tensor or kind is Parameter:
         y = b._v
         on_b = b._t is not None or b._r
-        of_b = SCALAR if y.__class__ is float else b._m or _described(b)
     else:
         if kind is _Types.Dual:
             return b._apply_two(row, a if given is None else given, b)
         other = b
-        y = b = as_operand(b, row.name)
+        y = b = b if kind is float else as_operand(b, row.name)
         on_b = False
-        of_b = SCALAR if y.__class__ is float else meta_of(y)
-    if given is not None and of_a is SCALAR and of_b is not SCALAR and of_b.char != "d":
-        x = a = _strong(given, x, of_b)
-        of_a = of_a if x.__class__ is float else meta_of(x)
-    elif other is not None and of_b is SCALAR and of_a is not SCALAR and of_a.char != "d":
-        y = b = _strong(other, y, of_a)
-        of_b = of_b if y.__class__ is float else meta_of(y)
-    if of_a is of_b is SCALAR and row.scalar is not None:
+    if x.__class__ is float:
+        if y.__class__ is not float and given is not None and y.dtype.char != "d":
+            x = a = _strong(given, x, y.dtype.char)
+    elif y.__class__ is float and other is not None and x.dtype.char != "d":
+        y = b = _strong(other, y, x.dtype.char)
+    if x.__class__ is float and y.__class__ is float and row.scalar is not None:
         value = scalar_value(row, (x, y))
     else:
         value = row.value(x, y)
@@ -402,19 +397,21 @@ def apply_two(row, a, b, depth=3):
         if LISTENERS:
             tell("no_grad", a, b)
         return without_derivative(row, (a, b), (x, y), (), value)
+    of_a = SCALAR if x.__class__ is float else meta_of(x) if a is x else a._m or _described(a)
+    of_b = SCALAR if y.__class__ is float else meta_of(y) if b is y else b._m or _described(b)
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
 
-def _strong(given, number, beside):
-    """The constant `number`, given as `given`, so that it promotes as in NumPy beside an array that is not float64.
+def _strong(given, number, char):
+    """The constant `number`, given as `given`, so that it promotes as in NumPy beside an array that is not float64, but of `char`.
 
     A Python float, and a tracked one, is weak; a NumPy scalar is float64; a
     Python int beside integers stays one.
     """
     if isinstance(given, (np.float64, np.ndarray)):
         return np.asarray(number)
-    if given.__class__ is int and beside.char not in "df":
-        return np.asarray(given, "l" if beside.char == "?" else beside.char)
+    if given.__class__ is int and char not in "df":
+        return np.asarray(given, "l" if char == "?" else char)
     return number
 
 
@@ -472,12 +469,10 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         if own is None:
             if store is None:
                 store = thread_state().store
-                if len(operands) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
+                if flags.count(True) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
                     break
-            try:
-                places.append(store.leaves[t._k])
-            except KeyError:
-                places.append(store.enter(t))
+            place = store.leaves.get(t._k)
+            places.append(store.enter(t) if place is None else place)
         elif store is own:
             places.append(t._i)
         elif store is None and own.ident == get_ident():
@@ -536,7 +531,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         if len(places) > 2:
             store.write_operands(places)
         if signature.saves:
-            integer = _keep(store, signature, slots, flags, operands, values, value)
+            integer = _keep(store, signature, operands, values, value)
         # Not the value itself: the store may keep that for a rule.
         token = 1.0 * value if scalar else object()
         opcode = signature.opcode
@@ -573,19 +568,19 @@ def _placed(operands):
     return store, [0 if t is None else slot_of(store, t) for t in operands]
 
 
-def _keep(store, signature, slots, flags, operands, values, value):
+def _keep(store, signature, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
     position = len(objects)
     if signature.in_python:
         store.in_python[len(store.tokens)] = True
         store.nbytes += values[0].nbytes
-    for k in signature.saves:
+    for k, constant in signature.kept:
         if k < 0:
             objects.append(value)
             continue
         saved = values[k]
-        if saved.__class__ is np.ndarray and not (k in slots and flags[slots.index(k)]):
+        if constant and saved.__class__ is np.ndarray:
             base = saved.base
             if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
                 # Nobody can change it: an index map of our own.

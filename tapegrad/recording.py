@@ -164,7 +164,7 @@ class Recording:
         self.prediction = None
 
     def compressed(self):
-        """What makes a sparse Jacobian cheaper (`replay.compressed`): nothing is known of one recording."""
+        """What makes a sparse Jacobian cheaper (`tapegrad.sparse.compressed`): nothing is known of one recording."""
         return None
 
     def _primitive(self):

@@ -134,6 +134,35 @@ def test_a_rule_that_keeps_a_value_of_the_recorded_point_fails_in_the_replay():
         tg.check(lambda x: square(x) * 1.0, x, modes="replay")
 
 
+def test_kernels_are_compared_with_sweeps():
+    report = tg.check(lambda x, y: np.sum(np.sin(x) * y) if y > 0.0 else y, X, 2.0, modes="kernel")
+    (only,) = report.checks
+    assert only.name == "kernel" and only.passed and not only.remark and only.tolerance > 0.0
+
+
+def test_a_function_without_kernel_is_said_to_have_none():
+    square = tg.custom_vjp(lambda x: x * x, lambda g, result, x: 2.0 * x * g)
+    report = tg.check(square, X, modes="kernel")
+    (only,) = report.checks
+    assert only.passed and only.remark.startswith("no kernel: <lambda> is a custom primitive") and only.remark in str(report)
+
+
+def test_a_kernel_that_computes_something_else_fails(monkeypatch):
+    from tapegrad.kernel.of_tape import TapeKernel
+
+    run = TapeKernel.run
+
+    def wrong(self, arguments):
+        status, found = run(self, arguments)
+        found[-1][1] *= 1.0 + 1e-6
+        return status, found
+
+    monkeypatch.setattr(TapeKernel, "run", wrong)
+    monkeypatch.setattr("tapegrad.replay.quick.QuickKernel.of", lambda *args: None)
+    with pytest.raises(CheckError, match="gradient of argument 0 by kernel"):
+        tg.check(lambda x: np.sin(x) * x, X, modes="kernel")
+
+
 def test_second_order():
     x, y = np.array([0.3, 1.2]), 0.7
     report = tg.check(lambda x, y: np.sin(x * y) * x[0], x, y, order=2)

@@ -1,12 +1,13 @@
 """The command line: ``python -m tapegrad``."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 import tapegrad as tg
-from tapegrad.__main__ import first_guess, main, misfit, read_pelts
+from tapegrad.__main__ import main
 
 
 def run(*arguments):
@@ -17,7 +18,7 @@ def run(*arguments):
 def test_help_names_the_commands_and_shows_a_program(arguments):
     ended = run(*arguments)
     assert ended.returncode == 0 and ended.stderr == ""
-    for word in ("demo", "info", "import tapegrad as tg", "backward()"):
+    for word in ("demo", "compare", "bench", "info", "import tapegrad as tg", "backward()"):
         assert word in ended.stdout
 
 
@@ -27,7 +28,7 @@ def test_the_program_of_the_help_runs(capsys):
     with contextlib.suppress(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    program = text[text.index("    import numpy") :]
+    program = text[text.index("    import numpy") : text.index("Every command")]
     exec(compile("\n".join(line[4:] for line in program.splitlines()), "help", "exec"), {})
     assert capsys.readouterr().out.startswith("tensor([")
 
@@ -46,20 +47,55 @@ def test_unknown_command():
     assert "dance" in ended.stderr
 
 
+def test_version():
+    ended = run("--version")
+    assert ended.stdout == f"tapegrad {tg.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["demo", "compare", "bench", "info", "calibrate", "supported"])
+def test_help_of_every_command_has_examples_and_exit_codes(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert f"python -m tapegrad {command}" in text.split("examples:")[1] and "exit code" in text
+
+
 def test_demo_fits_the_published_parameters():
     ended = run("demo")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "alpha" in ended.stdout and "0.550" in ended.stdout
+    assert ended.stderr == "" and "\x1b" not in ended.stdout and "\r" not in ended.stdout
+    rows = {line.split()[0]: line.split()[1:] for line in ended.stdout.splitlines() if len(line.split()) == 5}
+    for name in ("alpha", "beta", "gamma", "delta"):
+        fitted, error, published, deviation = map(float, rows[name])
+        assert abs(fitted - published) <= deviation and 0.5 * deviation < error < deviation
+    assert "forward, dual numbers" in ended.stdout and "reverse, sweep" in ended.stdout
 
 
-def test_gradient_of_the_demo_by_differences():
+def test_bench_measures_and_checks():
+    ended = run("bench", "--seconds", "0.02", "--json", "-")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = json.loads(ended.stdout)
+    assert len(found) == 3
+    for row in found.values():
+        assert row["disagreement"] < 1e-4
+        assert all(row[k] > 0 for k in ("value", "first", "sweep", "kernel", "differences"))
+
+
+def test_bench_prints_a_table_and_fails_where_gradients_disagree(monkeypatch, capsys):
     import numpy as np
 
-    _, hares, lynxes = read_pelts()
-    point = first_guess(hares, lynxes)
-    theta = tg.tensor(point, requires_grad=True)
-    misfit(theta, hares, lynxes).backward()
-    for i, h in ((0, 1e-6), (4, 1e-6), (7, 1e-6)):
-        step = np.eye(8)[i] * h
-        slope = (misfit(point + step, hares, lynxes) - misfit(point - step, hares, lynxes)) / (2 * h)
-        assert theta.grad[i].item() == pytest.approx(float(slope), rel=1e-5)
+    from tapegrad import bench_command
+
+    monkeypatch.setattr(bench_command, "functions", lambda: [("cubes", lambda x: np.sum(x**3), np.full(3, 0.7))])
+    assert main(["bench", "--seconds", "0.01"]) == 0
+    printed = capsys.readouterr().out
+    assert "cubes" in printed and "by kernel" in printed
+    monkeypatch.setattr(bench_command, "TOLERANCE", 0.0)
+    assert main(["bench", "--seconds", "0.01"]) == 1
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    command = f"{sys.executable} -m tapegrad supported | head -1; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert ended.stderr == "" and ended.stdout.split()[-1] in ("0", "141")

@@ -5,12 +5,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_program_prints_what_is_shown():
-    program, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", TEXT, re.DOTALL).groups()
+PROGRAMS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", TEXT, re.DOTALL)
+
+
+def test_every_program_has_its_output():
+    assert len(PROGRAMS) == TEXT.count("```python") == 2
+
+
+@pytest.mark.parametrize("program, shown", PROGRAMS, ids=["first", "ways"])
+def test_the_programs_print_what_is_shown(program, shown):
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == shown

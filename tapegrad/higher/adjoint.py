@@ -19,8 +19,13 @@ import numpy as np
 from ..errors import HigherOrderError, TapegradError
 from ..lifted import Lifted
 from ..record import normalise, tracked
+from ..rules import BY_NAME
 from ..traced import Traced
 from .reading import like
+
+_SELECT = BY_NAME["select"]
+#: In arrays of at most so many elements those that are read one by one are treated as any window.
+FEW = 4
 
 
 def between(stretch, roots, bottoms):
@@ -77,10 +82,12 @@ def pull(stretch, order, adjoints, lanes=None, visit=None):
     visit : callable, optional
         ``visit(slot, adjoint)`` sees each complete adjoint, and returns the one to go on with.
     """
-    wanted = set(order)
+    wanted, reads = set(order), {}
     with np.errstate(all="ignore"):
         for slot in reversed(order):
             g = adjoints.get(slot)
+            if slot in reads:
+                g = adjoints[slot] = reads.pop(slot).total(g, lanes)
             if g is None:
                 continue
             if visit is not None:
@@ -92,9 +99,38 @@ def pull(stretch, order, adjoints, lanes=None, visit=None):
             if read is None:
                 continue
             del adjoints[slot]
+            if read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
+                o = read.slots[0][1]
+                if o not in reads:
+                    reads[o] = _Reads(read.metas[0])
+                reads[o].add(read.integer, g)
+                continue
             for o, part in contributions(stretch, slot, read, g, lanes, wanted):
                 known = adjoints.get(o)
                 adjoints[o] = part if known is None else known + part
+
+
+class _Reads:
+    """What comes back to elements of one array that were read one by one.
+
+    It is added all at once when the walk arrives at the array: a loop over n elements takes n
+    instructions, not n additions of n elements.
+    """
+
+    def __init__(self, meta):
+        self.meta, self.positions, self.parts = meta, [], []
+
+    def add(self, position, g):
+        """The adjoint of the element at a flat position."""
+        self.positions.append(position)
+        self.parts.append(g)
+
+    def total(self, known, lanes):
+        """The adjoint of the array, with what is `known` of it already (or None)."""
+        parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
+        whole = Lifted(np.stack(parts, axis=-1), lanes).scatter(Lifted(np.array(self.positions)), self.meta.shape)
+        part = fitted(whole, self.meta, lanes)
+        return part if known is None else known + part
 
 
 def contributions(stretch, slot, read, g, lanes, wanted):

@@ -119,7 +119,8 @@ class _Hessian(_Second):
         self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals)
         from ..replay.function import Replayed
 
-        self._rows = Replayed(_Rows(function, numbers), numbers, scalar=False, adjoints=False)
+        policy, options = self._replayed.policy, self._replayed.options
+        self._rows = Replayed(_Rows(function, numbers), numbers, scalar=False, adjoints=False, policy=policy, options=options)
         #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
         self._counts = {}
 

@@ -81,7 +81,10 @@ class _Products(Transformed):
         self._program = _Program(function, self._argnums, has_aux, body)
         from ..replay.function import Replayed
 
-        self._replayed = Replayed(self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False)
+        kept = self._replayed
+        self._replayed = Replayed(
+            self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False, policy=kept.policy, options=kept.options
+        )
 
     def __call__(self, *args, **kwargs):
         if len(args) < 2:

@@ -18,11 +18,11 @@ import numpy as np
 
 from ..replay.trace import GUARD
 from ..rules import BY_NAME
-from ..tape.meta import SCALAR
+from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
 from .expand.scalars import expand
 from .reasons import NotLowered
-from .templates import Plan
+from .templates import planned
 from .terms import Placed, Scattered, Term
 from .writing import Writer
 
@@ -30,7 +30,7 @@ _ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract
 _STACK = BY_NAME["stack"]
 
 
-def adjoint(tape, seeds=False):
+def adjoint(tape, seeds=False, lanes=None):
     """The tape of the outputs of `tape` and of its gradients.
 
     Parameters
@@ -39,6 +39,9 @@ def adjoint(tape, seeds=False):
     seeds : bool
         Whether the adjoints of the outputs are further arguments, one for each output that
         depends differentiably on a wanted argument.  Without, all of them are one.
+    lanes : int, optional
+        How many adjoints at a time: seeds and gradients have a first axis for them, and what does
+        not depend on the seeds is computed once.
 
     Returns
     -------
@@ -51,12 +54,12 @@ def adjoint(tape, seeds=False):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return _Adjoint(tape, seeds).run()
+    return _Adjoint(tape, seeds, lanes).run()
 
 
 class _Adjoint:
-    def __init__(self, tape, seeds):
-        self.tape, self.seeds = tape, seeds
+    def __init__(self, tape, seeds, lanes):
+        self.tape, self.seeds, self.lanes = tape, seeds, lanes
         self.writer = Writer(tape)
         #: Adjoints: slots of scalars, terms of arrays.
         self.word = np.zeros(len(tape.records), np.int64)
@@ -64,32 +67,47 @@ class _Adjoint:
 
     def run(self):
         tape, writer = self.tape, self.writer
-        self.plan = Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active)
-        self._seed()
-        writer.reserve(int(self.plan.room[-1]))
-        high = len(tape.records) - 1
+        self.plan = planned(tape, writer)
+        roots = [(slot, meta) for slot, meta in tape.outputs if slot and tape.active[slot]]
+        given = [self._given(meta) for _, meta in roots]
+        writer.reserve(int(self.plan.room[-1]) * len(given[0] if given else (0,)))
+        found = []
+        for lane in range(self.lanes or 1):
+            self.word[:], self.terms = 0, {}
+            for (slot, meta), seeds in zip(roots, given):
+                self._add(slot, meta, seeds[lane])
+            self._back()
+            found.append(self._gradients())
+        if self.lanes is None:
+            results = [self._result(*pair) for pair in found[0]]
+        else:
+            results = [self._stacked([reference for reference, _ in lane], lane[0][1]) for lane in zip(*found)]
+        return close(writer, results, [False] * len(writer.inputs))
+
+    def _given(self, meta):
+        """The seeds of an output, one for each lane."""
+        writer, lanes = self.writer, self.lanes
+        if lanes is not None:
+            shape = (lanes, *meta.shape)
+            leaf = writer.argument(laid_out(shape, meta.char), whole=meta is not SCALAR)
+            if meta is SCALAR:
+                return [Term(writer, writer.element(lane), (), "d") for lane in range(lanes)]
+            whole = Term(writer, leaf, shape, meta.char)
+            return [whole.strided(meta.shape, c_strides(meta.shape, 1), lane * meta.size) for lane in range(lanes)]
+        if self.seeds:
+            return [Term.of(writer, writer.argument(meta))]
+        return [Term(writer, writer.fixed(1.0), (), "d") if meta is SCALAR else Term(writer, 0, meta.shape, meta.char, 1.0)]
+
+    def _back(self):
+        """From the last instruction to the first."""
+        tape, high = self.tape, len(self.tape.records) - 1
         for item in reversed(tape.items):
             self._scalars(item.slot + 1, high)
             high = item.slot - 1
             if tape.active[item.slot]:
                 self._item(item)
         self._scalars(1, high)
-        writer.place = 0
-        results = self._gradients()
-        return close(writer, results, [False] * len(writer.inputs))
-
-    def _seed(self):
-        tape, writer = self.tape, self.writer
-        for slot, meta in tape.outputs:
-            if not slot or not tape.active[slot]:
-                continue
-            if self.seeds:
-                seed = Term.of(writer, writer.argument(meta))
-            elif meta is SCALAR:
-                seed = Term(writer, writer.fixed(1.0), (), "d")
-            else:
-                seed = Term(writer, 0, meta.shape, meta.char, 1.0)
-            self._add(slot, meta, seed)
+        self.writer.place = 0
 
     # -- scalar instructions ------------------------------------------------------
     def _scalars(self, low, high):
@@ -168,6 +186,7 @@ class _Adjoint:
 
     # -- results ------------------------------------------------------------------------
     def _gradients(self):
+        """The gradient of each wanted argument: a slot, or the negative number of a constant, or 0; and its description."""
         tape = self.tape
         elements = self._elements()
         found = []
@@ -175,19 +194,32 @@ class _Adjoint:
             if not tape.wanted[k]:
                 continue
             if meta is SCALAR:
-                slot = int(elements[k][1][0]) if k in elements else 0
-                found.append((slot, SCALAR) if slot else (0, 0.0))
+                found.append((int(elements[k][1][0]) if k in elements else 0, SCALAR))
                 continue
             whole = self.terms.get(tape.leaves[k]) if tape.leaves[k] else None
             if k in elements:
                 single = self._collected(*elements[k], meta)
                 whole = single if whole is None else whole + single
-            slot = whole.reference() if whole is not None else 0
-            if slot > 0:
-                found.append((slot, self.writer.meta(slot)))
-            else:
-                found.append((0, np.array(self.writer.values[-1 - slot]) if slot else np.zeros(meta.shape, meta.char)))
+            found.append((whole.reference() if whole is not None else 0, meta))
         return found
+
+    def _result(self, reference, meta):
+        """A gradient as an output."""
+        if meta is SCALAR:
+            return (reference, SCALAR) if reference else (0, 0.0)
+        if reference > 0:
+            return reference, self.writer.meta(reference)
+        return 0, np.array(self.writer.values[-1 - reference]) if reference else np.zeros(meta.shape, meta.char)
+
+    def _stacked(self, references, meta):
+        """The gradients of all lanes as an output."""
+        writer, shape = self.writer, (self.lanes, *meta.shape)
+        if not any(references):
+            return 0, np.zeros(shape, meta.char)
+        zero = Term(writer, 0, meta.shape, meta.char, 0.0)
+        slots = tuple(reference or zero.reference() for reference in references)
+        slot = writer.entry(_STACK, slots, shape, meta.char, (("axis", 0),))
+        return slot, writer.meta(slot)
 
     def _elements(self):
         """Positions, ascending, and adjoints of the elements of each argument that have one."""

@@ -20,7 +20,7 @@ from ..rules.table import ROWS
 from . import ir
 from .arrays import Arrays
 from .arrays_views import ArrayRef, c_elements, plain
-from .columns import ARGUMENT, ENTRIES
+from .columns import ARGUMENT, ENTRIES, distinct
 from .copies import copy_array, copy_loop
 from .nest import Level, Spot
 from .pools import lay_out
@@ -288,7 +288,7 @@ class Builder:
         used = max((depth + 1 for depth, _ in spot.steps), default=0)
         kind = type(what)
         if kind is Stored or kind is Pooled:
-            owners = [what.template] if kind is Stored else [self.references.templates[n] for n in np.unique(what.owners[what.owners >= 0])]
+            owners = [what.template] if kind is Stored else [self.references.templates[n] for n in distinct(what.owners[what.owners >= 0])]
             for depth in range(len(levels), used, -1):
                 if any(levels[depth - 1] in t.body.levels for t in owners):
                     return depth
@@ -353,7 +353,8 @@ class Builder:
             size, char = meta.size, meta.char
         else:
             array = np.asarray(what)
-            size, char = array.size, array.dtype.char
+            # What is no number goes past the kernel.
+            size, char = (array.size, array.dtype.char) if array.dtype.kind in "biuf" else (0, "d")
         self.outputs.append(ir.Buffer(ir.OUTPUT, size, char, k))
         return self.outputs[-1]
 
@@ -368,6 +369,8 @@ class Builder:
     def _deliver(self, target, slot, what):
         if slot:
             value = self.value(self.references.single(int(self.columns.reference[slot])))
+        elif not target.size:
+            return
         else:
             value = self.arrays.constant(np.asarray(what))
         shape = value.shape if isinstance(value, ArrayRef) else ()

@@ -99,6 +99,11 @@ class _Outside:
         return [np.concatenate([np.empty(0, t), *c]).astype(t) for c, t in zip(self.columns, types)]
 
 
+def distinct(numbers):
+    """The numbers that occur, ascending: `np.unique` without its options imports `numpy.ma`, half the time of a small kernel."""
+    return np.unique(numbers, return_index=True)[0]
+
+
 def columns(tape):
     """The columns of `tape`.
 

@@ -49,7 +49,9 @@ class Piece(NamedTuple):
 def pieces(references, refs):
     """The column of scalar references `refs`, in pieces."""
     columns = references.columns
-    owners, ranks = references.owner[refs], references.rank[refs]
+    # What comes from outside is below 0, maybe further than there are instructions.
+    inside = np.maximum(refs, 0)
+    owners, ranks = references.owner[inside], references.rank[inside]
     outside = np.flatnonzero(refs < 0)
     things = -1 - refs[outside]
     assert np.isin(columns.kind[things], (ELEMENT, NUMBER)).all(), "copies are of scalars"

@@ -15,6 +15,7 @@ import numpy as np
 from ..native.emit import needs_symbols
 from ..native.llvm import new_target_machine, optimise
 from .emit import Emission, Options
+from .pipeline import without_collection
 from .trampoline import LIMIT
 
 #: Size from which on optimisation is light.
@@ -76,4 +77,5 @@ def compile_program(program, options=Options()):
     program : LoopProgram
     options : Options
     """
-    return Machine(program, options)
+    with without_collection():
+        return Machine(program, options)

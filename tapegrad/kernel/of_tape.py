@@ -64,7 +64,7 @@ class TapeKernel(Kernel):
         seconds = {}
         clock = time.perf_counter()
         self.tape, self.gradients = tape, gradients
-        self.whole = adjoint(tape) if gradients else tape
+        self.whole = self._derived()
         seconds["adjoint"] = time.perf_counter() - clock
         program = lower(self.whole, seconds)
         size = sum(1 for _ in walk(program.body))
@@ -76,10 +76,15 @@ class TapeKernel(Kernel):
         super().__init__(program, options)
         self.seconds = seconds | self.seconds
         self._metas = [_meta(output) for output in self.whole.outputs]
-        spec = [len(tape.inputs)]
-        for meta in tape.inputs:
+        inputs = self.whole.inputs
+        spec = [len(inputs)]
+        for meta in inputs:
             spec += [ARRAY, id(np.ndarray), id(np.dtype(meta.char)), len(meta.shape), *meta.shape]
-        self._way = W.Way(self, len(tape.inputs), len(self._metas), spec)
+        self._way = W.Way(self, len(inputs), len(self._metas), spec)
+
+    def _derived(self):
+        """The tape that is compiled."""
+        return adjoint(self.tape) if self.gradients else self.tape
 
     def run(self, arguments):
         """Compute at `arguments`, C-contiguous arrays of the recorded descriptions.
@@ -99,11 +104,12 @@ class TapeKernel(Kernel):
 
     def results(self, found):
         """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of what `run` found."""
-        values = [self._value(found, k) for k in range(self.values)]
+        values = [self.value(found, k) for k in range(self.values)]
         rest = iter(found[self.values :])
         return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
 
-    def _value(self, found, k):
+    def value(self, found, k):
+        """Value `k` of what `run` found."""
         slot, what = self.tape.outputs[k]
         if not slot:
             return what
@@ -120,5 +126,7 @@ class TapeKernel(Kernel):
 def _meta(output):
     """Shape and type of an output."""
     slot, what = output
-    array = None if slot else np.asarray(what)
-    return (what.shape, what.char) if slot else (array.shape, array.dtype.char)
+    if slot:
+        return what.shape, what.char
+    array = np.asarray(what)
+    return (array.shape, array.dtype.char) if array.dtype.kind in "biuf" else ((0,), "d")

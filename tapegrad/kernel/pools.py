@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import ir
-from .columns import ARGUMENT, ARRAY
+from .columns import ARGUMENT, ARRAY, distinct
 from .copies import pieces
 from .reasons import NotLowered
 
@@ -37,7 +37,7 @@ def lay_out(builder):
             number = group[number]
         return number
 
-    owned = {what: np.unique(what.owners) for what in references.pooled}
+    owned = {what: distinct(what.owners) for what in references.pooled}
     for owners in owned.values():
         first = find(int(owners[-1]))
         for number in owners.tolist():

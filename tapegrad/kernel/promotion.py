@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections import defaultdict
 
 import numpy as np
 
@@ -54,6 +55,9 @@ def checked_policy(policy):
 class Promotion:
     """The kernels of one kept tape.
 
+    There may be several, by *key*: False for its values, True for values and gradients, and
+    ``(forward, lanes)`` for directional derivatives (`kernel.directions`).
+
     Parameters
     ----------
     tape : FinishedTape
@@ -62,48 +66,55 @@ class Promotion:
 
     Attributes
     ----------
-    calls, due : dict of bool to int
-        Replays by sweep without and with gradients; at how many of them a kernel is made.
+    calls, due : dict of key to int
+        Replays by sweep (or directions); at how many of them a kernel is made.
+    recording : ReplayedRecording or None
+        One that was swept in directions for which there are kernels now.
     reason : str
         Why there is no kernel and will be none; empty otherwise.
     """
 
     def __init__(self, tape, policy, options=None):
         self.tape, self.policy, self.options = tape, policy, options
-        self.reason = ""
+        self.reason, self.recording = "", None
         self._made = {}
-        self.calls = {True: 0, False: 0}
         self._weight = len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // 8
         self._lock = threading.Lock()
         due = math.inf if policy == "never" else 1 if policy == "always" else max(1, min(CALLS, WORK // max(1, self._weight)))
-        self.due = {True: due, False: due}
+        self.calls, self.due = defaultdict(int), defaultdict(lambda: due)
 
-    def get(self, gradients):
-        """The kernel of values, or of values and gradients, or None."""
-        return self._made.get(gradients)
+    def get(self, key):
+        """The kernel for `key`, or None."""
+        return self._made.get(key)
 
-    def note(self, gradients, inputs, values, found, stats, name):
-        """Count a replay by sweep, and make the kernel if it is time.
+    def count(self, key, more=1):
+        """Note a replay by sweep, or so many directions; whether it is time to `promote`."""
+        self.calls[key] += more
+        return self.calls[key] >= self.due[key]
+
+    def promote(self, key, answer, expected, stats, name):
+        """Make a kernel.
 
         Parameters
         ----------
-        inputs : list of ndarray
-        values, found : list
-            Results and gradients of the replay at `inputs`; a kernel has to agree with them.
+        key
+        answer : callable
+            Given the kernel, what it says at a point: status and results as of `TapeKernel.run`.
+        expected : list
+            What the sweep found there; the kernel has to agree.
         stats : Stats
         name : str
             Of the function, for the log.
         """
-        self.calls[gradients] += 1
-        if self.calls[gradients] >= self.due[gradients] and self._lock.acquire(blocking=False):
+        if self._lock.acquire(blocking=False):
             try:
-                if gradients not in self._made:
-                    self._make(gradients, inputs, values, found, stats, name)
+                if key not in self._made:
+                    self._make(key, answer, expected, stats, name)
             finally:
                 self._lock.release()
 
     def make(self, gradients):
-        """The kernel, made now if there is none.
+        """The kernel of values, or of values and gradients, made now if there is none.
 
         Raises
         ------
@@ -115,47 +126,53 @@ class Promotion:
             self.due[gradients] = math.inf
         return kernel
 
-    def _compiled(self, gradients, limit):
+    def _compiled(self, key, limit):
         from .emit import Options
+        from .lanes import LanesKernel
         from .of_tape import TapeKernel
 
-        return TapeKernel(self.tape, gradients, self.options or Options(), limit)
+        options = self.options or Options()
+        if isinstance(key, tuple):
+            return LanesKernel(self.tape, *key, options, limit)
+        return TapeKernel(self.tape, key, options, limit)
 
-    def _make(self, gradients, inputs, values, found, stats, name):
+    def _make(self, key, answer, expected, stats, name):
         from .of_tape import TooLong
 
-        limit = None if self.policy == "always" else self.calls[gradients] * self._weight // STEPS + 1000
+        limit = None if self.policy == "always" else self.calls[key] * self._weight // STEPS + 1000
         try:
-            kernel = self._compiled(gradients, limit)
+            kernel = self._compiled(key, limit)
         except NotLowered as why:
             self._drop(str(why), stats, name)
             return
         except TooLong as long:
             # So many replays are worth its compilation.
-            self.due[gradients] = max(2 * self.due[gradients], long.size * STEPS // max(1, self._weight))
+            self.due[key] = max(2 * self.due[key], long.size * STEPS // max(1, self._weight))
             return
         stats.seconds["kernel"] += sum(kernel.seconds.values())
-        status, results = kernel.run(inputs)
+        status, results = answer(kernel)
         if results is None:
             # A gradient that is not finite here, or a guard at its very edge: try at another point.
-            self.due[gradients] = self.calls[gradients] + 1
+            self.due[key] = self.calls[key] + 1
             return
-        expected = [*values, *(g for g in found or () if g is not None)]
         if not all(_agree(a, b) for a, b in zip(results, expected)):
             self._drop("its kernel and the sweep disagree", stats, name)
             return
-        self._made[gradients], self.due[gradients] = kernel, math.inf
+        self._made[key], self.due[key] = kernel, math.inf
         stats.kernels += 1
         LOG.info("%s: %s", name, kernel)
 
     def _drop(self, reason, stats, name):
-        self.reason, self.due = reason, {True: math.inf, False: math.inf}
+        self.reason, self.due = reason, defaultdict(lambda: math.inf)
         stats.not_lowered[reason] += 1
         LOG.info("%s: runs by sweep: %s", name, reason)
 
 
 def _agree(one, other):
     other = np.asarray(getattr(other, "_v", other))
+    if other.dtype.kind not in "biuf":
+        # A constant that goes past the kernel.
+        return True
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     scale = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))

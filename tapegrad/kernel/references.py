@@ -29,7 +29,7 @@ import numpy as np
 
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
-from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER
+from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct
 from .copies import pieces
 from .nest import Level, Spot, Tables, Template, nest
 from .storage import place_writes, times_of
@@ -229,7 +229,7 @@ class References:
                     self.use(self.single(int(piece.refs[0])))
         elif type(what) is Pooled:
             self.pooled[what] = None
-            for t in np.unique(what.owners[what.owners >= 0]).tolist():
+            for t in distinct(what.owners[what.owners >= 0]).tolist():
                 self.templates[t].stored = True
 
     # -- one column -----------------------------------------------------------------
@@ -261,9 +261,10 @@ class References:
             found = self._outside(refs, body)
             if found is not None:
                 return found
-        owners, ranks = np.where(refs >= 0, self.owner[refs], refs), np.where(refs >= 0, self.rank[refs], 0)
+        inside = np.maximum(refs, 0)
+        owners, ranks = np.where(refs >= 0, self.owner[inside], refs), np.where(refs >= 0, self.rank[inside], 0)
         if self.storages:
-            placed = [t.storage for t in map(self.templates.__getitem__, np.unique(owners[owners >= 0])) if t.storage is not None]
+            placed = [t.storage for t in map(self.templates.__getitem__, distinct(owners[owners >= 0])) if t.storage is not None]
             if placed:
                 return Placed(placed[0])
         alone = owners[0] >= 0 and bool((owners == owners[0]).all())

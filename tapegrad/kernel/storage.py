@@ -18,6 +18,7 @@ import numpy as np
 from ..replay.trace import ROW
 from ..rules import BY_NAME
 from .arrays_views import VIEWS
+from .columns import distinct
 
 #: Rows that give their first operand with some elements changed.
 WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
@@ -128,7 +129,7 @@ class _Placement:
         for t in sorted(writers, key=lambda t: t.number):
             refs = self._targets(t)
             refs = refs[refs >= 0]
-            for owner in np.unique(references.owner[refs]).tolist():
+            for owner in distinct(references.owner[refs]).tolist():
                 other = references.templates[owner]
                 if other in writers or with_first and int(other.members[0]) not in self.root:
                     group[find(owner)] = find(t.number)

@@ -14,7 +14,7 @@ from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
 from .expand.scalars import advance
 from .reasons import NotLowered
-from .templates import Plan
+from .templates import planned
 from .terms import Term
 from .writing import Writer
 
@@ -56,7 +56,7 @@ class _Tangents:
 
     def run(self):
         tape, writer = self.tape, self.writer
-        self.plan = Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active, forward=True)
+        self.plan = planned(tape, writer, forward=True)
         extra = self._enter()
         writer.reserve(int(self.plan.room[-1]) * self.lanes)
         low = 1

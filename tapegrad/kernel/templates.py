@@ -223,6 +223,20 @@ def evaluate(expr, constants):
         return value_function(expr.op)(*[evaluate(a, constants) for a in expr.args])
 
 
+def planned(tape, writer, forward=False):
+    """The `Plan` of a tape that a `Writer` holds.
+
+    Raises
+    ------
+    NotLowered
+        Some derivative has no row; its instruction is named.
+    """
+    try:
+        return Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active, forward)
+    except NotLowered as reason:
+        raise NotLowered(reason.what, tape.place(reason.slot)) from None
+
+
 class Plan:
     """Templates of all scalar instructions of a tape.
 
@@ -274,6 +288,8 @@ class Plan:
                 if len(part):
                     self._group(row, pattern, part, (*decisions, (needed.condition.key(), truth)))
             return
+        except NotLowered as reason:
+            raise NotLowered(reason.what, slot=int(slots[0])) from None
         self.template[slots] = len(self._templates)
         self._templates.append(found)
         own = [c for *_, c in found.instructions if c is not None and not c.is_const]

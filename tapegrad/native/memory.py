@@ -107,6 +107,26 @@ def _caller(nargs, returns):
 
 
 @intrinsic
+def call_entry(typingctx, address, handle, x, g):
+    """Call the entry of a handle by its native address (Numba's calling convention); its result and the value."""
+
+    def codegen(context, builder, signature, args):
+        byte = _BYTE.as_pointer()
+        ftype = ir.FunctionType(ir.IntType(32), [byte, byte] + [_I64] * 4)
+        with builder.goto_entry_block():
+            result, exception, value = (builder.alloca(_I64) for _ in range(3))
+        places = [builder.bitcast(p, byte) for p in (result, exception)]
+        out = builder.ptrtoint(value, _I64)
+        builder.call(builder.inttoptr(args[0], ftype.as_pointer()), [*places, *args[1:], out])
+        number = builder.load(builder.bitcast(value, ir.DoubleType().as_pointer()))
+        return context.make_tuple(builder, signature.return_type, [builder.load(result), number])
+
+    from numba import types
+
+    return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
+
+
+@intrinsic
 def call2(typingctx, address, a, b):
     """``void f(a, b)``: a loop kernel on registers and parameters."""
     return _caller(2, False)

@@ -83,21 +83,26 @@ def cross_entropy(input, target, reduction="mean"):
     >>> tg.nn.functional.cross_entropy(tg.tensor([[0.0, 0.0]]), [1])
     tensor(0.6931)
     """
-    if reduction not in ("mean", "sum", "none"):
+    if reduction not in _REDUCED:
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     input = lift(input)
     target = lift(target) if isinstance(target, Traced) else np.asarray(target)
-    if target.dtype.kind not in "iu" or target.shape != tuple(input.shape[:-1]):
+    shape = input.shape
+    if target.dtype.kind not in "iu" or target.shape != tuple(shape[:-1]):
         raise ValueError(
-            f"target must hold integer classes and have shape {tuple(input.shape[:-1])}, "
+            f"target must hold integer classes and have shape {tuple(shape[:-1])}, "
             f"got {target.dtype} of shape {target.shape}"
         )
-    classes = input.shape[-1]
-    return apply("cross_entropy", (input, derived(_at_classes(classes), target)), (("reduction", reduction),))
+    classes = shape[-1]
+    index = derived(_at_classes(classes), target) if isinstance(target, Traced) else _positions(target, classes)
+    return apply("cross_entropy", (input, index), _REDUCED[reduction])
 
 
-@recomputed
-def _at_classes(target, classes):
+_REDUCED = {reduction: (("reduction", reduction),) for reduction in ("mean", "sum", "none")}
+
+
+def _positions(target, classes):
+    """Flat positions, in scores of so many classes, of the classes given."""
     flat = np.ascontiguousarray(target, np.int64).reshape(-1)
     # Negative classes are huge as unsigned numbers.
     if flat.size and np.maximum.reduce(flat.view(np.uint64)) >= classes:
@@ -105,6 +110,11 @@ def _at_classes(target, classes):
     index = _starts(flat.size, classes) + flat
     index.flags.writeable = False
     return index
+
+
+@recomputed
+def _at_classes(target, classes):
+    return _positions(target, classes)
 
 
 def mse_loss(input, target, reduction="mean"):

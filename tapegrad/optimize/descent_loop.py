@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 
 from ..native.compile import compiled
-from ..native.memory import double_at, int_at, load_int, set_double_at, set_int_at
-from ..replay.entry import call_entry
+from ..native.memory import call_entry, double_at, int_at, load_int, set_double_at, set_int_at
 from . import loop as P
 from .vectors import copy, project, slope_norm
 

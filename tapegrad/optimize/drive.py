@@ -91,6 +91,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
                     break
                 budget = min(budget, left)
             handle = objective.handle()
+            budget = min(budget, objective.until_kernel())
             with interrupts:
                 chunk, earlier = time.perf_counter(), state.evaluations
                 why = run(handle, history.ctypes.data, ROOM, budget)

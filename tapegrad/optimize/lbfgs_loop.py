@@ -15,8 +15,7 @@ quasi-Newton direction, and the step is halved until the projected point is low 
 from __future__ import annotations
 
 from ..native.compile import compiled
-from ..native.memory import double_at, int_at, load_int, set_double_at, set_int_at
-from ..replay.entry import call_entry
+from ..native.memory import call_entry, double_at, int_at, load_int, set_double_at, set_int_at
 from . import loop as P
 from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, LARGEST, STUCK, advance, begin
 from .vectors import add_scaled, along, copy, dot, project, scale, slope_norm

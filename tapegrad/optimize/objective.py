@@ -3,7 +3,8 @@
 The first evaluation goes the long way (`replay.function`): the function is recorded.
 At the second one its replay is compared with what the Python function itself gives
 (`optimize.proof`).  From then on `handle` gives loops and SciPy's methods the
-compiled way to the tape used last; where a guard sees something else, `record` finds
+compiled way to the tape used last, by its kernel when it has one (`kernel.promotion`: after
+many evaluations, or at once); where a guard sees something else, `record` finds
 the tape of that path, or records it.  What the function depends on besides its
 arguments is compared when an optimisation begins, and after user code has run
 (`suspect`); in between nothing but our own code runs.
@@ -11,12 +12,13 @@ arguments is compared when an optimisation begins, and after user code has run
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
 
 from ..errors import NonFiniteError, StructureError
-from ..functional import Transformed
+from ..functional import Jitted, Transformed, value_and_grad
 from ..replay.arguments import sort_arguments
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
@@ -49,8 +51,8 @@ class Objective:
     Parameters
     ----------
     function : callable
-        Takes the containers of `x0`, returns one number.  What `tg.value_and_grad` returned is taken
-        as the function it is of, together with what it has recorded.
+        Takes the containers of `x0`, returns one number.  What `tg.value_and_grad` or `tg.jit` returned is taken
+        as the function it is of, together with what it has recorded and when it becomes a kernel.
     x0 : float, array_like, or containers of them
     args : tuple
         Further arguments.
@@ -64,6 +66,8 @@ class Objective:
     def __init__(self, function, x0, args=()):
         self.args = args if isinstance(args, tuple) else (args,)
         self.layout = Layout(x0)
+        if isinstance(function, Jitted):
+            function = kept_with(function, "value_and_grad", value_and_grad)
         if isinstance(function, Transformed):
             self.function, self.replayed = function.__wrapped__, function._replayed
             if self.replayed.argnums != (0,) or self.replayed.has_aux or not self.replayed.scalar:
@@ -78,7 +82,7 @@ class Objective:
         self._unproved = True
         self._since = 0
         self._value = np.empty(1)
-        self._entry = None
+        self._entry = self._data_address = None
 
     # -- compiled -------------------------------------------------------------------
     def suspect(self):
@@ -96,16 +100,23 @@ class Objective:
                 self.close()
                 return 0
         current.workspace.refresh()
+        current.promote(self.replayed)
         return current.address
+
+    def until_kernel(self):
+        """After how many evaluations by sweep the tape becomes a kernel (inf: never)."""
+        current = self._current
+        if current is None or current.kernel is not None:
+            return math.inf
+        kernels = current.kept.kernels
+        return max(1, kernels.due[True] - kernels.calls[True] - 1)
 
     def evaluate(self, x, g):
         """The value at vector `x`; the gradient goes into `g`."""
         handle = self.handle()
         if handle:
-            from ..replay.entry import enter
-            from ..sweep.native import data_address
-
-            status = enter(handle, data_address(x), data_address(g), data_address(self._value))
+            data_address = self._data_address
+            status = self._entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value))
             if status == self._entry.DONE:
                 self.note(1)
                 return float(self._value[0])
@@ -113,9 +124,15 @@ class Objective:
 
     def note(self, count):
         """Note evaluations by compiled code."""
+        current, stats = self._current, self.replayed.stats
         self.counts.evaluations += count
-        self.replayed.stats.sweeps += count
         self._since += count
+        if current is not None and current.kernel is not None:
+            stats.kernel_calls += count
+        else:
+            stats.sweeps += count
+            if current is not None:
+                current.kept.kernels.calls[True] += count
 
     # -- the long way -----------------------------------------------------------------
     def record(self, x, g):
@@ -153,9 +170,10 @@ class Objective:
         self._current = found if found.address else None
         self._unproved = kind.calls < 2
         if self._entry is None:
+            from ..sweep.native import data_address
             from . import entry
 
-            self._entry = entry
+            self._entry, self._data_address = entry, data_address
 
     def close(self):
         """Give the workspaces back."""
@@ -185,7 +203,7 @@ class Objective:
 
 
 class _Handle:
-    """A workspace of a tape, as compiled code calls it (`optimize.entry`).
+    """A workspace of a tape, as compiled code calls it (`optimize.entry`), with the tape's kernel if it has one.
 
     `address` is 0 if compiled code cannot call it: an instruction needs the interpreter, or the value is no float64.
     """
@@ -197,16 +215,14 @@ class _Handle:
 
         self.kind, self.kept, self.surroundings = kind, kept, kind.surroundings
         self.workspace = workspace = kept.take()
-        self.address = 0
+        self.address, self.kernel = 0, None
         slot, found = kept.tape.outputs[0]
         if workspace.hosts or workspace.in_python or slot and found is not SCALAR:
             return
-        #: Kept alive: the values of the further arguments, whose addresses the workspace has.
-        self._inputs = inputs
-        for k, array in enumerate(inputs):
-            workspace.inputs[k] = data_address(array)
-        self._constant = np.array(0.0 if slot else float(getattr(found, "_v", found)))
         count = len(layout.shapes)
+        #: Kept alive: the values of the further arguments, whose addresses the workspace has; and where the tape was used last.
+        self._inputs = [np.array(a) for a in inputs[:count]] + inputs[count:]
+        self._constant = np.array(0.0 if slot else float(getattr(found, "_v", found)))
         words = self._words = np.zeros(E.HEAD + E.LEAF * count, np.int64)
         words[E.H_ENTRY], words[E.H_PARAMETERS] = native_address(E.replayed), workspace.pointer
         words[E.H_VALUE] = workspace.address_of(slot) if slot else data_address(self._constant)
@@ -214,10 +230,48 @@ class _Handle:
         leaves = words[E.HEAD :].reshape(count, E.LEAF)
         for k, (a, b) in enumerate(zip(layout.offsets, layout.offsets[1:])):
             leaves[k] = 8 * a, 8 * (b - a), data_address(workspace.gradients[k])
+        self._point_inputs()
         self.address = data_address(words)
+
+    def _point_inputs(self):
+        from ..sweep.native import data_address
+
+        for k, array in enumerate(self._inputs):
+            self.workspace.inputs[k] = data_address(array)
+
+    def promote(self, replayed):
+        """Go on with the tape's kernel if it has one, or if it is time to make it (`kernel.promotion`)."""
+        kernels = self.kept.kernels
+        if self.kernel is not None or self.kept.tape.outputs[0][0] == 0:
+            return
+        if kernels.get(True) is None and kernels.calls[True] + 1 >= kernels.due[True]:
+            workspace = self.workspace
+            if workspace.run(self._inputs, True) < 0:
+                gradients = [None if g is None else g.copy() for g in workspace.gradients]
+                name = getattr(replayed.function, "__name__", type(replayed.function).__name__)
+                kernels.note(True, self._inputs, [workspace.output(0)], gradients, replayed.stats, name)
+            self._point_inputs()
+        kernel = kernels.get(True)
+        if kernel is not None:
+            self._adopt(kernel)
+
+    def _adopt(self, kernel):
+        from ..native.compile import native_address
+        from ..sweep.native import data_address
+        from . import entry as E
+
+        inputs = np.array([data_address(a) for a in self._inputs], np.int64)
+        self._tables = inputs, np.zeros(1 + int(self._words[E.H_COUNT]), np.int64)
+        self._block = np.zeros(kernel.nbytes + 64, np.uint8)
+        words, at = self._words, data_address(self._block)
+        words[E.H_KERNEL], words[E.H_BLOCK] = kernel.address, at + -at % 64
+        words[E.H_INPUTS], words[E.H_OUTPUTS] = map(data_address, self._tables)
+        words[E.H_ENTRY] = native_address(E.by_kernel)
+        self.kernel = kernel
 
 
 def _replayed(function):
+    from ..kernel.promotion import checked_policy
     from ..replay.function import Replayed
 
-    return Replayed(function, (0,))
+    return Replayed(function, (0,), policy=checked_policy(None))

@@ -23,7 +23,8 @@ def spare_a_recording(replayed, function, args):
     kind = replayed.kinds.get(key)
     if kind is None or kind.given_up or kind.calls + 1 != kind.check_at or kind.tapes.first() is None:
         return
-    outcome = replayed._replay(kind, inputs, False, count=False)
+    # With gradients, where there are any: if that makes a kernel, it is the one that is wanted.
+    outcome = replayed._replay(kind, inputs, replayed.adjoints and replayed.scalar, count=False)
     if outcome is None:
         return
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import numpy as np
 from scipy.optimize import OptimizeResult
 
@@ -71,6 +73,27 @@ class Result(OptimizeResult):
         if path is not None:
             figure.savefig(path)
         return figure
+
+    def _repr_html_(self):
+        shown = ("message", "success", "fun", "x", "nit", "nfev", "counts", "seconds")
+        with np.printoptions(precision=6, threshold=20):
+            lines = [f"<tr><th align='left'>{name}</th><td><pre>{escape(str(self[name]))}</pre></td></tr>" for name in shown if name in self]
+        return f"<table>{''.join(lines)}</table>{self._curve()}"
+
+    def _curve(self):
+        """The largest component of the gradient over the iterations, as a small picture."""
+        norm = np.asarray(self.get("history", np.empty((0, 2))))[:, 1]
+        norm = norm[np.isfinite(norm) & (norm > 0)]
+        if len(norm) < 2:
+            return ""
+        logs = np.log10(norm)
+        low, high = logs.min(), logs.max()
+        x, y = np.linspace(4, 296, len(logs)), 56 - 48 * (logs - low) / max(high - low, 1e-9)
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="300" height="76" font-size="10"><polyline points="{points}" fill="none" '
+            f'stroke="#1f5a99"/><text x="4" y="72">largest component of the gradient: {norm[0]:.2g} to {norm[-1]:.2g}</text></svg>'
+        )
 
 
 def shaped(layout, x):

@@ -9,7 +9,6 @@ function has to be recorded.
 from __future__ import annotations
 
 from ..kernel.promotion import Promotion
-from .workspace import Workspace
 
 
 class _Node:
@@ -37,6 +36,9 @@ class Kept:
         try:
             return self.pool.pop()
         except IndexError:
+            # Imported with the compiled code that a first gradient may do without (`replay.plainly`).
+            from .workspace import Workspace
+
             return Workspace(self.tape)
 
     def give(self, workspace):

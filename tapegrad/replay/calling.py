@@ -20,6 +20,13 @@ class Callable:
 
         return Kept(self)
 
+    @cached_property
+    def compressions(self):
+        """Pattern and colourings of its Jacobian."""
+        from ..sparse.compressed import Compressions
+
+        return Compressions(self)
+
     def save(self, path):
         """Write the tape to a file, for `tapegrad.load_tape`.
 

@@ -45,7 +45,7 @@ from .handle import (
 from .walk import replay
 
 #: For the code in users' functions, too, which Numba compiles by itself.
-load_int, store_int = memory.load_int.real, memory.store_int.real
+load_int, store_int, call_entry = memory.load_int.real, memory.store_int.real, memory.call_entry.real
 #: What the code in users' functions expects of handles and `entry`.
 VERSION = 2
 
@@ -155,25 +155,6 @@ def _constant(context, builder, ty, thing):
 def _handle(typingctx, thing):
     """The address of the handle of a compiled function."""
     return types.int64(COMPILED), lambda context, builder, signature, args: args[0]
-
-
-@intrinsic
-def call_entry(typingctx, address, handle, x, g):
-    """Call `entry` by its native address (Numba's calling convention); its result and the value."""
-
-    def codegen(context, builder, signature, args):
-        word, byte = ir.IntType(64), ir.IntType(8).as_pointer()
-        ftype = ir.FunctionType(ir.IntType(32), [byte, byte] + [word] * 4)
-        with builder.goto_entry_block():
-            result, exception, value = (builder.alloca(word) for _ in range(3))
-        places = [builder.bitcast(p, byte) for p in (result, exception)]
-        out = builder.ptrtoint(value, word)
-        builder.call(builder.inttoptr(args[0], ftype.as_pointer()), [*places, *args[1:], out])
-        number = builder.load(builder.bitcast(value, ir.DoubleType().as_pointer()))
-        return context.make_tuple(builder, signature.return_type, [builder.load(result), number])
-
-    result = types.Tuple([types.int64, types.float64])
-    return result(*[types.int64] * 4), codegen
 
 
 @compiled("int64(int64, int64, int64, int64)")

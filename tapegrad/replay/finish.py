@@ -119,6 +119,28 @@ class FinishedTape(Callable):
 
         return listing(self)
 
+    def draw(self, path=None):
+        """Draw the graph of the tape, as SVG text, which is also written to `path`: as `Tape.draw`.
+
+        Raises
+        ------
+        OptionError
+            If it has more than 300 lines.
+        """
+        from ..draw import write
+
+        return write(self._rows(), path)
+
+    def _repr_html_(self):
+        from ..draw import html
+
+        return html(self._rows(), str(self))
+
+    def _rows(self):
+        from .listing import rows
+
+        return [(*rest, "", place) for *rest, place in rows(self)]
+
     def __len__(self):
         """Number of instructions: everything that is computed (leaves and guards are not)."""
         leaves = len(self.elements) + sum(1 for s in self.leaves if s)

@@ -25,6 +25,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -34,11 +35,14 @@ from ..errors import (
     StructureError,
     UnsupportedFunctionError,
 )
+from ..kernel.directions import KernelRecording, Stopped, lanes_of
 from ..kernel.reasons import NotLowered
+from ..kernel.status import FINE, OTHER
 from ..modes import enable_grad
 from ..record import nesting_error, normalise
 from ..recording import Recording, check_result, differentiating, refuse_outer
 from ..tape.places import PACKAGE
+from ..tape.store import native_loaded
 from ..tape.tape import Tape
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names, unflatten
@@ -46,10 +50,9 @@ from .arguments import REORDERED, objects, read_only, sort_arguments
 from .cache import Kept, Tapes
 from .difference import difference
 from .finish import finish
+from .plainly import plain_answer
 from .purity import RandomStates, Surroundings
-from .quick import Quick, QuickKernel
 from .stats import ImpureFunctionWarning, PathWarning, Stats
-from .swept import ReplayedRecording
 from .trace import ROW, Trace
 
 LOG = logging.getLogger("tapegrad")
@@ -145,7 +148,8 @@ class Replayed:
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`replay.swept`); what it returns stands for the gradients.
+        (`replay.swept`); what it returns stands for the gradients.  If it has a method
+        ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
         self.check_positions(args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
@@ -221,6 +225,8 @@ class Replayed:
         known = self._quick
         if known is not None and known.serves(kept, kernel, surroundings):
             return
+        from .quick import Quick, QuickKernel
+
         known = kept.quick
         if known is None or not known.serves(kept, kernel, surroundings):
             quick = Quick if kernel is None else QuickKernel
@@ -228,34 +234,55 @@ class Replayed:
         self._quick = known
 
     def _replay(self, kind, inputs, backward, count=True):
-        kept = kind.tapes.first()
-        if kept is not None and (found := self._by_kernel(kind, kept, inputs, backward, count)) is not None:
-            return found
-        tried = 0
+        found, by_kernel = self._walked(kind, inputs, backward, count, True)
+        if found is None and by_kernel:
+            # What a kernel says of a guard, a sweep has to say again before anything is recorded.
+            found, _ = self._walked(kind, inputs, backward, count, False)
+        return found
+
+    def _walked(self, kind, inputs, backward, count, kernels):
+        """From one kept tape to the next, as their guards say: the answer or None, and whether some were run by kernels."""
+        kept, tried, missed, by_kernel = kind.tapes.first(), 0, [], False
+        outcome = None
         while kept is not None:
+            if kernels:
+                outcome, status = self._by_kernel(kept, inputs, backward)
+                if outcome is not None:
+                    self.stats.kernel_calls += count
+                    break
+                guard = kept.tape.guards[status] if 0 <= status < len(kept.tape.guards) else None
+                if guard is not None and guard.how == "bool":
+                    by_kernel, tried = True, tried + 1
+                    missed.append(guard)
+                    kept = kind.tapes.after(kept, status, bytes([not guard.seen[0]]))
+                    continue
             start = time.perf_counter()
             workspace = kept.take()
-            missed = workspace.run(inputs, backward is True)
-            if missed < 0:
+            at = workspace.run(inputs, backward is True)
+            if at < 0:
                 outcome = self._outcome(kept.tape, workspace, backward)
-                kept.give(workspace)
                 self.stats.seconds["replay"] += time.perf_counter() - start
                 self.stats.sweeps += count
-                self._answered(kind, kept, tried, count)
-                outcome.tape = kept.tape
-                if not callable(backward):
-                    kept.kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, _name(self.function))
-                return outcome
-            tried += 1
-            if missed >= len(kept.tape.guards):
+                self._promote(kept, inputs, backward, outcome, workspace)
                 kept.give(workspace)
-                return None
-            guard = kind.missed = kept.tape.guards[missed]
-            self.stats.misses[str(guard.place)] += 1
-            seen = workspace.seen_at(missed)
+                break
+            tried += 1
+            if at >= len(kept.tape.guards):
+                kept.give(workspace)
+                break
+            guard = kept.tape.guards[at]
+            missed.append(guard)
+            seen = workspace.seen_at(at)
             kept.give(workspace)
-            kept = kind.tapes.after(kept, missed, seen)
-        return None
+            kept = kind.tapes.after(kept, at, seen)
+        if missed and (outcome is not None or not by_kernel):
+            kind.missed = missed[-1]
+            for guard in missed:
+                self.stats.misses[str(guard.place)] += 1
+        if outcome is not None:
+            outcome.tape = kept.tape
+            self._answered(kind, kept, tried, count)
+        return outcome, by_kernel
 
     def _answered(self, kind, kept, tried, count):
         """A replay went through."""
@@ -266,37 +293,64 @@ class Replayed:
         else:
             kind.tapes.touch(kept)
 
-    def _by_kernel(self, kind, kept, inputs, backward, count):
-        """The answer of a kernel, or None: then the sweeps have to say what is right.
+    def _by_kernel(self, kept, inputs, backward):
+        """The answer of a kernel, or None, and its status: then the sweeps have to say what is right."""
+        if hasattr(backward, "by_kernel"):
+            found = backward.by_kernel(kept, inputs)
+            return (None, OTHER) if found is None else (Outcome(None, kept.tape.structure, found), FINE)
+        if callable(backward):
+            if kept.kernels.recording is None:
+                return None, OTHER
+            recording = KernelRecording(kept.kernels, inputs)
+            try:
+                found = backward(recording)
+            except Stopped as stopped:
+                return None, stopped.status
+            if recording.values is None:
+                # Nothing was asked of a kernel that would have looked at the guards.
+                return None, OTHER
+            return Outcome(recording.values, kept.tape.structure, found), FINE
+        kernel = kept.kernels.get(backward)
+        if kernel is None:
+            return None, OTHER
+        status, found = kernel.run(inputs)
+        if found is None:
+            return None, status
+        values, gradients = kernel.results(found)
+        return Outcome(values, kept.tape.structure, gradients), FINE
 
-        A condition that went the other way leads to the tapes that went that way.
-        """
-        tried = 0
-        while kept is not None and not callable(backward):
-            kernel = kept.kernels.get(backward)
-            if kernel is None:
-                return None
-            status, found = kernel.run(inputs)
-            if found is not None:
-                self.stats.kernel_calls += count
-                self._answered(kind, kept, tried, count)
-                values, gradients = kernel.results(found)
-                return Outcome(values, kept.tape.structure, gradients, kept.tape)
-            guard = kept.tape.guards[status] if 0 <= status < len(kept.tape.guards) else None
-            if guard is None or guard.how != "bool":
-                return None
-            tried += 1
-            kept = kind.tapes.after(kept, status, bytes([not guard.seen[0]]))
-        return None
+    def _promote(self, kept, inputs, backward, outcome, workspace):
+        """Count a replay by sweep, and make a kernel of the tape if it is time."""
+        kernels, name = kept.kernels, _name(self.function)
+        if not callable(backward):
+            if kernels.count(backward):
+                expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
+                kernels.promote(backward, lambda kernel: kernel.run(inputs), expected, self.stats, name)
+            return
+        if hasattr(backward, "by_kernel"):
+            return
+        recording = workspace.recording
+        asked, recording.asked = recording.asked, []
+        for forward, directions, count, found in asked:
+            key = (forward, lanes_of(kept.tape, count))
+            if kernels.count(key, count) and not recording.primitive:
+                kernels.recording = kernels.recording or recording
+                there = KernelRecording(kernels, inputs)
+                answer = partial(there.answer, forward=forward, directions=directions)
+                kernels.promote(key, answer, found, self.stats, name)
 
     def _outcome(self, tape, workspace, backward):
         values = [workspace.output(k) for k in range(len(tape.outputs))]
         gradients = None
         if callable(backward):
-            gradients = backward(ReplayedRecording.of(workspace))
+            from .swept import ReplayedRecording
+
+            recording = ReplayedRecording.of(workspace)
+            recording.asked = []
+            gradients = backward(recording)
         elif backward:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
-        return Outcome(values, tape.structure, gradients)
+        return Outcome(values, tape.structure, gradients, tape)
 
     # -- recording ------------------------------------------------------------------
     def _recorded(self, kind, inputs, key, leaves, backward):
@@ -425,6 +479,11 @@ class Replayed:
     def _tried(self, kind, tape, inputs, backward):
         """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
         kept = Kept(tape, self.policy, self.options)
+        if backward is True and not native_loaded():
+            # Nobody waits for compiled code that a few instructions can do without.
+            answer = plain_answer(tape)
+            if answer is not None:
+                return kept, Outcome(answer[0], tape.structure, answer[1])
         workspace = kept.take()
         if workspace.run(inputs, backward is True) >= 0:
             self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)

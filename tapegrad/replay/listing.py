@@ -20,6 +20,12 @@ HEAD = ("slot", "primitive", "operands", "shape", "recorded at")
 
 def listing(tape):
     """The text of ``str(tape)``."""
+    results = [f"%{slot}" if slot else _constant(what) for slot, what in tape.outputs]
+    return f"{table(HEAD, rows(tape))}\nresult: {', '.join(results)}"
+
+
+def rows(tape):
+    """One row a slot, in the columns of `HEAD`."""
     items = {item.slot: item for item in tape.items}
     rows_of = {row.opcode: row for row in ROWS}
     inputs = {slot: f"argument {k}" for k, slot in enumerate(tape.leaves) if slot}
@@ -45,8 +51,7 @@ def listing(tape):
                 # The condition is the inline constant.
                 operands = [str(bool(constants[slot])), *(f"%{s}" for s in slots)]
             lines.append((f"%{slot}", row.name, ", ".join(operands), "scalar", place))
-    results = [f"%{slot}" if slot else _constant(what) for slot, what in tape.outputs]
-    return f"{table(HEAD, lines)}\nresult: {', '.join(results)}"
+    return lines
 
 
 def _item(tape, item):

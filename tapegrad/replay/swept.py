@@ -52,18 +52,7 @@ class ReplayedRecording(Recording):
                 ops[item.slot] = SCALAR_LEAF
         self.store = _Store(workspace)
         self.structure = tape.structure
-        elements = {}
-        for k, position, slot in tape.elements:
-            elements.setdefault(k, []).append((position, slot))
-        self.inputs = [
-            Port(_like(meta), tape.leaves[k], elements=elements.get(k, ()))
-            for k, meta in enumerate(tape.inputs)
-            if tape.wanted[k]
-        ]
-        self.outputs = []
-        for slot, description in tape.outputs:
-            value = _like(description) if slot else _constant(description)
-            self.outputs.append(Port(value, slot if slot and tape.active[slot] else 0))
+        self.inputs, self.outputs = inputs_of(tape), outputs_of(tape)
         p = workspace.parameters
         self.marks, self.low = workspace.marks, int(p[W.P_LOW])
         self.high = max([1, int(p[W.P_HIGH]), *self._ports().tolist()])
@@ -72,6 +61,8 @@ class ReplayedRecording(Recording):
         self.primitive = ""
         self.prediction = None
         self._tape, self._uses, self._compressed = tape, 0, None
+        #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
+        self.asked = []
 
     @classmethod
     def of(cls, workspace):
@@ -84,14 +75,50 @@ class ReplayedRecording(Recording):
         """Compressions of its Jacobian by columns and by rows, sought when it is asked for again; or None."""
         self._uses += 1
         if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= 16:
-            from .compressed import compression
-
-            found = compression(self._tape, self)
-            self._compressed = None if found == (None, None) else found
+            self._compressed = self._tape.compressions.worth
         return self._compressed
+
+    def columns(self):
+        """As of `Recording`."""
+        found = super().columns()
+        self.asked.append((True, None, sum(p.size for p in self.inputs), found))
+        return found
+
+    def rows(self):
+        """As of `Recording`."""
+        found = super().rows()
+        self.asked.append((False, None, sum(p.size for p in self.outputs), found))
+        return found
+
+    def many(self, forward, directions):
+        """As of `Recording`."""
+        found = super().many(forward, directions)
+        self.asked.append((forward, directions, len(directions), found))
+        return found
 
     def _leaves(self):
         return self._stops
+
+
+def inputs_of(tape):
+    """The arguments of a tape that are differentiated, as ports, in order."""
+    elements = {}
+    for k, position, slot in tape.elements:
+        elements.setdefault(k, []).append((position, slot))
+    return [
+        Port(_like(meta), tape.leaves[k], elements=elements.get(k, ()))
+        for k, meta in enumerate(tape.inputs)
+        if tape.wanted[k]
+    ]
+
+
+def outputs_of(tape):
+    """The results of a tape, as ports."""
+    found = []
+    for slot, description in tape.outputs:
+        value = _like(description) if slot else _constant(description)
+        found.append(Port(value, slot if slot and tape.active[slot] else 0))
+    return found
 
 
 def _like(meta):

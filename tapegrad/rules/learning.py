@@ -92,9 +92,13 @@ structural(
 
 def _cross_entropy_value(x, index, reduction="mean"):
     # Classes first, so that the reductions run along memory.
-    columns = np.ascontiguousarray(x.reshape(-1, x.shape[-1]).T)
+    columns = x.reshape(-1, x.shape[-1]).T.copy()
     top = np.maximum.reduce(columns, 0)
-    losses = np.log(np.add.reduce(np.exp(columns - top), 0)) - (x.reshape(-1)[index] - top)
+    columns -= top
+    losses = np.log(np.add.reduce(np.exp(columns, columns), 0))
+    taken = x.take(index)
+    taken -= top
+    losses -= taken
     if reduction == "none":
         return losses.reshape(x.shape[:-1])
     total = np.add.reduce(losses)

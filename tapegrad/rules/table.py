@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from .lang import times
 
@@ -31,6 +32,11 @@ FIRST_ROW = 8
 ROWS: list[Row] = []
 BY_NAME: dict[str, Row] = {}
 BY_FUNCTION: dict[Callable, Row] = {}
+
+
+@cache
+def _slots(constants, count):
+    return tuple(k for k in range(count) if k not in constants)
 
 
 @dataclass(eq=False)
@@ -118,7 +124,7 @@ class Row:
 
     def slots(self, count):
         """Positions of the operands, out of `count`, that can carry a derivative."""
-        return tuple(k for k in range(count) if k not in self.constants)
+        return _slots(self.constants, count)
 
     def contributions(self, g, operands, result, wanted, attrs):
         """What the adjoint `g` of the result adds to the adjoints of the operands.

@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 
 from ..native.scalars import reverse_switch
+from ..tape import store as tape_store
 from ..tape import watch
 from ..tape.layout import CLEARED
 from ..tape.watch import LANES, stamp
@@ -23,8 +24,6 @@ from .plan import Signature
 
 FLOAT_TYPE = id(float)
 TUPLE_TYPE = id(tuple)
-#: Offset of the array of items in a list object.
-_LIST_ITEMS = 24
 _word = ctypes.c_ssize_t.from_address
 
 
@@ -47,7 +46,7 @@ def run_address():
 
 def items_address(objects):
     """Address of the array of object pointers of a list."""
-    return _word(id(objects) + _LIST_ITEMS).value
+    return _word(id(objects) + walk.ITEMS).value
 
 
 def _try_layouts():
@@ -141,9 +140,12 @@ def ancestors(store, roots):
 def pack(store, base, count):
     """Pack the staged instructions of `store` into records (`Store.flush`)."""
     walk.pack(
-        store.address, base, count, items_address(store.ops), items_address(store.lefts),
-        items_address(store.rights), items_address(store.offsets), items_address(store.tokens), FLOAT_TYPE, TUPLE_TYPE,
+        store.address, base, count, id(store.ops), id(store.lefts), id(store.rights), id(store.offsets), id(store.tokens),
+        FLOAT_TYPE, TUPLE_TYPE,
     )
+
+
+tape_store.compiled_pack = pack
 
 
 def _stamp(array):

@@ -469,6 +469,8 @@ class Signature:
         Description of the result.
     saves : tuple of int
         Operands whose values the tape must keep (-1: the result).
+    kept : tuple of (int, bool)
+        The same, and whether that operand is a constant, which the user may change.
     """
 
     ALL: list[Signature] = []
@@ -495,6 +497,8 @@ class Signature:
             self._plan(planner)
         planner.step(P.END)
         self.saves = tuple(planner.saved)
+        on_tape = {s for s, on in zip(slots, mask) if on}
+        self.kept = tuple((k, k >= 0 and k not in on_tape) for k in self.saves)
         self.words = np.array(planner.words, np.int64)
         self.kernels = planner.kernels
         self.constants = planner.constants

@@ -35,15 +35,18 @@ from ..native.memory import (
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, SCALAR_LEAF, VALUE
 from .access import SIZE, WORDS, data_of, operand_slot
 
+#: Offset of the array of items in a list object.
+ITEMS = 24
+
 
 @compiled("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def pack(records, base, count, ops, lefts, rights, offsets, tokens, float_type, tuple_type):
     """Pack staged instructions into records: reads Python ints, floats and tuples by their public C layouts.
 
-    The lists are given by the addresses of their item arrays, then come the
-    addresses of the types float and tuple.
+    The lists are given by their own addresses, then come those of the types float and tuple.
     """
-    tokens += 8 * base
+    ops, lefts, rights = load_int(ops + ITEMS), load_int(lefts + ITEMS), load_int(rights + ITEMS)
+    offsets, tokens = load_int(offsets + ITEMS), load_int(tokens + ITEMS) + 8 * base
     record = records + SIZE * base
     for k in range(count):
         op = load_int32(load_int(ops + 8 * k) + 24)

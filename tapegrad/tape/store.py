@@ -39,7 +39,6 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from _thread import get_ident
@@ -58,10 +57,21 @@ FIRST_BYTES = 2 << 20
 LARGEST_REUSED = 1 << 16
 #: Instructions staged before they are packed into records.
 STAGED = 1 << 15
+#: Up to so many instructions plain Python is quicker than loading the compiled code.
+SHORT = 2000
 #: Room kept for the records that one operation may write at once.
 MARGIN = 64
 #: What a small saved array costs besides its data.
 OBJECT_BYTES = 160
+
+
+#: `sweep.native.pack`, once the compiled walks are loaded.
+compiled_pack = None
+
+
+def native_loaded():
+    """Whether the compiled walks have been loaded."""
+    return compiled_pack is not None
 
 
 class Store:
@@ -185,10 +195,10 @@ class Store:
         if not count:
             return self.address
         base = len(self.tokens) - count
-        if count > 32 or "tapegrad.sweep.native" in sys.modules:
-            from ..sweep import native
-
-            native.pack(self, base, count)
+        if compiled_pack is None and count > SHORT:
+            from ..sweep import native  # noqa: F401 (sets it)
+        if compiled_pack is not None:
+            compiled_pack(self, base, count)
         else:
             for k in range(count):
                 op, a, b, offset = self.ops[k], self.lefts[k], self.rights[k], self.offsets[k]

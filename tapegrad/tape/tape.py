@@ -108,6 +108,44 @@ class Tape:
 
         return leaves_of(y)
 
+    def draw(self, path=None):
+        """Draw the graph of the tape, as SVG.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to write it, by custom a name that ends in ``.svg``.
+
+        Returns
+        -------
+        str
+            The SVG text.
+
+        Raises
+        ------
+        OptionError
+            If the tape has more than 300 instructions and leaves.
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> x = tg.tensor(2.0, requires_grad=True)
+        >>> with tg.Tape() as tape:
+        ...     y = x * x
+        >>> tape.draw().startswith("<svg")
+        True
+        """
+        from ..draw import write
+        from ..inspect import named_rows
+
+        return write(named_rows(self.store), path)
+
+    def _repr_html_(self):
+        from ..draw import html
+        from ..inspect import named_rows
+
+        return html(named_rows(self.store), str(self))
+
     def __str__(self):
         from ..inspect import listing
 

@@ -1,8 +1,5 @@
 """The digits example: it learns, it draws, and one step of it agrees with PyTorch."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,15 +7,10 @@ import tapegrad as tg
 
 pytest.importorskip("sklearn")
 
-PATH = Path(__file__).parents[2] / "examples" / "train_classifier.py"
-
 
 @pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("train_classifier", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def example(load):
+    return load("train_classifier")
 
 
 def test_a_few_epochs_learn_and_save_the_curve(example, tmp_path, capsys):
@@ -28,6 +20,13 @@ def test_a_few_epochs_learn_and_save_the_curve(example, tmp_path, capsys):
     assert result["losses"][-1] < 0.3 * result["losses"][0]
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert f"test accuracy {result['accuracy']:.2%}" in capsys.readouterr().out
+
+
+def test_jit_makes_the_same_steps(example):
+    by_tape, by_kernel = (example.main(epochs=2, seed=1, plot=None, require=0.5, jit=jit) for jit in (False, True))
+    np.testing.assert_allclose(by_kernel["losses"], by_tape["losses"], rtol=1e-8)
+    stats = example.gradient_of_jitted_loss.stats()
+    assert stats.kernels == 1 and stats.kernel_calls > 10 and not stats.not_lowered
 
 
 def test_an_accuracy_that_is_too_low_is_an_error(example):

@@ -250,3 +250,12 @@ def test_threads_share_one_jacobian():
         together = list(pool.map(jacobian, points))
     for a, b in zip(alone, together):
         np.testing.assert_array_equal(a, b)
+
+
+def test_what_is_no_number_goes_past_a_kernel():
+    g = tg.value_and_grad(lambda x: (np.sum(x * x), {"name": "text", "none": None, "count": 3}), has_aux=True, kernel="always")
+    for _ in range(4):
+        (value, aux), gradient = g(np.ones(2))
+        assert value == 2.0 and aux == {"name": "text", "none": None, "count": 3}
+        np.testing.assert_array_equal(gradient, [2.0, 2.0])
+    assert g.stats().kernel_calls

@@ -8,18 +8,11 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 import tapegrad as tg
 from tests.optimize.problems import contained, rosenbrock
 
-
-def needs(name):
-    """For a test of what is there with `tapegrad.<name>` only."""
-    return pytest.mark.skipif(not hasattr(tg, name), reason=f"there is no tg.{name}")
-
-
 START = np.array([1.5, 0.5, 0.2])
 PRODUCTS = ["Newton-CG", "trust-ncg", "trust-krylov"]
 HESSIANS = ["dogleg", "trust-exact"]
 
 
-@needs("hvp")
 @pytest.mark.parametrize("method", [*PRODUCTS, *HESSIANS])
 def test_the_way_is_that_of_scipy_with_derivatives_by_hand(method):
     ours = tg.optimize.minimize(rosenbrock, START, method=method)
@@ -30,7 +23,6 @@ def test_the_way_is_that_of_scipy_with_derivatives_by_hand(method):
     assert ours.counts["hessian_products" if method in PRODUCTS else "hessians"] > 0
 
 
-@needs("hvp")
 @pytest.mark.parametrize("method", PRODUCTS)
 def test_containers_and_further_arguments(method):
     f = lambda p, scale: scale * contained(p)  # noqa: E731
@@ -38,8 +30,7 @@ def test_containers_and_further_arguments(method):
     np.testing.assert_allclose(result.x["w"], np.arange(6.0).reshape(2, 3), atol=1e-6)
 
 
-@needs("hvp")
-@pytest.mark.parametrize("n", [3, pytest.param(80, marks=needs("sparse_hessian"))])
+@pytest.mark.parametrize("n", [3, 80])
 def test_trust_constr(n):
     x0 = np.full(n, 0.5)
     given = {"bounds": Bounds(-2.0, 0.9), "constraints": [LinearConstraint(np.ones((1, n)), -np.inf, 0.85 * n)]}
@@ -47,11 +38,11 @@ def test_trust_constr(n):
     theirs = scipy.optimize.minimize(
         scipy.optimize.rosen, x0, jac=scipy.optimize.rosen_der, hess=scipy.optimize.rosen_hess, method="trust-constr", **given
     )
-    assert ours.nit == theirs.nit
-    np.testing.assert_allclose(ours.x, theirs.x, atol=1e-5)
+    # With a sparse Hessian sums are taken in another order, in hundreds of steps.
+    assert abs(ours.nit - theirs.nit) <= (0 if n == 3 else 0.1 * theirs.nit)
+    np.testing.assert_allclose(ours.x, theirs.x, atol=1e-5 if n == 3 else 1e-4)
 
 
-@needs("hvp")
 def test_trust_constr_with_exact_curvature_of_constraints():
     def inside(x):
         return [np.sum(x**2), x[0] * x[1] ** 3]
@@ -72,7 +63,6 @@ def test_trust_constr_with_exact_curvature_of_constraints():
     np.testing.assert_allclose(ours.x, theirs.x, atol=1e-6)
 
 
-@needs("sparse_jacobian")
 def test_least_squares_with_a_sparse_jacobian():
     n = 300
 

@@ -127,6 +127,18 @@ def test_thousand_points(function):
         assert stats.fallback == "" and stats.replays >= 950
 
 
+@pytest.mark.parametrize("function", [newton, bisection, ball], ids=lambda f: f.__name__)
+def test_thousand_points_by_kernels(function):
+    rng = np.random.default_rng(1)
+    pair = Pair(function, kernel="always")
+    with quiet():
+        for _ in range(1000):
+            pair.check(FUNCTIONS[function](rng))
+    stats = pair.stats
+    assert not stats.not_lowered and stats.kernels > 1 and stats.kernel_calls > 800
+    assert pair.calls == stats.records + stats.define_by_run and stats.fallback == ""
+
+
 def test_solve_ivp_style_rk45():
     """Dormand and Prince's method with PI control of the step, on arrays."""
     a = np.array([[0, 0, 0, 0], [1 / 5, 0, 0, 0], [3 / 40, 9 / 40, 0, 0], [44 / 45, -56 / 15, 32 / 9, 0]])

@@ -221,6 +221,27 @@ def test_an_impure_function_is_named_and_run_define_by_run(number):
     assert warning.filename == __file__ and what in g.stats().fallback
 
 
+@pytest.mark.parametrize("number", range(len(list(impure()))), ids=[n for n, _, _ in impure()])
+def test_an_impure_function_is_found_out_before_it_is_a_kernel(number):
+    _, function, what = list(impure())[number]
+    g = grad(function, kernel="always")
+    with quiet() as warned:
+        found = [g(1.0) for _ in range(4)]
+    assert len(set(found)) == 4 and len(warned) == 1 and what in g.stats().fallback and g.stats().kernel_calls == 0
+
+
+def test_a_function_that_turns_impure_is_found_out_though_it_is_a_kernel(tmp_path):
+    path = tmp_path / "number"
+    path.write_text("2.0")
+    g = grad(lambda x: x * float(path.read_text()), kernel="always")
+    assert [g(1.0) for _ in range(6)] == [2.0] * 6 and g.stats().kernel_calls > 0
+    path.write_text("3.0")
+    with quiet() as warned:
+        found = [g(1.0) for _ in range(6)]
+    # The eighth call is compared.
+    assert found[1:] == [3.0] * 5 and len(warned) == 1 and "a constant changed" in g.stats().fallback
+
+
 def test_files(tmp_path):
     (tmp_path / "number").write_text("2.0")
     g = grad(drawing_from_files(tmp_path / "number"))

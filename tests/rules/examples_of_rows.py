@@ -10,6 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from tapegrad import record
 from tapegrad.rules import BY_NAME, ROWS
@@ -297,3 +298,14 @@ def examples_of(name):
 def all_examples():
     """Every example of every row."""
     return [example for row in ROWS for example in examples_of(row.name)]
+
+
+def numbered(few=None):
+    """All examples as parameters of a test; those after the first `few` of each row are marked long."""
+    seen, found = {}, []
+    for k, example in enumerate(all_examples()):
+        name = example.row.name
+        seen[name] = seen.get(name, 0) + 1
+        marks = [pytest.mark.long] if few is not None and seen[name] > few else []
+        found.append(pytest.param(example, id=f"{k}-{name}", marks=marks))
+    return found

@@ -1,9 +1,9 @@
 """A hash of two integers, for the compiled parts of this folder."""
 
-from numba.extending import register_jitable
+from ...native.compile import helper
 
 
-@register_jitable(inline="always")
+@helper
 def mix(a, b):
     """An int64 that depends on `a`, on `b`, and on which is which."""
     a = (a ^ b) * 0x5851F42D4C957F2D + 0x14057B7EF767814F

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.replay.compressed import colours
+from tapegrad.sparse.colouring import columns as colours
 
 A = np.random.default_rng(0).standard_normal((40, 40))
 
@@ -100,3 +100,15 @@ def test_colours_share_no_row():
         mine = found[structure.indices[structure.indptr[row] : structure.indptr[row + 1]]]
         assert len(set(mine.tolist())) == len(mine)
     assert found.min() == 0
+
+
+def test_nobody_looks_long_for_a_pattern_unasked(monkeypatch):
+    from tapegrad.sparse import compressed
+
+    f = tg.sparse_jacobian(lambda x: np.concatenate([A @ x, x * x]))
+    assert f(np.ones(40)).nnz == 1640
+    (kind,) = f._replayed.kinds.values()
+    tape = kind.tapes.first().tape
+    for most in (1000, 40 * 45):
+        monkeypatch.setattr(compressed, "MOST", most)
+        assert compressed.Compressions(tape).worth is None

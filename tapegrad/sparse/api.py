@@ -1,0 +1,309 @@
+"""Sparse derivatives for users: `sparsity`, `sparse_jacobian`, `sparse_hessian`.
+
+A call is a replay, and one sweep with a lane for each colour behind it, or a kernel of
+both (`machine`); what comes back is gathered into the data of a SciPy array.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..errors import GradientError, HigherOrderError, SeedShapeError, StructureError
+from ..functional import Transformed, chosen
+from ..higher import nested
+from ..higher.hessians import _Second
+from ..jacobians import MODES, by_columns, by_rows
+from ..tree import flatten, leaf_names, unflatten
+from .machine import ByColours
+
+
+def _refuse_nested(args, kwargs, name, instead):
+    if nested.is_nested(args, kwargs):
+        raise HigherOrderError(
+            f"tg.{name} gives a SciPy array, which cannot carry a derivative: inside of another derivative, and of tensors that "
+            f"require a gradient, use {instead}"
+        )
+
+
+def as_sparse(recording):
+    """The Jacobian of a recording of which no pattern is known: dense, and then what of it is not zero."""
+    from scipy.sparse import csr_array
+
+    totals = [sum(p.size for p in ports) for ports in (recording.outputs, recording.inputs)]
+    blocks = by_columns(recording) if totals[1] < totals[0] and not recording.primitive else by_rows(recording)
+    if not all(totals):
+        return csr_array(tuple(totals))
+    parts = [
+        [np.reshape(b, (p.size, q.size)) for b, q in zip(row, recording.inputs)] for row, p in zip(blocks, recording.outputs)
+    ]
+    return csr_array(np.block(parts))
+
+
+class _SparseJacobian(Transformed):
+    """What `sparse_jacobian` returns."""
+
+    def __init__(self, function, argnums, mode):
+        super().__init__(function, argnums, scalar=False)
+        self._mode = mode
+
+    def __call__(self, *args, **kwargs):
+        _refuse_nested(args, kwargs, "sparse_jacobian", "tg.jacobian")
+        asked = ByColours(lambda known: known.jacobian(self._mode), as_sparse, self._replayed)
+        return self._replayed.call(args, kwargs, asked).gradients
+
+
+def _number_or_sum(results):
+    total = 0.0
+    for r in results:
+        total = total + (np.sum(r) if np.ndim(r) else r)
+    return total
+
+
+class _Weighted:
+    """The sum of the results of a function, each times its weight: the last argument (`given`), or 1."""
+
+    def __init__(self, function, given):
+        functools.update_wrapper(self, function, updated=())
+        self.function, self.given = function, given
+
+    def __call__(self, *args, **kwargs):
+        if not self.given:
+            return _number_or_sum(flatten(self.function(*args, **kwargs))[0])
+        *args, weights = args
+        results, structure = flatten(self.function(*args, **kwargs))
+        weights, found = flatten(weights)
+        if len(weights) != len(results):
+            raise StructureError(f"the weights are {found}, but the function returns {structure}; give one weight for each result")
+        for w, r, name in zip(weights, results, leaf_names(structure)):
+            if np.shape(w) != np.shape(r):
+                raise SeedShapeError(
+                    f"the weights of the result{name} have the shape {np.shape(w)}, the result has {np.shape(r)}: it takes one weight "
+                    "for each number"
+                )
+        return _number_or_sum([w * r for w, r in zip(weights, results)])
+
+
+class _SparseHessian(_Second):
+    """What `sparse_hessian` returns."""
+
+    def __init__(self, function, argnums, weights):
+        super().__init__(_Weighted(function, True) if weights else function, argnums)
+        self.__wrapped__, self._weights = function, weights
+
+    def __call__(self, *args, **kwargs):
+        _refuse_nested(args, kwargs, "sparse_hessian", "tg.hessian")
+        if self._weights:
+            args = self._with_weights(args)
+        return self._of(args, kwargs, ByColours(_symmetric_of, _symmetric_as_sparse, self._replayed))
+
+    def _with_weights(self, args):
+        if len(args) < 2:
+            raise StructureError("with weights=True the call takes the arguments of the function and, last, the weights of its results")
+        if max(self._argnums) >= len(args) - 1:
+            raise StructureError(
+                f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args) - 1} "
+                "positional arguments, and weights"
+            )
+        leaves, structure = flatten(args[-1])
+        return *args[:-1], unflatten(structure, [np.array(w, float) for w in leaves])
+
+
+def _symmetric_of(compressions):
+    found = compressions.symmetric
+    return found.template, found.way, found.places
+
+
+def _symmetric_as_sparse(recording):
+    found = as_sparse(recording)
+    return (0.5 * (found + found.T)).tocsr()
+
+
+class _Sparsity:
+    """What `sparsity` returns."""
+
+    def __init__(self, function, argnums, order):
+        functools.update_wrapper(self, function, updated=())
+        self.order = order
+        self.derivative = (
+            Transformed(function, argnums, scalar=False) if order == 1 else _Second(_Weighted(function, False), argnums)
+        )
+
+    def stats(self):
+        """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
+        return self.derivative.stats()
+
+    def __call__(self, *args, **kwargs):
+        if nested.is_nested(args, kwargs):
+            raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
+        replayed = self.derivative._replayed
+        tape = replayed.call(args, kwargs, backward=False).tape
+        if tape is None:
+            raise GradientError(
+                f"{getattr(self, '__qualname__', self.__wrapped__)!s} has no tape, and so no pattern: it is run define-by-run, because "
+                f"{replayed.stats.fallback}"
+            )
+        structure = tape.compressions.structure if self.order == 1 else tape.compressions.symmetric.structure
+        return structure.copy()
+
+
+def sparsity(f, argnums=0, order=1, *, argnum=None):
+    """A function that gives the pattern of the Jacobian of `f`, or of its Hessian.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or containers of them.
+    argnums : int or tuple of int
+        The positional arguments to differentiate with respect to.  Also called `argnum`.
+    order : {1, 2}
+        1: the Jacobian.  2: the Hessian; of several results the union of theirs, which is the
+        pattern of the Hessian of a Lagrangian.
+
+    Returns
+    -------
+    callable
+        Gives, for arguments of `f`, a SciPy CSR array of bool: True where the derivative may
+        be other than zero at any point that takes the same path.  Rows count the elements of all results
+        in C order, columns those of the arguments, in the order of the arguments; a Hessian has
+        elements of the arguments on both sides.  Its ``stats()`` says what was recorded and replayed.
+
+    Raises
+    ------
+    GradientError
+        `f` cannot be replayed (says why): then there is no tape to read.
+    HigherOrderError
+        Called inside of another derivative.
+    StructureError, DtypeError
+        As `jacobian`.
+
+    Notes
+    -----
+    Element-wise operations, data movement, reductions, scans and matrix products are known element by
+    element; solves, factorizations and custom primitives count as dense.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.sparsity(lambda x: x[1:] * x[:-1])(np.ones(4)).toarray().astype(int)
+    array([[1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
+    >>> tg.sparsity(lambda x: x[0] * x[1] + 3.0 * x[2], order=2)(np.ones(3)).toarray().astype(int)
+    array([[0, 1, 0],
+           [1, 0, 0],
+           [0, 0, 0]])
+    """
+    if order not in (1, 2):
+        raise ValueError(f"order={order!r}: 1 is the pattern of the Jacobian, 2 that of the Hessian")
+    return _Sparsity(f, chosen(argnums, argnum), order)
+
+
+def sparse_jacobian(f, argnums=0, mode="auto", *, argnum=None):
+    """A function that gives the Jacobian of `f` as a SciPy sparse array.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or containers of them.
+    argnums : int or tuple of int
+        The positional arguments to differentiate with respect to: numbers, arrays of floats,
+        or containers of them.  Also called `argnum`.
+    mode : {"auto", "forward", "reverse"}
+        Whether columns or rows that have no place in common share a direction; "auto": what
+        takes fewer directions.
+
+    Returns
+    -------
+    callable
+        Gives, for arguments of `f`, a ``csr_array`` with a row for each element of the results (C
+        order, containers one after the other) and a column for each element of the arguments,
+        in their order.  Its entries are those of the pattern (`sparsity`), also where they
+        happen to be zero.
+
+    Raises
+    ------
+    HigherOrderError
+        Called inside of another derivative; `jacobian` can be.
+    StructureError, DtypeError
+        As `jacobian`.
+
+    Notes
+    -----
+    Pattern and colours are found once for each path of the function.  A function that cannot be
+    replayed (``stats().fallback``) has none: its Jacobian is computed dense, and only what is not
+    zero is stored.
+
+    See Also
+    --------
+    sparsity, jacobian
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> found = tg.sparse_jacobian(lambda x: x[1:] * x[:-1])(np.array([1.0, 2.0, 3.0]))
+    >>> found.toarray()
+    array([[2., 1., 0.],
+           [0., 3., 2.]])
+    >>> found.nnz
+    4
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+    return _SparseJacobian(f, chosen(argnums, argnum), mode)
+
+
+def sparse_hessian(f, argnums=0, weights=False, *, argnum=None):
+    """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
+
+    Parameters
+    ----------
+    f : callable
+        Returns one number; with `weights` also an array, or containers of numbers and arrays.
+    argnums : int or tuple of int
+        As of `sparse_jacobian`.  Also called `argnum`.
+    weights : bool
+        Whether calls give, as the last argument, a weight for each number that `f` returns, in its
+        containers and shapes: the Hessian is then that of the weighted sum, as a method for
+        constrained problems needs it.
+
+    Returns
+    -------
+    callable
+        Gives, for arguments of `f` (and weights), a ``csr_array``, symmetric to the last bit,
+        with a row and a column for each element of the arguments.
+
+    Raises
+    ------
+    NonScalarOutputError
+        `f` returns more than one number, without `weights`.
+    SeedShapeError, StructureError
+        The weights are not like the results.
+    HigherOrderError
+        Called inside of another derivative; `hessian` can be.
+
+    Notes
+    -----
+    The pattern is that of the recorded gradient.  Its columns are coloured so that of each pair (i, j)
+    and (j, i) one stands alone (star colouring), so an arrow takes two directions; one sweep
+    over the gradient carries a tangent for each colour.  Of a function that cannot be replayed see `sparse_jacobian`.
+
+    See Also
+    --------
+    sparsity, hessian, hvp
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> f = lambda x: np.sum(x[1:] * x[:-1] ** 2)
+    >>> tg.sparse_hessian(f)(np.array([1.0, 2.0, 3.0])).toarray()
+    array([[4., 2., 0.],
+           [2., 6., 4.],
+           [0., 4., 0.]])
+    >>> lagrangian = tg.sparse_hessian(lambda x: (x[0] * x[1], x[1] ** 3), weights=True)
+    >>> lagrangian(np.array([1.0, 2.0]), (1.0, 10.0)).toarray()
+    array([[  0.,   1.],
+           [  1., 120.]])
+    """
+    return _SparseHessian(f, chosen(argnums, argnum), weights)

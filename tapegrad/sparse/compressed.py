@@ -1,0 +1,214 @@
+"""Jacobians from a few compressed directions: seeds by colour, and the places of the entries.
+
+What is known of the pattern of a finished tape, and the colourings made of it, is
+kept with the tape (`FinishedTape.compressions`): a tape is one path of the function, and its
+guards hold wherever it is replayed, so the pattern does, too.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ..record import normalise
+from ..recording import prepared
+from ..replay.swept import inputs_of, outputs_of
+from . import colouring
+from .elements import TooLarge
+from .pattern import pattern
+
+#: Elements and edges of a tape from which on nobody looks for a pattern unasked.
+MOST = 4_000_000
+#: Where it was not asked for, compression has to save at least this factor.
+WORTH = 4
+
+
+class Compressed:
+    """The seeds of one direction of compression, and where the entries are in what comes back.
+
+    Parameters
+    ----------
+    structure : csr_array
+        Rows are the elements that are collected, columns those that are seeded.
+    colour : ndarray
+        Of the columns.
+    sources, targets : list of Port
+        Seeded and collected.
+    forward : bool
+        Whether the sources are the arguments.
+    """
+
+    def __init__(self, structure, colour, sources, targets, forward=True):
+        self.structure, self.colour, self.sources, self.targets = structure, colour, sources, targets
+        self.forward = forward
+        self.count = int(colour.max(initial=-1)) + 1
+
+    @cached_property
+    def seeds(self):
+        """One direction for each colour, as `Recording.many` takes them."""
+        ends = np.cumsum([p.size for p in self.sources])
+        found = []
+        for c in range(self.count):
+            parts = np.split((self.colour == c).astype(float), ends[:-1])
+            seeds = [normalise(v.reshape(p.shape).astype(p.char)) for v, p in zip(parts, self.sources)]
+            found.append(prepared(self.sources, seeds))
+        return found
+
+    @cached_property
+    def lanes(self):
+        """For each source one array: the seeds of all directions, with an axis for them in front."""
+        ends = np.cumsum([p.size for p in self.sources])
+        units = self.colour[None, :] == np.arange(self.count)[:, None]
+        parts = np.split(units, ends[:-1], axis=1)
+        return [np.ascontiguousarray(v.reshape((self.count, *p.shape)).astype(p.char)) for v, p in zip(parts, self.sources)]
+
+    @cached_property
+    def places(self):
+        """For each target and source: positions in their dense block, in that of the transpose, and in what comes back."""
+        found, down = [], 0
+        for target in self.targets:
+            across, row = 0, []
+            for source in self.sources:
+                block = self.structure[down : down + target.size, across : across + source.size].tocoo()
+                at = self.colour[across + block.col] * target.size + block.row
+                row.append((block.row * source.size + block.col, block.col * target.size + block.row, at))
+                across += source.size
+            found.append(row)
+            down += target.size
+        return found
+
+
+class Compressions:
+    """Pattern and colourings of one tape.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    """
+
+    def __init__(self, tape):
+        self._tape, self._jacobians = tape, {}
+        self.inputs, self.outputs = inputs_of(tape), outputs_of(tape)
+
+    @cached_property
+    def structure(self):
+        """The pattern of the Jacobian, as a SciPy CSR array of bool."""
+        return pattern(self._tape)
+
+    @cached_property
+    def columns(self):
+        """For forward mode."""
+        return Compressed(self.structure, colouring.columns(self.structure), self.inputs, self.outputs)
+
+    @cached_property
+    def rows(self):
+        """For reverse mode."""
+        turned = self.structure.T.tocsr()
+        return Compressed(turned, colouring.columns(turned), self.outputs, self.inputs, False)
+
+    @cached_property
+    def better(self):
+        """Columns or rows, whichever take fewer directions."""
+        structure = self.structure
+        # No colouring has fewer colours than the fullest row has entries.
+        least = {"columns": np.diff(structure.indptr).max(initial=0), "rows": np.bincount(structure.indices).max(initial=0)}
+        first, other = sorted(least, key=least.get)
+        found = getattr(self, first)
+        if least[other] < found.count and getattr(self, other).count < found.count:
+            return getattr(self, other)
+        return found
+
+    @cached_property
+    def symmetric(self):
+        """Of the tape of a gradient: the compression of the Hessian."""
+        return Symmetric(self)
+
+    @cached_property
+    def promotions(self):
+        """The kernels of its `Compressed` (`sparse.machine`)."""
+        return {}
+
+    def jacobian(self, mode):
+        """A sparse array of the pattern, the `Compressed` for a mode, and where in what comes back the entries are."""
+        found = self._jacobians.get(mode)
+        if found is None:
+            way = {"auto": "better", "forward": "columns", "reverse": "rows"}[mode]
+            way = getattr(self, way)
+            rows, columns = coordinates(self.structure)
+            if way.forward:
+                places = way.colour[columns] * self.structure.shape[0] + rows
+            else:
+                places = way.colour[rows] * self.structure.shape[1] + columns
+            found = self._jacobians[mode] = template(self.structure), way, places
+        return found
+
+    @cached_property
+    def worth(self):
+        """``(columns, rows)``, each a `Compressed` or None where it saves too little to look for it unasked; or None."""
+        try:
+            structure = self.structure if "structure" in self.__dict__ else pattern(self._tape, MOST)
+        except TooLarge:
+            return None
+        self.__dict__["structure"] = structure
+        if 0 in structure.shape:
+            return None
+        found = []
+        for name, least, size in (
+            ("columns", np.diff(structure.indptr), structure.shape[1]), ("rows", np.bincount(structure.indices), structure.shape[0]),
+        ):  # fmt: skip
+            made = getattr(self, name) if int(least.max(initial=0)) * WORTH <= size else None
+            found.append(made if made is not None and made.count * WORTH <= size else None)
+        return None if found == [None, None] else tuple(found)
+
+
+class Symmetric:
+    """The compression of a Hessian, which is the Jacobian of a recorded gradient.
+
+    Parameters
+    ----------
+    compressions : Compressions
+        Of the tape of the gradient.
+
+    Attributes
+    ----------
+    structure : csr_array of bool
+        Symmetric.
+    template : csr_array of float
+    way : Compressed
+        By columns, with star colours.
+    places : ndarray
+        Where in what comes back the entries are.
+    """
+
+    def __init__(self, compressions):
+        inputs, outputs = compressions.inputs, compressions.outputs
+        one = compressions.structure
+        self.structure = structure = (one + one.T).tocsr()
+        structure.sort_indices()
+        colour = colouring.symmetric(structure)
+        self.way = Compressed(structure, colour, inputs, outputs)
+        rows, columns = coordinates(structure)
+        straight = colouring.alone(structure, colour)
+        # The k-th entry by columns is (i, j) where the k-th by rows is (j, i).
+        mirror = np.empty(len(rows), np.int64)
+        mirror[np.lexsort((rows, columns))] = np.arange(len(rows))
+        turned = straight[mirror]
+        assert (straight | turned).all(), "a star colouring leaves an entry without a direction of its own"
+        size = len(colour)
+        self.template = template(structure)
+        places = np.where(straight, colour[columns] * size + rows, colour[rows] * size + columns)
+        # Both of a pair are the same number.
+        self.places = np.where(rows <= columns, places, places[mirror])
+
+
+def template(structure):
+    """A float array of a pattern."""
+    found = structure.astype(float)
+    assert found.has_canonical_format
+    return found
+
+
+def coordinates(structure):
+    """Row and column of each entry of a CSR array, in its order."""
+    return np.repeat(np.arange(structure.shape[0]), np.diff(structure.indptr)), structure.indices.astype(np.int64)

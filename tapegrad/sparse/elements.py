@@ -1,0 +1,323 @@
+"""A finished tape element by element: which of them each element of each value is computed from.
+
+Each element of a value has a number; the numbers stand in an array of the shape of the
+value (`Elements._of`), -1 where nothing that is differentiated has a part in it.  What depends on
+one other element only *is* that element, as far as dependence goes, and has its
+number: so data movement and functions of one operand make no elements.  An element
+that depends on several is a new one, and *edges* say on which.  Elements are numbered in the
+order of the tape, so an edge leads from a lower number to a higher one.
+
+What an instruction does is known exactly for
+
+element-wise rows       each operand element to the elements it is broadcast to;
+data movement           the row itself is applied to the numbers;
+reductions, softmax     all elements of one line (one group) to its results;
+scans, recurrences      each element to those after it, by a chain;
+matrix products         a row of one operand and a column of the other to each element.
+
+Anything else (solves, factorizations, a user's primitive) counts as dense.  Where many
+depend on the same many, an element that is no value stands between (a *hub*): a dense
+n x n instruction has 2 n edges.  So the graph, and what is read off it (`pattern`), is no
+larger than the values of the tape together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..recording import pieces_of
+from ..replay.trace import ROW
+from ..tape.layout import ARRAY_LEAF
+from ..tape.meta import SCALAR
+
+#: Rows that move elements: applied to positions they say where each element comes from.
+MOVES = set(
+    "getitem select broadcast_to diagonal as_strided reshape squeeze expand_dims transpose t flip gather roll repeat "
+    "tile concatenate stack diag setitem put".split()
+)
+#: Rows that change nothing but the dtype.
+SAME = {"astype", "clone"}
+#: Rows that make one number of each line of elements.
+REDUCTIONS = set("sum mean max min prod var std norm logsumexp".split())
+#: Rows that make a line of a line.
+LINES = {"softmax", "log_softmax"}
+#: Rows that add into parts of an array, of zeros or of the first operand.
+ADDS = {"place", "scatter", "add_window", "add_at"}
+SCANS = {"cumsum", "cumprod", "recurrence"}
+
+
+class Elements:
+    """The graph of a tape.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    most : int, optional
+        Elements, edges and sizes of values from which on to stop, with `TooLarge`.
+
+    Attributes
+    ----------
+    count : int
+    columns : int
+        The number of elements of the arguments that are differentiated; they are the first elements.
+    results : ndarray
+        The number of each element of the results, one after the other.
+    """
+
+    def __init__(self, tape, most=None):
+        from ..replay.swept import inputs_of
+
+        self.tape, self.most, self.size = tape, most, 0
+        ports = inputs_of(tape)
+        self.columns = self.count = sum(p.size for p in ports)
+        self._from, self._to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        self._of = {}
+        for begin, size, slot, meta in pieces_of(ports):
+            self._of[slot] = begin if meta is SCALAR else np.arange(begin, begin + size).reshape(meta.shape)
+        self._walk()
+        found = [np.zeros(0, np.int64)]
+        for slot, description in tape.outputs:
+            known = self._of.get(slot)
+            if known is None:
+                size = tape.metas[slot].size if slot else int(np.size(getattr(description, "_v", description)))
+                known = np.full(size, -1)
+            found.append(np.ravel(known))
+        self.results = np.concatenate(found)
+
+    def edges(self):
+        """``(starts, sources)``: element `e` depends on ``sources[starts[e]:starts[e + 1]]``."""
+        sources, targets = np.concatenate(self._from), np.concatenate(self._to)
+        order = np.argsort(targets, kind="stable")
+        starts = np.zeros(self.count + 1, np.int64)
+        np.cumsum(np.bincount(targets, minlength=self.count), out=starts[1:])
+        return starts, np.ascontiguousarray(sources[order])
+
+    # -- the tape ------------------------------------------------------------------
+    def _walk(self):
+        of, tape = self._of, self.tape
+        items = {item.slot: item for item in tape.items}
+        ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
+        last = self._last_readers(ops, lefts, rights, items)
+        sources, targets = [], []
+        for slot, active in enumerate(tape.active.tolist()):
+            if not active or slot in of:
+                continue
+            if slot in items:
+                item = items[slot]
+                if item.entry.kind == ROW:
+                    of[slot] = self._item(item)
+                for o in item.operands:
+                    if o > 0 and last[o] == slot:
+                        of.pop(o, None)
+            elif 1 < ops[slot] < ARRAY_LEAF:
+                a, b = of.get(lefts[slot], -1), of.get(rights[slot], -1)
+                if a < 0 or a == b:
+                    a = b
+                elif b >= 0:
+                    sources += (a, b)
+                    targets += (self.count, self.count)
+                    a = self.count
+                    self.count += 1
+                of[slot] = a
+        self._edges(np.array(sources, np.int64), np.array(targets, np.int64))
+
+    def _last_readers(self, ops, lefts, rights, items):
+        """For each slot the last item that reads it; then its numbers are forgotten, unless a scalar or an output has them."""
+        last = [0] * len(ops)
+        for item in items.values():
+            for o in item.operands:
+                if o > 0 and item.slot > last[o]:
+                    last[o] = item.slot
+        for slot, _ in self.tape.outputs:
+            last[slot] = 0
+        for slot, op in enumerate(ops):
+            if 1 < op < ARRAY_LEAF:
+                last[lefts[slot]] = last[rights[slot]] = 0
+        return last
+
+    def _grown(self, by):
+        self.size += by
+        if self.most is not None and self.size > self.most:
+            raise TooLarge
+
+    def _edges(self, sources, targets):
+        self._from.append(sources)
+        self._to.append(targets)
+        self._grown(len(sources))
+
+    # -- numbers ---------------------------------------------------------------------
+    def _joined(self, parts):
+        """The numbers of what depends on one element of each of several arrays of the same shape."""
+        total = parts[0]
+        for part in parts[1:]:
+            new = (total >= 0) & (part >= 0) & (total != part)
+            found = np.where(total < 0, part, total)
+            many = int(np.count_nonzero(new))
+            if many:
+                made = np.arange(self.count, self.count + many)
+                self.count += many
+                self._edges(np.concatenate([total[new], part[new]]), np.concatenate([made, made]))
+                found[new] = made
+            total = found
+        return total
+
+    def _grouped(self, numbers, groups, count):
+        """The numbers of what depends on all elements of a group, for `count` groups."""
+        numbers, groups = np.ravel(numbers), np.ravel(groups)
+        live = numbers >= 0
+        numbers, groups = numbers[live], groups[live]
+        found = np.full(count, -1)
+        found[groups] = numbers
+        several = np.bincount(groups, minlength=count) > 1
+        many = int(np.count_nonzero(several))
+        if many:
+            found[several] = np.arange(self.count, self.count + many)
+            self.count += many
+            which = several[groups]
+            self._edges(numbers[which], found[groups[which]])
+        return found
+
+    def _shape(self, reference):
+        if reference < 0:
+            return np.shape(self.tape.constants[-1 - reference])
+        return self.tape.metas[reference].shape
+
+    # -- one instruction ------------------------------------------------------------
+    def _item(self, item):
+        entry, row, operands = item.entry, item.entry.function, item.operands
+        attrs = dict(entry.attrs)
+        if row.dynamic:
+            attrs[row.dynamic] = entry.integer
+        given = {k: np.asarray(self._of[operands[k]]) for k in row.slots(len(operands)) if operands[k] in self._of}
+        shape = entry.meta.shape
+        self._grown(entry.meta.size)
+        if not given or not entry.meta.size:
+            # Arguments without elements.
+            return np.full(shape, -1)
+        found = self._way(row, operands)(row, operands, shape, attrs, given)
+        return int(found.reshape(())) if entry.meta is SCALAR else np.reshape(found, shape)
+
+    def _way(self, row, operands):
+        name = row.name
+        if row.elementwise or name in SAME or name == "runge_kutta_stage":
+            return self._elementwise
+        # Positions have to be constants of the tape.
+        fixed = all(operands[k] < 0 for k in row.constants if k < len(operands))
+        if name in MOVES and fixed:
+            return self._moved
+        if name in ADDS and fixed:
+            return self._added
+        if name in REDUCTIONS:
+            return self._reduced
+        if name in LINES:
+            return self._lines
+        if name in SCANS:
+            return self._scanned
+        return self._product if name == "matmul" else self._dense
+
+    def _elementwise(self, row, operands, shape, attrs, given):
+        return self._joined([np.broadcast_to(g, shape) for g in given.values()])
+
+    def _moved(self, row, operands, shape, attrs, given):
+        arrays = []
+        for k, o in enumerate(operands):
+            if k in row.constants:
+                arrays.append(self.tape.constants[-1 - o])
+            else:
+                # What comes from nowhere is 0 here.
+                arrays.append(given[k] + 1 if k in given else np.zeros(self._shape(o), np.int64))
+        return np.asarray(row.value(*arrays, **attrs)).astype(np.int64) - 1
+
+    def _added(self, row, operands, shape, attrs, given):
+        onto = row.name.startswith("add_")
+        parts = []
+        if 0 in given and onto:
+            parts.append(given[0].reshape(-1))
+        if int(onto) in given:
+            numbers = given[int(onto)]
+            if row.constants:
+                targets = np.ravel(self.tape.constants[-1 - operands[row.constants[0]]])
+            else:
+                numbers = np.broadcast_to(numbers, attrs["shape"]) if onto else numbers
+                targets = _window(numbers.shape, _size(shape), attrs)
+            parts.append(self._grouped(numbers, targets, _size(shape)))
+        return self._joined(parts)
+
+    def _reduced(self, row, operands, shape, attrs, given):
+        (numbers,) = given.values()
+        groups, count = _lines_of(numbers.shape, attrs.get("axis"))
+        return self._grouped(numbers, groups, count)
+
+    def _lines(self, row, operands, shape, attrs, given):
+        (numbers,) = given.values()
+        groups, count = _lines_of(numbers.shape, attrs.get("axis", -1) if numbers.ndim else None)
+        return self._grouped(numbers, groups, count)[groups]
+
+    def _scanned(self, row, operands, shape, attrs, given):
+        axis, lag = attrs.get("axis"), attrs.get("lag", False)
+        given = {k: np.ravel(g) if axis is None else np.broadcast_to(g, shape) for k, g in given.items()}
+        axis = axis or 0
+
+        def lined(a):
+            """With the axis of the scan first, in its direction."""
+            a = np.moveaxis(a, axis, 0)
+            return a[::-1] if attrs.get("reverse", False) else a
+
+        # A chain that is numbered in the direction of the scan: each element, and all that comes before it.
+        found = np.empty(shape, np.int64)
+        chain = lined(found)
+        chain[...] = np.arange(self.count, self.count + found.size).reshape(chain.shape)
+        self.count += found.size
+        self._edges(np.ravel(chain[:-1]), np.ravel(chain[1:]))
+        for k, g in given.items():
+            g = lined(g)
+            # With a lag it is the factor of the element before.
+            sources, targets = (g[:-1], chain[1:]) if lag and k == 1 else (g, chain)
+            live = sources >= 0
+            self._edges(sources[live], targets[live])
+        return found
+
+    def _product(self, row, operands, shape, attrs, given):
+        flat = [len(self._shape(o)) == 1 for o in operands]
+        # The shape of the result as that of a product of matrices.
+        full = list(shape)
+        if flat[1]:
+            full.append(1)
+        if flat[0]:
+            full.insert(len(full) - 1, 1)
+        parts = []
+        for k, numbers in given.items():
+            if flat[k]:
+                numbers = numbers.reshape((1, -1) if k == 0 else (-1, 1))
+            groups, count = _lines_of(numbers.shape, -1 if k == 0 else -2)
+            kept = list(numbers.shape)
+            kept[-1 if k == 0 else -2] = 1
+            parts.append(np.broadcast_to(self._grouped(numbers, groups, count).reshape(kept), full))
+        return self._joined(parts)
+
+    def _dense(self, row, operands, shape, attrs, given):
+        numbers = np.concatenate([g.reshape(-1) for g in given.values()])
+        return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), 1), _size(shape))
+
+
+def _lines_of(shape, axis):
+    """For each element the number of its line along `axis` (or axes; None: all), and how many lines there are."""
+    kept = np.sum(np.zeros(shape), axis=axis, keepdims=True).shape
+    return np.broadcast_to(np.arange(_size(kept)).reshape(kept), shape), _size(kept)
+
+
+def _window(shape, size, attrs):
+    """Flat positions of a strided window of an array of `size` elements."""
+    if not _size(shape):
+        return np.zeros(0, np.int64)
+    positions = np.arange(size)
+    steps = [s * positions.itemsize for s in attrs["strides"]]
+    return np.lib.stride_tricks.as_strided(positions[attrs["offset"] :], shape, steps).reshape(-1)
+
+
+def _size(shape):
+    return int(np.prod(shape, dtype=np.int64))
+
+
+class TooLarge(Exception):
+    """A tape has more elements than is worth looking at."""

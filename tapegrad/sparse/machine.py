@@ -1,0 +1,110 @@
+"""Compressed derivatives as machine code.
+
+The tangents of a tape are a tape themselves (`kernel.tangents`), with a lane for each
+colour; its kernel gives all entries in one call.  It is made when the sweeps of a tape
+have worked long enough for it (`kernel.promotion`), agrees with them at one point before it is
+used, and leaves to them what it cannot answer: a guard that sees something else, an
+entry that is not finite (where zero times infinity has to be zero).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+
+from ..kernel.promotion import Promotion, checked_policy
+from ..replay.function import _name
+
+
+class _Lanes(Promotion):
+    """When the tangents of a tape, so many at a time, become a kernel."""
+
+    def __init__(self, tape, lanes, policy):
+        super().__init__(tape, policy)
+        self._lanes = lanes
+        self._weight *= lanes + 1
+        if policy == "auto":
+            # Not at the first replay: a recording that is only compared with the kept one has no other.
+            self.due = {key: max(2, due // (lanes + 1)) for key, due in self.due.items()}
+
+    def _compiled(self, gradients, limit):
+        from ..kernel.emit import Options
+        from ..kernel.of_tape import TapeKernel
+        from ..kernel.tangents import tangents
+
+        made = tangents(self.tape, self._lanes)
+        # The values themselves are not asked for.
+        made = replace(made, outputs=made.outputs[len(self.tape.outputs) :])
+        return TapeKernel(made, False, self.options or Options(), limit)
+
+
+class ByColours:
+    """What a replay is asked for: the entries of a derivative (`Replayed.call`).
+
+    Parameters
+    ----------
+    choose : callable
+        ``choose(compressions)`` gives the pattern as an array, a `Compressed`, and where the entries are in what comes back.
+    unknown : callable
+        ``unknown(recording)`` gives the answer where there is no tape.
+    replayed : Replayed
+    """
+
+    def __init__(self, choose, unknown, replayed):
+        self.choose, self.unknown, self.replayed = choose, unknown, replayed
+        self.policy = checked_policy(None)
+        self.inputs = None
+
+    def __call__(self, recording):
+        """The answer by a sweep over what was replayed."""
+        tape = getattr(recording, "_tape", None)
+        if tape is None:
+            return self.unknown(recording)
+        template, way, places = self.choose(tape.compressions)
+        rows = recording.many(way.forward, way.seeds) if len(places) else [np.zeros((0, 0))]
+        if way.forward and len(places):
+            promotion = self._promotion(tape, way)
+            if promotion is not None and self.inputs is not None:
+                inputs = [*self.inputs, *way.lanes]
+                promotion.note(False, inputs, rows, None, self.replayed.stats, _name(self.replayed.function))
+        return filled(template, _gathered(rows, places))
+
+    def by_kernel(self, kept, inputs):
+        """The answer of a kernel, or None."""
+        self.inputs = inputs
+        known = kept.tape.compressions.__dict__.get("promotions")
+        if not known:
+            return None
+        template, way, places = self.choose(kept.tape.compressions)
+        promotion = known.get(way)
+        kernel = promotion.get(False) if promotion is not None else None
+        if kernel is None:
+            return None
+        _, found = kernel.run([*inputs, *way.lanes])
+        if found is None:
+            return None
+        data = _gathered([f if slot else np.asarray(what) for f, (slot, what) in zip(found, kernel.tape.outputs)], places)
+        return filled(template, data) if np.isfinite(data).all() else None
+
+    def _promotion(self, tape, way):
+        known = tape.compressions.promotions
+        if way not in known:
+            known[way] = _Lanes(tape, way.count, self.policy) if self.policy != "never" else None
+        return known[way]
+
+
+def _gathered(rows, places):
+    """Entries from what came back: for each result a matrix with a row for each direction."""
+    if not len(places):
+        return np.zeros(0)
+    flat = [np.reshape(r, (len(r), -1)) for r in rows]
+    return (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)).reshape(-1)[places]
+
+
+def filled(template, data):
+    """A SciPy array of the pattern of `template` with other data; it shares no memory with it."""
+    found = copy.copy(template)
+    found.data, found.indices, found.indptr = data, template.indices.copy(), template.indptr.copy()
+    return found

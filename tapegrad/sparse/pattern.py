@@ -1,0 +1,96 @@
+"""The pattern of a Jacobian: the columns that each element of a tape depends on.
+
+Two walks up the elements (`elements`) find them.  With *lists*, each element has the list of its
+columns, the union of the lists of those it depends on: the time it takes grows with
+the dependencies, which are few where the result is worth being called sparse.  If they are not few, *bit
+sets* do it: 64 columns are one word of each element, and a tape of E edges with n columns
+takes E * n / 64 steps, however dense it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .elements import Elements, TooLarge
+from .walk import collect, spread_bits, spread_lists
+
+#: Columns that an element has in its list, on average, at most.
+LENGTH = 32
+#: Words that an element has in one pass, at most.
+WORDS = 16
+#: Bytes that the bits of all elements have in one pass, about, if a word each is not more.
+MEMORY = 1 << 28
+
+
+def pattern(tape, most=None):
+    """Which result elements may depend on which argument elements, as a SciPy CSR array of bool.
+
+    Rows count the elements of all outputs, columns those of all arguments that are differentiated.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    most : int, optional
+        As of `Elements`, and of entries.
+
+    Raises
+    ------
+    TooLarge
+    """
+    from scipy.sparse import csr_array
+
+    graph = Elements(tape, most)
+    starts, sources = graph.edges()
+    found = by_lists(graph, starts, sources)
+    if found is None:
+        if most is not None and graph.count * graph.columns > 64 * most:
+            raise TooLarge
+        found = by_bits(graph, starts, sources, most)
+    rows, places = found
+    made = csr_array((np.ones(len(rows), bool), (rows, places)), shape=(len(graph.results), graph.columns))
+    made.sort_indices()
+    return made
+
+
+def by_lists(graph, starts, sources):
+    """Rows and columns of the pattern; None if lists would be too long."""
+    columns, count = graph.columns, graph.count
+    room = columns + LENGTH * (count - columns)
+    first, pool, mark = np.empty(count + 1, np.int64), np.empty(room, np.int64), np.full(columns, -1, np.int64)
+    used = spread_lists(
+        columns, count, starts.ctypes.data, sources.ctypes.data, first.ctypes.data, pool.ctypes.data, room, mark.ctypes.data
+    )
+    if used < 0:
+        return None
+    rows = np.flatnonzero(graph.results >= 0)
+    elements = graph.results[rows]
+    lengths = first[elements + 1] - first[elements]
+    ends = np.cumsum(lengths)
+    # Position k of all lists together is at this place of the pool.
+    at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first[elements] - (ends - lengths), lengths)
+    return np.repeat(rows, lengths), pool[at]
+
+
+def by_bits(graph, starts, sources, most=None):
+    """Rows and columns of the pattern, by bit sets; more than `most` are `TooLarge`."""
+    rows, columns = len(graph.results), graph.columns
+    words = max(1, min(WORDS, -(-columns // 64), MEMORY // (8 * graph.count + 8)))
+    bits = np.zeros((graph.count, words), np.int64)
+    results = np.ascontiguousarray(graph.results)
+    found_rows, found_columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    total = 0
+    for low in range(0, columns, 64 * words):
+        bits[:] = 0
+        # The first elements are those of the arguments, one for each column.
+        at = np.arange(min(64 * words, columns - low))
+        bits[low + at, at // 64] = np.left_shift(np.int64(1), at % 64)
+        spread_bits(graph.count, words, starts.ctypes.data, sources.ctypes.data, bits.ctypes.data)
+        count = collect(rows, words, results.ctypes.data, bits.ctypes.data, 0, 0)
+        total += count
+        if most is not None and total > most:
+            raise TooLarge
+        places = np.empty((2, count), np.int64)
+        collect(rows, words, results.ctypes.data, bits.ctypes.data, places[0].ctypes.data, places[1].ctypes.data)
+        found_rows.append(places[0])
+        found_columns.append(places[1] + low)
+    return np.concatenate(found_rows), np.concatenate(found_columns)

@@ -1,0 +1,268 @@
+"""When replayed functions become kernels, and that nothing else changes by it."""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import OptionError
+from tapegrad.kernel import promotion
+from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.promotion import Promotion, checked_policy
+
+
+def rosenbrock(x):
+    total = 0.0
+    for i in range(len(x) - 1):
+        total = total + 100.0 * (x[i + 1] - x[i] * x[i]) ** 2 + (1.0 - x[i]) ** 2
+    return total
+
+
+def gradient(x):
+    g = np.zeros_like(x)
+    g[:-1] += -400.0 * x[:-1] * (x[1:] - x[:-1] ** 2) - 2.0 * (1.0 - x[:-1])
+    g[1:] += 200.0 * (x[1:] - x[:-1] ** 2)
+    return g
+
+
+def called(times, x=np.array([0.3, 0.1, -0.4]), function=rosenbrock, **options):
+    """A gradient after so many calls."""
+    g = tg.grad(function, **options)
+    for _ in range(times):
+        g(x)
+    return g
+
+
+# -- policies -------------------------------------------------------------------------------
+def test_never():
+    stats = called(60, kernel="never").stats()
+    assert stats.kernels == stats.kernel_calls == 0 and stats.sweeps == stats.replays > 50
+
+
+def test_always_is_after_the_first_replay():
+    """Which is the one at the second call, beside a recording to compare it with."""
+    stats = called(60, kernel="always").stats()
+    assert stats.kernels == 1 and stats.sweeps == 0 and stats.kernel_calls == stats.replays > 50
+
+
+def test_auto_is_after_replays_that_are_counted(monkeypatch):
+    monkeypatch.setattr(promotion, "CALLS", 20)
+    for _ in range(2):
+        stats = called(60).stats()
+        # Four more beside the recordings at calls 2, 4, 8 and 16.
+        assert stats.kernels == 1 and stats.sweeps == 16 and stats.kernel_calls == stats.replays - 16 > 20
+
+
+def test_auto_comes_sooner_for_long_tapes():
+    weights = [Promotion(tg.grad(rosenbrock).tape(np.zeros(n)), "auto").due[True] for n in (3, 1000, 10_000)]
+    assert weights[0] == promotion.CALLS > weights[1] > weights[2] >= 1
+
+
+def test_what_would_take_longer_to_compile_than_it_has_run_waits(monkeypatch):
+    monkeypatch.setattr(promotion, "CALLS", 5)
+    asked = []
+
+    def limited(tape, gradients, options, limit):
+        asked.append(limit)
+        return TapeKernel(tape, gradients, options, min(limit, 3))
+
+    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", limited)
+    g = called(30)
+    assert len(asked) == 1 and g.stats().kernels == 0 and not g.stats().not_lowered
+    (kind,) = g._replayed.kinds.values()
+    assert kind.tapes.first().kernels.due[True] > promotion.CALLS
+
+
+def test_the_configured_policy(monkeypatch):
+    monkeypatch.setattr(tg.config, "kernel", "always")
+    assert called(5).stats().kernels == 1
+    assert called(5, kernel="never").stats().kernels == 0
+    monkeypatch.setattr(tg.config, "kernel", "never")
+    assert called(5).stats().kernels == 0
+    assert called(5, kernel="always").stats().kernels == 1
+
+
+def test_a_policy_that_is_none():
+    for make in (tg.grad, tg.value_and_grad, tg.elementwise_grad):
+        with pytest.raises(OptionError, match="'sometimes'.*'auto', 'always', 'never'"):
+            make(rosenbrock, kernel="sometimes")
+    with pytest.raises(OptionError):
+        tg.compile(rosenbrock, np.zeros(2), kernel="sometimes")
+
+
+def test_a_configured_policy_that_is_none(monkeypatch):
+    monkeypatch.setattr(tg.config, "kernel", "sometimes")
+    with pytest.raises(OptionError):
+        checked_policy(None)
+
+
+def test_the_environment_variable():
+    program = "import tapegrad as tg; print(tg.config.kernel, tg.grad(lambda x: x * x)._replayed.policy)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"TAPEGRAD_KERNEL": "never"}, capture_output=True, text=True
+    )
+    assert ended.stdout.split() == ["never", "never"], ended.stderr
+
+
+# -- answers --------------------------------------------------------------------------------
+def test_answers_before_and_after():
+    g = tg.value_and_grad(rosenbrock, kernel="always")
+    for x in np.random.default_rng(0).normal(size=(30, 5)):
+        value, found = g(x)
+        assert value == pytest.approx(rosenbrock(x), rel=1e-14) and type(value) is float
+        np.testing.assert_allclose(found, gradient(x), rtol=1e-11, atol=1e-11)
+    assert g.stats().kernel_calls > 20
+
+
+def test_values_and_gradients_are_promoted_by_themselves():
+    promoted = Promotion(tg.grad(rosenbrock).tape(np.zeros(3)), "always")
+    assert promoted.get(True) is None
+    assert promoted.make(False).gradients is False and promoted.get(True) is None
+    assert promoted.make(True).gradients is True and promoted.make(True) is promoted.get(True)
+
+
+def test_a_kernel_asked_for_by_hand_is_used():
+    g = called(3)
+    kernel = g.kernel(np.zeros(3))
+    assert g.kernel(np.zeros(3)) is kernel
+    for x in np.random.default_rng(0).normal(size=(10, 3)):
+        np.testing.assert_allclose(g(x), gradient(x), rtol=1e-12)
+    assert g.stats().kernel_calls >= 8
+
+
+def test_absolute_zero_comes_from_the_sweep():
+    def function(x):
+        return np.sum(np.where(x > 0.0, np.sqrt(x), 0.0)) + 0.0 * np.sqrt(x[0])
+
+    g = tg.value_and_grad(function, kernel="always")
+    for _ in range(4):
+        g(np.array([4.0, 1.0]))
+    assert g.stats().kernels == 1
+    sweeps = g.stats().sweeps
+    for _ in range(3):
+        value, found = g(np.array([0.0, 4.0]))
+        assert value == 2.0 and found.tolist() == [0.0, 0.25]
+    assert g.stats().sweeps == sweeps + 3
+    assert g(np.array([4.0, 1.0]))[1].tolist() == [0.25, 0.5] and g.stats().sweeps == sweeps + 3
+
+
+def test_infinite_and_undefined_values_are_those_of_numpy():
+    g = tg.value_and_grad(lambda x: np.log(x) * x, kernel="always")
+    for _ in range(4):
+        g(2.0)
+    with np.errstate(all="ignore"):
+        assert np.isnan(g(-1.0)[0]) and g(np.inf)[0] == np.inf and np.isnan(g(np.nan)[0])
+        value, slope = g(0.0)
+    assert np.isnan(value) and slope == -np.inf or np.isnan(slope)
+
+
+def test_the_first_replay_at_a_point_that_is_not_finite_promotes_later():
+    g = tg.value_and_grad(lambda x: 0.0 * np.sqrt(x) + x, kernel="always")
+    for _ in range(5):
+        assert g(0.0) == (0.0, 1.0)
+    assert g.stats().kernels == 0 and not g.stats().not_lowered
+    for _ in range(3):
+        assert g(4.0) == (4.0, 1.0)
+    assert g.stats().kernels == 1
+
+
+def test_auxiliary_results_and_several_arguments():
+    g = tg.value_and_grad(lambda x, w: (np.sum(w * x), {"twice": 2.0 * x, "n": 3}), argnums=(1, 0), has_aux=True, kernel="always")
+    for k in range(6):
+        x, w = np.array([1.0, 2.0 + k]), np.array([3.0, 4.0])
+        (value, aux), (dw, dx) = g(x, w)
+        assert value == w @ x and aux["twice"].tolist() == (2 * x).tolist() and aux["n"] == 3
+        assert dw.tolist() == x.tolist() and dx.tolist() == w.tolist()
+    assert g.stats().kernels == 1 and g.stats().kernel_calls > 1
+
+
+def test_a_kernel_that_disagrees_is_not_used(monkeypatch, caplog):
+    run = TapeKernel.run
+
+    def wrong(self, inputs):
+        status, found = run(self, inputs)
+        found[-1][...] *= 1.001
+        return status, found
+
+    monkeypatch.setattr(TapeKernel, "run", wrong)
+    with caplog.at_level(logging.INFO, "tapegrad"):
+        g = called(6, kernel="always")
+    np.testing.assert_allclose(g(np.array([0.3, 0.1, -0.4])), gradient(np.array([0.3, 0.1, -0.4])), rtol=1e-12)
+    stats = g.stats()
+    assert stats.kernels == 0 and list(stats.not_lowered) == ["its kernel and the sweep disagree"]
+    assert "by sweep: its kernel and the sweep disagree" in str(stats) and "disagree" in caplog.text
+
+
+def test_what_cannot_be_lowered_is_tried_once(monkeypatch):
+    @tg.primitive
+    def square(x):
+        return x * x
+
+    square.defvjp(lambda g, result, x: 2.0 * x * g)
+
+    def f(x):
+        y = np.sin(x)
+        return np.sum(square(y))
+
+    tried = []
+    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", lambda *args: (tried.append(1), TapeKernel(*args))[1])
+    g = called(8, function=f, kernel="always")
+    ((reason, count),) = g.stats().not_lowered.items()
+    assert "square" in reason and f"test_promotion.py:{f.__code__.co_firstlineno + 2}" in reason and count == len(tried) == 1
+
+
+def test_the_log_says_what_became_a_kernel(caplog):
+    with caplog.at_level(logging.INFO, "tapegrad"):
+        called(4, kernel="always")
+    (message,) = [r.getMessage() for r in caplog.records if "Kernel(" in r.getMessage()]
+    assert "rosenbrock" in message and "generate" in message
+
+
+def test_stats_show_kernels():
+    stats = called(10, kernel="always").stats()
+    assert f"kernels 1: {stats.kernel_calls} calls" in str(stats) and stats.seconds["kernel"] > 0.0
+
+
+def test_eight_threads_in_one_function():
+    g = tg.value_and_grad(rosenbrock, kernel="always")
+    points = np.random.default_rng(1).normal(size=(8, 40))
+    for _ in range(4):
+        g(points[0])
+    expected, wrong = [g(p) for p in points], []
+
+    def work(k):
+        for _ in range(300):
+            value, found = g(points[k])
+            if value != expected[k][0] or not np.array_equal(found, expected[k][1]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and g.stats().kernels == 1
+
+
+def test_threads_that_start_together_make_one_kernel():
+    g = tg.value_and_grad(rosenbrock, kernel="always")
+    points, start, wrong = np.random.default_rng(2).normal(size=(8, 6)), threading.Barrier(8), []
+
+    def work(k):
+        start.wait()
+        for _ in range(30):
+            value, found = g(points[k])
+            if not (np.isclose(value, rosenbrock(points[k])) and np.allclose(found, gradient(points[k]), rtol=1e-10)):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and g.stats().kernels == g.stats().tapes == 1

@@ -1,0 +1,52 @@
+"""Every row of the table as a kernel: values and gradients are those of the sweep."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tests.replay.test_rows import numbered, result_of
+
+#: Rows that no machine code computes, or whose derivative none does: they run by sweep.
+SWEPT = {"gammainc": "needs gammainc_da", "gammaincc": "needs gammainc_da", "qr": "computed by calling NumPy"}
+
+
+def first_of_each():
+    """One example for each row."""
+    found = {}
+    for example in numbered():
+        row = example.values[0].row
+        found.setdefault(row.name, example)
+    return list(found.values())
+
+
+def checked(example):
+    """`tg.check` of the operation by kernel; None if it has nothing to differentiate."""
+    row = example.row
+    operands = [o if isinstance(o, float) else np.asarray(o) for o in example.operands]
+    slots = row.slots(len(operands))
+    if any(np.asarray(operands[k]).dtype.kind != "f" for k in slots):
+        return None
+
+    def function(*args):
+        given = iter(args)
+        return result_of(example, [next(given) if k in slots else o for k, o in enumerate(operands)])
+
+    (only,) = tg.check(function, *[operands[k] for k in slots], modes="kernel").checks
+    return only
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("example", first_of_each())
+def test_row(example):
+    found, name = checked(example), example.row.name
+    if found is not None and name in SWEPT:
+        assert SWEPT[name] in found.remark and "recorded at" in found.remark and "test_rows.py" in found.remark
+    else:
+        assert found is None or found.passed and not found.remark, found
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("example", numbered())
+def test_every_example(example):
+    test_row(example)
