@@ -178,6 +178,8 @@ def jacrev(
     f : callable
     argnums : int or tuple of int
         Also called `argnum`.
+    kernel : str, optional
+        As of `tapegrad.grad`.
 
     Returns
     -------

@@ -22,6 +22,7 @@ their primitives. `tapegrad.scipy` mirrors SciPy under its names.
 #: Modules with public functions, and which.
 _MODULES = {
     "tg.autograd": ("tapegrad.autograd", ("Function", "backward", "grad")),
+    "tg.implicit": ("tapegrad.implicit", ("argmin", "fixed_point", "root")),
     "tg.optimize": ("tapegrad.optimize", None),
     "tg.optim": ("tapegrad.optim", None),
     "tg.nn.functional": ("tapegrad.nn.functional", None),
@@ -42,7 +43,7 @@ def public():
     --------
     >>> from tapegrad import reference
     >>> [title for title, names in reference.public()]
-    ['tg', 'tg.autograd', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
+    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
     """
     tg = importlib.import_module("tapegrad")
     found = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]

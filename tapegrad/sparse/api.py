@@ -7,6 +7,8 @@ both (`machine`); what comes back is gathered into the data of a SciPy array.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -154,7 +156,7 @@ class _Sparsity:
         return structure.copy()
 
 
-def sparsity(f, argnums=0, order=1, *, argnum=None):
+def sparsity(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, order: int = 1, *, argnum: int | tuple[int, ...] | None = None) -> Any:
     """A function that gives the pattern of the Jacobian of `f`, or of its Hessian.
 
     Parameters
@@ -206,7 +208,7 @@ def sparsity(f, argnums=0, order=1, *, argnum=None):
     return _Sparsity(f, chosen(argnums, argnum), order)
 
 
-def sparse_jacobian(f, argnums=0, mode="auto", *, argnum=None):
+def sparse_jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", *, argnum: int | tuple[int, ...] | None = None) -> Any:
     """A function that gives the Jacobian of `f` as a SciPy sparse array.
 
     Parameters
@@ -260,7 +262,7 @@ def sparse_jacobian(f, argnums=0, mode="auto", *, argnum=None):
     return _SparseJacobian(f, chosen(argnums, argnum), mode)
 
 
-def sparse_hessian(f, argnums=0, weights=False, *, argnum=None):
+def sparse_hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, weights: bool = False, *, argnum: int | tuple[int, ...] | None = None) -> Any:
     """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
 
     Parameters
