@@ -73,7 +73,7 @@ from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
 from .traced import Traced
 
-autograd.Function = Function
+autograd.Function = Function  # type: ignore[misc]
 del Function
 
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.

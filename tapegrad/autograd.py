@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from .graph import RemovableHandle
 from .record import normalise, plain, settle, tracked
 from .tape.places import name_of
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .function import Function as Function  # set by the package: the two import each other
 
 _ACCUMULATE = threading.Lock()
 
@@ -79,7 +83,10 @@ def _seeds(outputs, grads, what, recorded=False):
     return found
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
+def backward(
+    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    grad_variables: Any = None, inputs: Any = None,
+) -> None:  # fmt: skip
     """Accumulate gradients of `tensors` into the leaves they depend on.
 
     Parameters
@@ -140,8 +147,9 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 
 def grad(
-    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=False
-):
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    only_inputs: bool = True, allow_unused: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
     """Gradients of `outputs` with respect to `inputs`; no ``.grad`` is touched.
 
     Parameters

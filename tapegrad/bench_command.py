@@ -74,8 +74,9 @@ def _least(call, budget):
 
 def measure(f, point, budget):
     """Seconds of each way to value and gradient, and how far finite differences are from it, as a dict."""
-    import tapegrad as tg
     from scipy.optimize import approx_fprime
+
+    import tapegrad as tg
 
     by_sweep, by_kernel = tg.value_and_grad(f, kernel="never"), tg.value_and_grad(f, kernel="always")
     start = time.perf_counter()

@@ -8,7 +8,9 @@ are a table, `CHECKS`, to which each new way of differentiating adds a line.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -436,7 +438,10 @@ CHECKS = {
 ORDERS = {"second": 2}
 
 
-def check(f, *args, reference=None, seed=0, directions=2, rtol=None, atol=None, modes=None, order=1):
+def check(
+    f: Callable[..., Any], *args: Any, reference: Callable[..., Any] | None = None, seed: int = 0, directions: int = 2,
+    rtol: float | None = None, atol: float | None = None, modes: Any = None, order: int = 1,
+) -> Report:  # fmt: skip
     """Compare the value of a function with NumPy's and its derivatives with central differences.
 
     Parameters

@@ -9,6 +9,8 @@ with the same kind of arguments share that recording and its memory.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +114,7 @@ def _seeds(values, ports):
     ]
 
 
-def checkpoint(fun):
+def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function that stores nothing between its arguments and its result, and is computed again on the way back.
 
     In define-by-run the tape of a call is one instruction, whatever the length
@@ -170,5 +172,5 @@ def checkpoint(fun):
         found = segment(*leaves, layout=layout)
         return unflatten(layout.made, found if isinstance(found, tuple) else (found,))
 
-    call.stats = lambda: [replayed.stats for replayed in segment.replays.values()]
+    call.stats = lambda: [replayed.stats for replayed in segment.replays.values()]  # type: ignore[attr-defined]
     return call

@@ -329,7 +329,7 @@ def _detached(thing):
     return np.array(thing._v) if isinstance(thing, Tensor) else thing
 
 
-def compare(f, *args, argnums=0, budget=0.5):
+def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5) -> Comparison:
     """Run a function's Jacobian in every mode, side by side.
 
     Parameters
@@ -372,7 +372,10 @@ def compare(f, *args, argnums=0, budget=0.5):
 
     args = tuple(_detached(a) for a in args)
     name = getattr(f, "__name__", type(f).__name__)
-    calls, first, results, ways = {"value": lambda: f(*args)}, {}, {}, {}
+    calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
+    first: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    ways: dict[str, Any] = {}
     derivatives = {way.name: way.make(f, argnums) for way in WAYS}
     start = perf_counter()
     f(*args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,7 +185,7 @@ def make_at(make_f, sizes):
     return made
 
 
-def compare_scaling(make_f, sizes, argnums=0, budget=0.2):
+def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.2) -> Scaling:
     """Compare the modes at several sizes and find where they cross.
 
     Parameters
@@ -228,7 +229,7 @@ def compare_scaling(make_f, sizes, argnums=0, budget=0.2):
     if not sizes or sizes[0] < 1:
         raise ValueError(f"sizes must be positive numbers, not {sizes}")
     if len(axes) == 1:
-        wanted = [(n,) for n in sizes]
+        wanted: list[tuple[Any, ...]] = [(n,) for n in sizes]
     else:
         middle = sizes[len(sizes) // 2]
         wanted = list(dict.fromkeys([(n, middle) for n in sizes] + [(middle, m) for m in sizes]))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
 
 #: Compiled functions by the address of their handle.
-_ALIVE = weakref.WeakValueDictionary()
+_ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
 
 
 class Compiled:
@@ -182,7 +184,7 @@ def what_failed(number, handle):
     )
 
 
-def compile(f, x0, workspaces=None, kernel=None):
+def compile(f: Callable[[Any], Any], x0: np.ndarray, workspaces: int | None = None, kernel: bool | None = None) -> Compiled:
     """A function of one array, with its gradient, to be called from Numba's nopython code.
 
     Parameters

@@ -60,7 +60,7 @@ def warn_no_cache(directory, reason):
     )
 
 
-def info():
+def info() -> dict[str, str]:
     """Facts about this installation.
 
     Returns

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import DTypeLike
 
 from . import docstrings
 from .record import normalise
@@ -12,7 +15,7 @@ from .traced import Traced
 _RANDOM = np.random.default_rng()
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> np.random.Generator:
     """Seed the generator of `rand` and `randn`; returns it (a `numpy.random.Generator`)."""
     global _RANDOM
     _RANDOM = np.random.default_rng(seed)
@@ -29,7 +32,7 @@ def _shape(size):
 
 
 def _by_shape(name, maker, doc):
-    def function(*size, requires_grad=False, dtype=None):
+    def function(*size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
         return _made(maker(_shape(size)), requires_grad, dtype)
 
     function.__name__ = function.__qualname__ = name
@@ -56,34 +59,34 @@ rand = _by_shape("rand", lambda s: _RANDOM.random(s), "Uniform random numbers on
 randn = _by_shape("randn", lambda s: _RANDOM.standard_normal(s), "Standard normal random numbers; see `manual_seed`.")
 
 
-def full(size, fill_value, *, requires_grad=False, dtype=None):
+def full(size: Any, fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of `fill_value`."""
     return _made(np.full(size, fill_value, dtype=dtype or np.float64), requires_grad)
 
 
-def eye(n, m=None, *, requires_grad=False, dtype=None):
+def eye(n: int, m: int | None = None, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A matrix with ones on the diagonal."""
     return _made(np.eye(n, m), requires_grad, dtype)
 
 
-def arange(*args, requires_grad=False, dtype=None):
+def arange(*args: float, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """Evenly spaced values, as ``np.arange``."""
     array = np.arange(*args, dtype=dtype)
     return _made(array.astype(np.float64) if requires_grad and array.dtype.kind in "iu" else array, requires_grad)
 
 
-def linspace(start, end, steps=50, *, requires_grad=False, dtype=None):
+def linspace(start: float, end: float, steps: int = 50, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """`steps` evenly spaced values from `start` to `end`, both included."""
     return _made(np.linspace(start, end, steps), requires_grad, dtype)
 
 
-def from_numpy(array):
+def from_numpy(array: np.ndarray) -> Tensor:
     """A constant tensor that shares the memory of `array`."""
     return _made(array, False)
 
 
 def _like(name, maker):
-    def function(x, *, requires_grad=False, dtype=None):
+    def function(x: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
         shape = tuple(x.shape) if isinstance(x, Traced) else np.shape(x)
         kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
         return _made(maker(shape), requires_grad, kind)
@@ -100,7 +103,7 @@ rand_like = _like("rand_like", lambda s: _RANDOM.random(s))
 randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
 
 
-def full_like(x, fill_value, *, requires_grad=False, dtype=None):
+def full_like(x: Any, fill_value: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Any:
     """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
     if isinstance(fill_value, Traced) and fill_value.requires_grad:
         from .functions import broadcast_to
@@ -111,7 +114,7 @@ def full_like(x, fill_value, *, requires_grad=False, dtype=None):
     return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), value, kind), requires_grad)
 
 
-def as_tensor(data, dtype=None):
+def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Any:
     """`data` itself if it is a tensor, else a tensor made of it."""
     return data if isinstance(data, Traced) and dtype is None else tensor(data, dtype=dtype)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from .custom_primitive import Primitive
 from .traced import Traced
 
 
-def primitive(function):
+def primitive(function: Callable[..., Any]) -> Primitive:
     """Make a function one instruction, with derivative rules of its own.
 
     Parameters
@@ -61,7 +64,7 @@ def primitive(function):
     return function if isinstance(function, Primitive) else Primitive(function)
 
 
-def custom_vjp(function, rule=None):
+def custom_vjp(function: Callable[..., Any], rule: Callable[..., Any] | None = None) -> Any:
     """Give a function its VJP (reverse-mode) rule.
 
     Parameters
@@ -93,7 +96,7 @@ def custom_vjp(function, rule=None):
     return found
 
 
-def custom_jvp(function, rule=None):
+def custom_jvp(function: Callable[..., Any], rule: Callable[..., Any] | None = None) -> Any:
     """Give a function its JVP (forward-mode) rule.
 
     Parameters
@@ -123,7 +126,7 @@ def custom_jvp(function, rule=None):
     return found
 
 
-def stop_gradient(thing):
+def stop_gradient(thing: Any) -> Any:
     """The same value, through which no derivative passes.
 
     Parameters

@@ -74,7 +74,14 @@ class ShapeError(TapegradError, ValueError):
 
 
 class CheckError(TapegradError, AssertionError):
-    """A function or its derivative failed a check of `tapegrad.check`."""
+    """A function or its derivative failed a check of `tapegrad.check`.
+
+    Attributes
+    ----------
+    report : tapegrad.check.Report
+    """
+
+    report: object = None
 
 
 class HigherOrderError(TapegradError, NotImplementedError):

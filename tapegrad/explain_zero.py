@@ -9,7 +9,9 @@ through on the way to an argument is a reason.
 from __future__ import annotations
 
 from _thread import get_ident
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +93,7 @@ class _Listener:
             self.events.append((how, str(caller_place(3)), tensors))
 
 
-def explain_zero(f, *args):
+def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     """Why the derivative of a function is zero at a point, or zero in some elements.
 
     Parameters

@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -161,7 +163,7 @@ def _name(function):
     return getattr(function, "__name__", type(function).__name__)
 
 
-def jvp(f, primals, tangents):
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of a function and its derivative along one direction: the Jacobian-vector product.
 
     Parameters
@@ -216,7 +218,7 @@ def jvp(f, primals, tangents):
         return _pass(f, arguments, level, None, f"the result of {_name(f)}")
 
 
-def derivative(f):
+def derivative(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The derivative of a function of one number, in forward mode.
 
     Parameters
@@ -264,7 +266,7 @@ def derivative(f):
     return df
 
 
-def jacfwd(f, argnums=0):
+def jacfwd(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
 
     Parameters

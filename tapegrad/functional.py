@@ -7,6 +7,8 @@ and replays it after (`tapegrad.replay`).  NumPy in, NumPy out.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +26,10 @@ class Transformed:
     __wrapped__ : callable
         The user's function.
     """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def __init__(self, function, argnums, has_aux=False, scalar=True, kernel=None):
         if not callable(function):
@@ -127,7 +133,7 @@ class Jitted(Transformed):
         return self._value(self._replayed.call(args, kwargs, backward=False))
 
 
-def jit(fun=None, *, fastmath=False):
+def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Any:
     """`fun` by machine code made from its tape, as its derivatives will be.
 
     The first call with given shapes, types and static arguments records the function and
@@ -223,7 +229,10 @@ class _Grad(Transformed):
         return (gradient, self._value(outcome)[1]) if self._has_aux else gradient
 
 
-def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None, kernel=None):
+def value_and_grad(
+    fun: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None,
+    kernel: str | None = None,
+) -> Transformed:  # fmt: skip
     """The value of a scalar function together with its gradient.
 
     Parameters
@@ -268,7 +277,10 @@ def value_and_grad(fun, argnums=0, has_aux=False, *, argnum=None, kernel=None):
     return _ValueAndGrad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
 
 
-def grad(fun, argnums=0, has_aux=False, *, argnum=None, kernel=None):
+def grad(
+    fun: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None,
+    kernel: str | None = None,
+) -> Transformed:  # fmt: skip
     """The gradient of a scalar function.
 
     Parameters
@@ -290,7 +302,9 @@ def grad(fun, argnums=0, has_aux=False, *, argnum=None, kernel=None):
     return _Grad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
 
 
-def elementwise_grad(fun, argnums=0, *, argnum=None, kernel=None):
+def elementwise_grad(
+    fun: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None, kernel: str | None = None
+) -> Transformed:
     """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
 
     This is the gradient of the sum of all results: the sums of the columns of

@@ -12,6 +12,7 @@ import math
 from builtins import abs as builtin_abs
 from math import inf
 from operator import index as as_index
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,16 +45,13 @@ def lift(x):
 def _elementwise(name, row):
     arity = row.arity
 
-    if arity == 1:
+    def one(x):
+        return apply_one(row, x) if isinstance(x, Traced) else apply(row, (x,))
 
-        def function(x):
-            return apply_one(row, x) if isinstance(x, Traced) else apply(row, (x,))
+    def two(x, y):
+        return apply(row, (x, y))
 
-    else:
-
-        def function(x, y):
-            return apply(row, (x, y))
-
+    function = one if arity == 1 else two
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{row.doc}, element-wise.
 
@@ -78,6 +76,21 @@ ELEMENTWISE = {
     if name not in ("power", "polygamma")
 }
 globals().update(ELEMENTWISE)
+
+if TYPE_CHECKING:
+    # The same names, for type checkers; a test keeps the two equal.
+    def _unary(x: Any) -> Any: ...
+    def _binary(x: Any, y: Any) -> Any: ...
+
+    abs = absolute = acos = acosh = arccos = arccosh = arcsin = arcsinh = arctan = arctanh = asin = asinh = atan = atanh = \
+        cbrt = ceil = cos = cosh = deg2rad = digamma = entr = erf = erfc = erfcinv = erfcx = erfinv = exp = exp2 = \
+        expit = expm1 = floor = gamma = gammaln = i0 = i0e = i1 = i1e = is_nan = j0 = j1 = lgamma = log = log10 = log1p = \
+        log2 = log_expit = log_ndtr = logit = ndtr = ndtri = neg = negate = negative = rad2deg = reciprocal = relu = rint = \
+        round = sigmoid = sign = sin = sinc = sinh = softplus = sqrt = square = tan = tanh = trunc = y0 = y1 = _unary
+    absolute_product = add = arctan2 = atan2 = beta = betaln = copysign = div = divide = floor_divide = fmax = fmin = \
+        fmod = gammainc = gammaincc = heaviside = hypot = if_false = if_true = is_equal = is_less = is_less_equal = iv = \
+        ive = jv = kl_div = ldexp = logaddexp = logaddexp2 = maximum = minimum = mod = mul = multiply = rel_entr = \
+        remainder = sub = subtract = true_divide = xlog1py = xlogy = yv = _binary
 
 
 def power(x, y):
@@ -463,7 +476,7 @@ def _split(function, x, sections, axis):
     else:
         cuts = np.cumsum([0, *map(len, function(np.empty(extent), sections))]).tolist()
     lead = (slice(None),) * axis
-    return [x[(*lead, slice(start, stop))] for start, stop in zip(cuts, cuts[1:])]
+    return [x[lead + (slice(start, stop),)] for start, stop in zip(cuts, cuts[1:])]
 
 
 def _moved(row, x, function):
@@ -578,4 +591,5 @@ docstrings.complete(globals(), docstrings.FUNCTIONS, {"split": "list of Tensor",
 #: Rows that only derivatives and kernels use: no functions of the namespace.
 _INNER = {"absolute_product", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}
 
-__all__ = sorted({*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"} - _INNER)
+if not TYPE_CHECKING:  # type checkers take every name without an underscore
+    __all__ = sorted({*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"} - _INNER)

@@ -10,6 +10,9 @@ every ``.grad`` stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from .errors import SeedShapeError, StructureError
@@ -63,7 +66,7 @@ def _arguments(recording, values):
     return tuple(found)
 
 
-def vjp(f, *primals):
+def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """The value of a function, and a function that pulls adjoints back through it.
 
     Parameters
@@ -111,7 +114,7 @@ def vjp(f, *primals):
     return _value(recording), pullback
 
 
-def linearize(f, *primals):
+def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and its derivative as a linear function of tangents.
 
     Parameters
@@ -164,7 +167,10 @@ def linearize(f, *primals):
     return _value(recording), push
 
 
-def jacrev(f, argnums=0, *, argnum=None, kernel=None):
+def jacrev(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None,
+    kernel: str | None = None,
+) -> Transformed:  # fmt: skip
     """The Jacobian of `f` by reverse mode; see `jacobian`.
 
     Parameters
@@ -187,7 +193,10 @@ def jacrev(f, argnums=0, *, argnum=None, kernel=None):
     return jacobian(f, argnums, mode="reverse", argnum=argnum, kernel=kernel)
 
 
-def jacobian(f, argnums=0, mode="auto", explain=False, *, argnum=None, kernel=None):
+def jacobian(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", explain: bool = False, *,
+    argnum: int | tuple[int, ...] | None = None, kernel: str | None = None,
+) -> Transformed:  # fmt: skip
     """A function that gives the Jacobian of `f`.
 
     Parameters

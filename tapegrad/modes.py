@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from .tape.store import thread_state
 
@@ -36,7 +38,7 @@ class _Mode:
 
 
 class _Switch(_Mode):
-    def __new__(cls, function=None):
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         made = super().__new__(cls)
         # Used as a bare decorator: @tg.no_grad
         return made(function) if callable(function) else made
@@ -98,7 +100,7 @@ class set_grad_enabled(_Mode):
     False
     """
 
-    def __init__(self, mode):
+    def __init__(self, mode: bool) -> None:
         self.enabled = bool(mode)
         # As in PyTorch the call itself switches; leaving a block switches back.
         self._before = [thread_state().enabled]
@@ -112,7 +114,7 @@ class set_grad_enabled(_Mode):
         return super().__call__(function)
 
 
-def is_grad_enabled():
+def is_grad_enabled() -> bool:
     """Whether operations of this thread are recorded now.
 
     Returns

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
+from typing import Any
 
 import numpy as np
 
@@ -31,11 +32,11 @@ _frame = sys._getframe
 class _Types:
     """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported, and the `Call` of tapegrad.custom."""
 
-    Traced = None
-    Tensor = None
-    Parameter = None
-    Call = None
-    Dual = None
+    Traced: Any = None
+    Tensor: Any = None
+    Parameter: Any = None
+    Call: Any = None
+    Dual: Any = None
 
 
 def plain(value):

@@ -19,8 +19,10 @@ those names.
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from . import record as _record
 from .errors import DtypeError, GradientError, LeaveTapeError
@@ -292,11 +294,11 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __new__(cls, data=None, requires_grad=True):
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         value = data._v if isinstance(data, Tensor) else tensor(() if data is None else data)._v
         return _rebuild(cls, value, requires_grad, None)
 
-    def __init__(self, data=None, requires_grad=True):
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         pass
 
     def __repr__(self):
@@ -334,7 +336,7 @@ def _rebuild(kind, value, requires_grad, grad):
     return t
 
 
-def tensor(data, requires_grad=False, dtype=None):
+def tensor(data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor with a copy of `data`.
 
     Parameters
@@ -401,7 +403,7 @@ def _values_of(data):
 
 
 #: The module tapegrad.autograd, which sets it (it imports this one).
-_autograd = None
+_autograd: Any = None
 _record._Types.Traced = Traced
 _record._Types.Tensor = Tensor
 _record._Types.Parameter = Parameter

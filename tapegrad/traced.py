@@ -13,6 +13,7 @@ an element of it.
 from __future__ import annotations
 
 import operator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,6 +54,19 @@ class Traced:
     """
 
     __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
+
+    if TYPE_CHECKING:
+        # What other modules put on the class, for type checkers.
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __neg__(self) -> Any: ...
+        def __abs__(self) -> Any: ...
+        def _binary(self, other: Any) -> Any: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = _binary
     __array_priority__ = 1000.0
     _is_dual = False
 

@@ -67,3 +67,16 @@ def test_a_docstring_is_complete(name, thing):
         assert re.search(r"^(Returns|Yields)\n---", text, re.MULTILINE), "what it returns is not said"
     if thing not in functions.ELEMENTWISE.values():
         assert ">>> " in text, "no example"
+
+
+def test_type_checkers_are_told_of_every_element_wise_function():
+    source = inspect.getsource(functions).split("if TYPE_CHECKING:")[1].split("\ndef ")[0]
+    told = set(re.findall(r"(\w+) =", source))
+    assert told | {"clone"} == set(functions.ELEMENTWISE)
+
+
+def test_public_functions_have_types():
+    for name in tg.__all__:
+        thing = getattr(tg, name)
+        if inspect.isfunction(thing) and thing.__module__ != "tapegrad.functions":
+            assert "return" in thing.__annotations__, name

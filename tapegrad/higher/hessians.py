@@ -8,11 +8,13 @@ gradient works on long arrays, products with all unit vectors in one replay
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ..errors import StructureError
-from ..functional import chosen
+from ..functional import Transformed, chosen
 from ..jacobians import _Jacobian
 from ..record import normalise
 from ..recording import prepared
@@ -214,7 +216,10 @@ def _as_was(value, like):
     return float(value) if value.dtype.char == "d" else value[()]
 
 
-def hessian(f, argnums=0, mode="auto", explain=False, *, argnum=None):
+def hessian(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", explain: bool = False, *,
+    argnum: int | tuple[int, ...] | None = None,
+) -> Transformed:  # fmt: skip
     """A function that gives the Hessian of `f`, dense.
 
     Parameters
@@ -346,7 +351,7 @@ class _Laplacian(_Diagonal):
         return float(total) if isinstance(total, np.floating) and total.dtype.char == "d" else total
 
 
-def hessian_diag(f, argnums=0, *, argnum=None):
+def hessian_diag(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
     """A function that gives the diagonal of the Hessian of `f`: the second derivative in each element.
 
     Parameters
@@ -374,7 +379,7 @@ def hessian_diag(f, argnums=0, *, argnum=None):
     return _Diagonal(f, chosen(argnums, argnum))
 
 
-def laplacian(f, argnums=0, *, argnum=None):
+def laplacian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
     """A function that gives the Laplacian of `f`: the sum of the second derivatives in each element.
 
     Parameters

@@ -8,6 +8,8 @@ arrays on that tape.  Called inside of another derivative the same is recorded t
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -152,7 +154,9 @@ def _hvp_by_duals(self, args, kwargs, direction):
     return self._shaped((found, aux) if self._has_aux else found)
 
 
-def hvp(f, argnums=0, has_aux=False, *, argnum=None):
+def hvp(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None
+) -> Transformed:
     """A function that gives products of the Hessian of `f` with directions.
 
     Parameters
@@ -198,7 +202,10 @@ def hvp(f, argnums=0, has_aux=False, *, argnum=None):
     return _Products(f, chosen(argnums, argnum), has_aux, _hvp_body, _hvp_by_duals)
 
 
-def gnvp(model, loss=None, argnums=0, *, argnum=None):
+def gnvp(
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: int | tuple[int, ...] = 0, *,
+    argnum: int | tuple[int, ...] | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """A function that gives products of the Gauss-Newton matrix with directions.
 
     For ``f(x) = loss(model(x))`` the matrix is ``J.T @ H @ J`` with the Jacobian J of the

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .entry.walk import FINE, OTHER
 from .reasons import NotLowered
+from .status import FINE, OTHER
 
 #: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
 MOST, LONG = 8, 1 << 19

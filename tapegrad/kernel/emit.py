@@ -21,10 +21,9 @@ from .cut import costs, cut
 from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names
 from .emit_values import POINTER
 from .plan import plan
+from .status import FINE, NOT_FINITE
 from .trampoline import LIMIT, emit_entry
 
-#: What a kernel returns if no guard failed.
-FINE, NOT_FINITE = -1, -2
 #: Bytes of temporaries up to which memory is not used again, so that loops may share a function.
 _SMALL = 1 << 16
 

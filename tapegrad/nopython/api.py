@@ -9,13 +9,15 @@ combination of types.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import UnsupportedInNumbaError
 
 LANES = (1, 2, 4, 8, 16)
 
 
-def njit_derivative(f, argnum=0):
+def njit_derivative(f: Callable[..., Any], argnum: int = 0) -> Any:
     """Derivative of a function by one number, in nopython code.
 
     Parameters
@@ -50,7 +52,7 @@ def njit_derivative(f, argnum=0):
     return _dispatcher(f, "derivative", argnum, 1)
 
 
-def njit_jvp(f, argnums=0):
+def njit_jvp(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Any:
     """Value and directional derivative (JVP) in nopython code.
 
     Parameters
@@ -80,7 +82,7 @@ def njit_jvp(f, argnums=0):
     return _dispatcher(f, "jvp", argnums, 1)
 
 
-def njit_value_and_grad(f, argnums=0, *, lanes=None):
+def njit_value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, lanes: int | None = None) -> Any:
     """Value and gradient in nopython code, in forward mode.
 
     Parameters
@@ -120,7 +122,7 @@ def njit_value_and_grad(f, argnums=0, *, lanes=None):
     return _dispatcher(f, "value_and_grad", argnums, lanes)
 
 
-def njit_grad(f, argnums=0, *, lanes=None):
+def njit_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, lanes: int | None = None) -> Any:
     """Gradient in nopython code; see `njit_value_and_grad`.
 
     Parameters
@@ -144,7 +146,7 @@ def njit_grad(f, argnums=0, *, lanes=None):
     return _dispatcher(f, "grad", argnums, lanes)
 
 
-def njit_jacobian(f, argnum=0, *, lanes=None):
+def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Any:
     """Jacobian of a 1-d array by a 1-d array, in nopython code, in forward mode.
 
     Parameters

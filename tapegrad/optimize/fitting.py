@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +16,17 @@ from .layout import Layout
 from .progress import Progress
 from .vector_function import VectorFunction
 
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
 #: Methods of `root` that are given the Jacobian; the others make do with values.
 ROOT_WITH_JACOBIAN = ("hybr", "lm")
 
 
-def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), kwargs=None, progress=None, **options):
+def least_squares(
+    fun: Callable[..., Any], x0: Any, jac: Any = "exact", bounds: Any = None, method: str = "trf", *, args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None, progress: Any = None, **options: Any,
+) -> OptimizeResult:  # fmt: skip
     """Minimise a sum of squares: SciPy's `least_squares` with the exact Jacobian.
 
     Parameters
@@ -69,7 +77,7 @@ def least_squares(fun, x0, jac="exact", bounds=None, method="trf", *, args=(), k
     residuals = VectorFunction(function, layout, args, "the residuals")
     residuals.shown = Progress(progress, unit="Jacobians")
     residuals.refuse(layout.vector)
-    given = {"method": method, **options}
+    given: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
         given["bounds"] = _two_sided(bounds, layout)
     given["jac"] = _jacobian_for(jac, residuals, layout, function, args)
@@ -133,7 +141,10 @@ def _result(found, function, layout, start):
     return result
 
 
-def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
+def root(
+    fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), method: str = "hybr", jac: Any = None, tol: float | None = None,
+    callback: Callable[..., Any] | None = None, options: dict[str, Any] | None = None,
+) -> OptimizeResult:  # fmt: skip
     """Solve a system of equations: SciPy's `root` with the exact Jacobian.
 
     Parameters
@@ -180,7 +191,7 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
         raise OptimizationError(
             f"there are {count} equations for {layout.size} unknowns; for more equations than unknowns see least_squares"
         )
-    given = {"method": method, "tol": tol, "options": options}
+    given: dict[str, Any] = {"method": method, "tol": tol, "options": options}
     if callback is not None:
         given["callback"] = lambda x, f: callback(layout.container(x.copy()), f)
     if method in ROOT_WITH_JACOBIAN:
@@ -200,9 +211,10 @@ class Model:
 
 
 def curve_fit(
-    f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-np.inf, np.inf), method=None, jac=None,
-    *, full_output=False, nan_policy=None, **kwargs,
-):  # fmt: skip
+    f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, sigma: Any = None, absolute_sigma: bool = False,
+    check_finite: bool | None = None, bounds: Any = (-np.inf, np.inf), method: str | None = None, jac: Any = None,
+    *, full_output: bool = False, nan_policy: str | None = None, **kwargs: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     """Fit a model to data: SciPy's `curve_fit` with the exact Jacobian.
 
     Parameters
@@ -260,7 +272,7 @@ def curve_fit(
     def rows(data, *parameters):
         return _finite(of(data))(np.array(parameters, np.float64))
 
-    given = {} if check_finite is None else {"check_finite": check_finite}
+    given: dict[str, Any] = {} if check_finite is None else {"check_finite": check_finite}
     if nan_policy is not None:
         given["nan_policy"] = nan_policy
     return optimize.curve_fit(

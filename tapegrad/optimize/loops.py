@@ -7,9 +7,15 @@ Each takes the function and a start, runs a compiled loop (`optimize.lbfgs_loop`
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from ..errors import OptimizationError
 from . import loop as P
 from .state import State
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 
 def _at_least(name, value, least, strictly=False):
@@ -18,9 +24,10 @@ def _at_least(name, value, least, strictly=False):
 
 
 def lbfgs(
-    f, x0, args=(), *, bounds=None, max_iter=1000, memory=10, gtol=None, ftol=None, max_evaluations=None,
-    callback=None, progress=None,
-):  # fmt: skip
+    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, bounds: Any = None, max_iter: int = 1000, memory: int = 10,
+    gtol: float | None = None, ftol: float | None = None, max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
+    progress: Any = None,
+) -> OptimizeResult:  # fmt: skip
     """Minimise by L-BFGS in a compiled loop.
 
     Parameters
@@ -94,9 +101,11 @@ def lbfgs(
 
 
 def gradient_descent(
-    f, x0, args=(), *, learning_rate=None, momentum=None, nesterov=False, bounds=None, max_iter=1000, gtol=None, ftol=None,
-    max_evaluations=None, callback=None, progress=None,
-):  # fmt: skip
+    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, momentum: float | None = None,
+    nesterov: bool = False, bounds: Any = None, max_iter: int = 1000, gtol: float | None = None, ftol: float | None = None,
+    max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
+    progress: Any = None,
+) -> OptimizeResult:  # fmt: skip
     """Minimise by gradient descent in a compiled loop: ``v = momentum * v + g``, ``x = x - learning_rate * v``.
 
     Parameters
@@ -142,9 +151,11 @@ def gradient_descent(
 
 
 def adam(
-    f, x0, args=(), *, learning_rate=None, beta1=None, beta2=None, epsilon=None, bounds=None, max_iter=1000, gtol=None,
-    ftol=None, max_evaluations=None, callback=None, progress=None,
-):  # fmt: skip
+    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, beta1: float | None = None,
+    beta2: float | None = None, epsilon: float | None = None, bounds: Any = None, max_iter: int = 1000, gtol: float | None = None, ftol: float | None = None,
+    max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
+    progress: Any = None,
+) -> OptimizeResult:  # fmt: skip
     """Minimise by Adam in a compiled loop.
 
     Parameters

@@ -5,12 +5,17 @@ from __future__ import annotations
 import inspect
 import math
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import OptimizationError
 from .objective import Objective
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 #: SciPy's methods by what they are given.
 WITH_GRADIENT = {"cg": "CG", "bfgs": "BFGS", "l-bfgs-b": "L-BFGS-B", "tnc": "TNC", "slsqp": "SLSQP"}
@@ -25,9 +30,10 @@ CONSTRAINED = {"slsqp", "trust-constr", "cobyla", "cobyqa"}
 
 
 def minimize(
-    f, x0, args=(), method=None, *, bounds=None, constraints=(), tol=None, options=None, callback=None, progress=None,
-    nonfinite="raise",
-):  # fmt: skip
+    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), method: str | None = None, *, bounds: Any = None,
+    constraints: Any = (), tol: float | None = None, options: dict[str, Any] | None = None,
+    callback: Callable[..., Any] | None = None, progress: Any = None, nonfinite: str = "raise",
+) -> OptimizeResult:  # fmt: skip
     """Minimise a function of numbers, arrays or containers of them by one of SciPy's methods, with exact derivatives.
 
     Parameters

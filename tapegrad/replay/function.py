@@ -25,6 +25,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -35,8 +36,8 @@ from ..errors import (
     UnsupportedFunctionError,
 )
 from ..kernel.directions import KernelRecording, answered, asked_for, lanes_of
-from ..kernel.entry.walk import FINE, OTHER
 from ..kernel.reasons import NotLowered
+from ..kernel.status import FINE, OTHER
 from ..modes import enable_grad
 from ..record import nesting_error, normalise
 from ..recording import Recording, check_result, differentiating, refuse_outer
@@ -326,7 +327,8 @@ class Replayed:
             if kernels.count(key, count) and not recording.primitive:
                 kernels.recording = kernels.recording or recording
                 there = KernelRecording(kernels, inputs)
-                kernels.promote(key, lambda kernel: there.answer(kernel, forward, directions), found, self.stats, name)
+                answer = partial(there.answer, forward=forward, directions=directions)
+                kernels.promote(key, answer, found, self.stats, name)
 
     def _outcome(self, tape, workspace, backward):
         values = [workspace.output(k) for k in range(len(tape.outputs))]

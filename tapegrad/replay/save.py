@@ -23,6 +23,7 @@ import json
 import math
 import os
 import zipfile
+from typing import Any
 
 import numpy as np
 
@@ -194,7 +195,7 @@ def _nbytes(tape):
 # ---- reading ---------------------------------------------------------------------------
 
 
-def load_tape(path, limit=LIMIT):
+def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> Any:
     """Load a tape that `FinishedTape.save` has written.
 
     Everything in the file is checked before it is used; nothing in it is executed.

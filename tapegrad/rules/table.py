@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 
 from .lang import times
 
@@ -34,7 +34,7 @@ BY_NAME: dict[str, Row] = {}
 BY_FUNCTION: dict[Callable, Row] = {}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _slots(constants, count):
     return tuple(k for k in range(count) if k not in constants)
 

@@ -35,7 +35,6 @@ from ..native.memory import (
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, SCALAR_LEAF, VALUE
 from .access import SIZE, WORDS, data_of, operand_slot
 
-
 #: Offset of the array of items in a list object.
 ITEMS = 24
 

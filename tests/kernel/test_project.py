@@ -16,7 +16,7 @@ from tapegrad.tree import flatten
 def as_kernel(function, args, argnums=0):
     """Value and gradients by kernel, beside those by sweep."""
     swept, promoted = (tg.value_and_grad(function, argnums, kernel=kernel) for kernel in ("never", "always"))
-    for k in range(4):
+    for _ in range(4):
         value, gradients = promoted(*args)
     stats = promoted.stats()
     assert stats.kernels == stats.tapes == 1 and stats.kernel_calls and not stats.not_lowered and not stats.fallback, stats

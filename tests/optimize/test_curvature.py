@@ -8,7 +8,6 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 import tapegrad as tg
 from tests.optimize.problems import contained, rosenbrock
 
-
 START = np.array([1.5, 0.5, 0.2])
 PRODUCTS = ["Newton-CG", "trust-ncg", "trust-krylov"]
 HESSIANS = ["dogleg", "trust-exact"]

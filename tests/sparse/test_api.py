@@ -53,7 +53,7 @@ def test_hessians(name, kernel, monkeypatch):
     monkeypatch.setattr(tg.config, "kernel", kernel)
     f = HESSIANS[name]
     sparse, full = tg.sparse_hessian(f), tg.hessian(f)
-    for k in range(7):
+    for _ in range(7):
         x = RNG.standard_normal(30)
         found = sparse(x)
         assert isinstance(found, csr_array) and found.has_canonical_format
@@ -94,7 +94,7 @@ def test_jacobians(f, mode):
 
 
 def test_a_full_row_goes_by_rows_and_a_full_column_by_columns():
-    for f, forward in ((fan, False), (star, False), (lambda x: star(x)[:-1] * x[0], False), (band, True)):
+    for f, _ in ((fan, False), (star, False), (lambda x: star(x)[:-1] * x[0], False), (band, True)):
         sparse = tg.sparse_jacobian(f)
         sparse(RNG.standard_normal(20))
         (kind,) = sparse._replayed.kinds.values()

@@ -5,8 +5,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.record import apply
-from tests.rules.examples_of_rows import examples_of
 from tapegrad.rules import ROWS
+from tests.rules.examples_of_rows import examples_of
 
 RNG = np.random.default_rng(0)
 #: Rows that are followed element by element; of others a dense pattern is right, too.

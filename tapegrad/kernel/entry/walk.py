@@ -28,11 +28,10 @@ from ...native.memory import (
 from ...replay.walk import DONE, read_arguments
 from ...sweep.access import helper
 from ...sweep.native import data_address
+from ..status import FINE, OTHER
 
 P_CODE, P_BYTES, P_BLOCK, P_TAKEN, P_INPUTS, P_OUTPUTS, P_WATCHED, P_OBJECTS = range(8)
 
-#: What kernels return if all is well; what `enter` returns if the objects are of another kind.
-FINE, OTHER = -1, -3
 
 class Way:
     """The parameters of calls of one kernel, and their block.

@@ -1,0 +1,26 @@
+"""The worked example of CONTRIBUTING.md runs, and what it names exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import tapegrad
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_the_whole_primitive_prints_what_is_shown():
+    # In a process of its own: a row stays in the table.
+    program, shown = re.search(r"```python\n(import.*?)```\n\n```\n(.*?)```", TEXT, re.DOTALL).groups()
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == shown
+
+
+def test_files_that_are_named_exist():
+    named = set(re.findall(r"`((?:[\w.]+/)+(?:\w+\.\w+)?)`", TEXT))
+    assert len(named) >= 8
+    for name in named:
+        assert (ROOT / name).exists() or (Path(tapegrad.__file__).parent / name).exists(), name
