@@ -276,6 +276,18 @@ class _Jacobian(Transformed):
             rows.append(parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums))
         return unflatten(outcome.structure, rows)
 
+    def tape(self, *args, **kwargs):
+        """The finished tape of the function that answers a call with these arguments."""
+        if self._asked is not None:
+            return self._counted(len(args)).tape(*args, **kwargs)
+        return self._replayed.tape(args, kwargs, self._blocks)
+
+    def kernel(self, *args, **kwargs):
+        """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
+        if self._asked is not None:
+            return self._counted(len(args)).kernel(*args, **kwargs)
+        return self._replayed.kernel(args, kwargs, self._blocks)
+
     def _recorded(self, args, kwargs):
         self._replayed.check_positions(args)
         found, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)

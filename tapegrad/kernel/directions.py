@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .reasons import NotLowered
 from .status import FINE, OTHER
 
 #: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
@@ -22,12 +23,49 @@ def lanes_of(tape, count):
     return lanes
 
 
+def asked_for(kept, inputs, backward):
+    """The key (`kernel.promotion`) of the kernel that answers what `backward` asks a recording.
+
+    Raises
+    ------
+    NotLowered
+        It asks nothing that is answered by directions.
+    """
+    from ..replay.swept import ReplayedRecording
+
+    workspace = kept.take()
+    workspace.run(inputs, False)
+    recording = ReplayedRecording.of(workspace)
+    recording.asked = []
+    backward(recording)
+    asked, recording.asked = recording.asked, []
+    kept.give(workspace)
+    if not asked:
+        raise NotLowered("it is not computed by directions through this tape")
+    kept.kernels.recording = kept.kernels.recording or recording
+    forward, _, count, _ = asked[-1]
+    return forward, lanes_of(kept.tape, count)
+
+
 class Stopped(Exception):
     """A kernel did not go through: `status` as of `TapeKernel.run`."""
 
     def __init__(self, status):
         super().__init__(f"status {status}")
         self.status = status
+
+
+def answered(kernels, inputs, backward):
+    """The values, what `backward` makes of a `KernelRecording`, and the status; values None unless all is fine."""
+    if kernels.recording is None:
+        return None, None, OTHER
+    recording = KernelRecording(kernels, inputs)
+    try:
+        found = backward(recording)
+    except Stopped as stopped:
+        return None, None, stopped.status
+    # If nothing was asked, no kernel has looked at the guards.
+    return recording.values, found, OTHER if recording.values is None else FINE
 
 
 class KernelRecording:

@@ -35,7 +35,7 @@ from ..errors import (
     StructureError,
     UnsupportedFunctionError,
 )
-from ..kernel.directions import KernelRecording, Stopped, lanes_of
+from ..kernel.directions import KernelRecording, answered, asked_for, lanes_of
 from ..kernel.reasons import NotLowered
 from ..kernel.status import FINE, OTHER
 from ..modes import enable_grad
@@ -196,25 +196,25 @@ class Replayed:
                 kind.used = self.clock
             return kind
 
-    def tape(self, args, kwargs):
+    def tape(self, args, kwargs, backward=None):
         """The finished tape that answers a call with these arguments; recorded if there is none."""
-        return self._kept(args, kwargs).tape
+        return self._kept(args, kwargs, backward)[0].tape
 
-    def kernel(self, args, kwargs):
-        """The kernel of `tape`."""
-        kept = self._kept(args, kwargs)
+    def kernel(self, args, kwargs, backward=None):
+        """The kernel of `tape`; with a function `backward`, that of the directions it asks for."""
+        kept, inputs = self._kept(args, kwargs, backward)
         try:
-            return kept.kernels.make(bool(self.argnums))
+            return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
         except NotLowered as why:
             raise UnsupportedFunctionError(f"{_name(self.function)} has no kernel: {why}") from None
 
-    def _kept(self, args, kwargs):
-        self.call(args, kwargs, bool(self.argnums))
-        _, key, _ = sort_arguments(args, kwargs, self.argnums)
+    def _kept(self, args, kwargs, backward):
+        self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
+        inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
         kind = self.kinds[key]
         if kind.given_up:
             raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
-        return kind.tapes.first()
+        return kind.tapes.first(), inputs
 
     def _prepare(self, kind, surroundings, args):
         """Let the next call go the short way, if it is like this one."""
@@ -299,17 +299,8 @@ class Replayed:
             found = backward.by_kernel(kept, inputs)
             return (None, OTHER) if found is None else (Outcome(None, kept.tape.structure, found), FINE)
         if callable(backward):
-            if kept.kernels.recording is None:
-                return None, OTHER
-            recording = KernelRecording(kept.kernels, inputs)
-            try:
-                found = backward(recording)
-            except Stopped as stopped:
-                return None, stopped.status
-            if recording.values is None:
-                # Nothing was asked of a kernel that would have looked at the guards.
-                return None, OTHER
-            return Outcome(recording.values, kept.tape.structure, found), FINE
+            values, found, status = answered(kept.kernels, inputs, backward)
+            return (None if values is None else Outcome(values, kept.tape.structure, found)), status
         kernel = kept.kernels.get(backward)
         if kernel is None:
             return None, OTHER

@@ -129,6 +129,21 @@ def test_second_derivatives_are_kernels(monkeypatch):
             assert stats.kernels >= 1 and stats.kernel_calls >= 1 and not stats.not_lowered, stats
 
 
+def test_looking_inside():
+    x = np.linspace(0.1, 1.0, 9)
+    forward, reverse = (tg.jacobian(layer, mode=mode) for mode in ("forward", "reverse"))
+    assert (forward.kernel(x).forward, reverse.kernel(x).forward) == (True, False) and forward.kernel(x).lanes == MOST
+    assert "for " in forward.kernel(x).source() and len(forward.tape(x)) == 2
+    for _ in range(3):
+        np.testing.assert_allclose(forward(x), reverse(x), rtol=1e-13)
+    assert forward.stats().kernel_calls >= 2
+    assert tg.jacobian(lambda x, y: x * y, argnums=-1).kernel(2.0, 3.0).lanes == 1
+    from scipy.special import gammainc
+
+    with pytest.raises(tg.errors.UnsupportedFunctionError, match="has no kernel.*gammainc"):
+        tg.jacobian(lambda x: gammainc(x, 2.0)).kernel(x)
+
+
 def test_negative_positions_keep_the_policy():
     j = tg.jacobian(lambda x, y: x * y, argnums=-1, kernel="always")
     for _ in range(4):
