@@ -129,7 +129,7 @@ print(json.dumps(time.perf_counter() - start))
 #: What is promised, by (function, its size).
 PROMISED = {("chain", 100): ("100 instructions", 0.1), ("runge_kutta", 1000): ("RK4 of 1 000 steps", 1.0)}
 #: Runge-Kutta steps that JAX compiles, and seconds that it may take.
-JAX_STEPS, PATIENCE = 100, 400
+JAX_STEPS, PATIENCE = 100, 120
 
 
 def run(program: str, name: str, count: int, cache: str, patience=None):

@@ -217,10 +217,10 @@ def test_homes_that_take_too_much(monkeypatch):
 
     def function(x):
         rows = []
-        for _ in range(40):
+        for _ in range(120):
             x = np.sin(x)
             rows.append(x)
-        return sum(np.sum(rows[39 - k] * rows[k]) for k in range(40))
+        return sum(np.sum(rows[119 - k] * rows[k]) for k in range(120))
 
     agree(function, *points(3))
     with pytest.raises(NotLowered, match="MiB"):
