@@ -395,7 +395,7 @@ def timed(makes: dict[str, Make], exact: np.ndarray, repeats: int) -> tuple[dict
 
 
 #: Seconds, and solutions, to look for the shortest: functions of ours that are evaluated often become machine code meanwhile.
-WARMING = 3.0, 30
+WARMING = 3.0, 100
 
 
 def once_more(solve: Callable) -> float:

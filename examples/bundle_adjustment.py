@@ -160,7 +160,7 @@ def main(plot=None, cameras=8, points=80, seed=0):
 
 
 #: How the Jacobian is computed.
-JACOBIAN = "exact"
+JACOBIAN = "sparse"
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])

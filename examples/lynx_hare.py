@@ -51,7 +51,7 @@ def save_plot(path, years, pelts, fitted, low, high):
     phase.plot(*pelts, "o-", color="#1b7f5c", markersize=4, linewidth=0.4)
     for k in (0, 3, 5, 9, 13, 15):
         phase.annotate(str(years[k]), (pelts[0][k], pelts[1][k]), textcoords="offset points", xytext=(5, 3), fontsize=8)
-    phase.set(xlabel="hares", ylabel="lynxes", title="one against the other", xlim=(0, None), ylim=(0, None))
+    phase.set(xlabel="hares", ylabel="lynxes", title="one against the other", xlim=(0, 1.15 * max(pelts[0])), ylim=(0, None))
     figure.savefig(path, dpi=120)
 
 

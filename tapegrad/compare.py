@@ -13,7 +13,6 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 from .errors import CheckError
 from .forward import FEWEST_LANES, MOST_LANES, jacfwd
 from .jacobians import jacobian, jacrev, positions
+from .kernel.directions import MOST as MOST_AT_ONCE
 from .recording import Recording, flatten
 from .tensor import Tensor
 
@@ -49,6 +49,8 @@ class Way:
     counted : callable
         ``counted(recording, prediction)``: passes, scalar operations, and bytes of
         buffers that Python does not see.
+    kernel : bool
+        Whether it is machine code, made at the second call; the line is left out where there is none.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Way:
     call: str
     make: Callable
     counted: Callable
+    kernel: bool = False
 
 
 def _of_duals(recording, prediction):
@@ -82,13 +85,32 @@ def _of_sweep(forward):
     return counted
 
 
+def _of_kernel(recording, prediction):
+    passes = -(-prediction.reverse.seeds // MOST_AT_ONCE)
+    return passes, prediction.reverse.operations, 0
+
+
+def _workspaces(derivative):
+    """Bytes of the workspaces of all kernels of a derivative."""
+    kinds = derivative._replayed.kinds.values() if hasattr(derivative, "_replayed") else ()
+    return sum(kept.kernels.nbytes for kind in kinds for kept in kind.tapes.all)
+
+
+#: The way that the others are compared with.
+REFERENCE = "reverse, sweep"
 WAYS = [
     Way("forward, dual numbers", "forward", "tg.jacfwd(f)", jacfwd, _of_duals),
     Way(
         "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")',
-        lambda f, argnums: jacobian(f, argnums, mode="forward"), _of_sweep(True),
+        lambda f, argnums: jacobian(f, argnums, mode="forward", kernel="never"), _of_sweep(True),
     ),
-    Way("reverse, sweep", "reverse", "tg.jacrev(f)", jacrev, _of_sweep(False)),
+    Way(
+        REFERENCE, "reverse", "tg.jacrev(f)", lambda f, argnums: jacrev(f, argnums, kernel="never"), _of_sweep(False),
+    ),
+    Way(
+        "reverse, kernel", "reverse", 'tg.jacrev(f, kernel="always")',
+        lambda f, argnums: jacrev(f, argnums, kernel="always"), _of_kernel, True,
+    ),
 ]  # fmt: skip
 
 
@@ -115,13 +137,13 @@ class Measured:
     relative : float
         `seconds` in evaluations of the function.
     first : float
-        Seconds of the first call, which may have had to compile.
+        Seconds of the first call, which may have had to compile; of a kernel, until it was there.
     peak : int
         Bytes: the peak that ``tracemalloc`` sees of one call (Python's objects and
         NumPy's arrays, the tape among them), plus the buffers of the sweep, which
         it does not see and which are counted from the tape, an upper bound.
     disagreement : float
-        Largest difference to the last way's Jacobian, relative to its largest entry.
+        Largest difference to the Jacobian by reverse sweep, relative to its largest entry.
     """
 
     name: str
@@ -325,7 +347,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     -------
     Comparison
         Prints as a table: evaluation, forward mode (dual numbers; tangent sweep
-        over the tape) and reverse mode (sweep), with passes, operations,
+        over the tape) and reverse mode (sweep; kernel), with passes, operations,
         instructions, time, first call, peak memory and disagreement, and the mode
         to prefer with the reason.  It also has `plot`, `to_dict` and `to_json`.
 
@@ -344,7 +366,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     >>> found.recommended, found.inputs, found.outputs
     ('reverse', 200, 1)
     >>> [(row.name, row.passes) for row in found.rows[1:]]
-    [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1)]
+    [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1), ('reverse, kernel', 1)]
     """
     from .costs import predict
 
@@ -352,25 +374,32 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     name = getattr(f, "__name__", type(f).__name__)
     calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
     first: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    ways: dict[str, Any] = {}
+    derivatives = {way.name: way.make(f, argnums) for way in WAYS}
+    start = perf_counter()
+    f(*args)
+    first["value"] = perf_counter() - start
     for way in WAYS:
-        derivative = way.make(f, argnums)
-        calls[way.name] = partial(derivative, *args)
-    results = {}
-    for label, call in calls.items():
+        derivative = derivatives[way.name]
         start = perf_counter()
-        results[label] = call()
-        first[label] = perf_counter() - start
+        for _ in range(2 if way.kernel else 1):
+            found = derivative(*args)
+        seconds = perf_counter() - start
+        if not way.kernel or derivative.stats().kernels:
+            ways[way.name], first[way.name], results[way.name] = way, seconds, found
+            calls[way.name] = lambda derivative=derivative: derivative(*args)
 
     recording = Recording(f, args, positions(argnums, len(args)))
     prediction = predict(recording)
-    matrices = {w.name: _matrix(results[w.name], w, argnums, recording.outputs) for w in WAYS}
-    expected = matrices[WAYS[-1].name]
+    matrices = {name: _matrix(found, ways[name], argnums, recording.outputs) for name, found in results.items()}
+    expected = matrices[REFERENCE]
     apart = {label: _disagreement(found, expected) for label, found in matrices.items()}
     _check(name, apart, recording)
     results.clear()
 
     seconds = _least(calls, budget)
-    known = {w.name: (w.mode, w.call, *w.counted(recording, prediction)) for w in WAYS}
+    known = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
     known["value"] = ("", "f", 0, float("nan"), 0)
     from .sweep.reach import instructions
 
@@ -381,7 +410,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
         rows.append(
             Measured(
                 label, mode, how, passes, operations, visited, seconds[label], seconds[label] / seconds["value"],
-                first[label], _peak(call) + buffers, apart.get(label, float("nan")),
+                first[label], _peak(call) + buffers + _workspaces(derivatives.get(label)), apart.get(label, float("nan")),
             )
         )
     costs = prediction.forward.nanoseconds, prediction.reverse.nanoseconds
@@ -396,7 +425,7 @@ def _check(name, apart, recording):
     if wrong:
         listed = ", ".join(f"{label}: {value:.1e}" for label, value in wrong.items())
         raise CheckError(
-            f"the Jacobians of {name} by different modes do not agree (difference to {WAYS[-1].name}, relative to the "
+            f"the Jacobians of {name} by different modes do not agree (difference to {REFERENCE}, relative to the "
             f"largest entry: {listed}). If the function draws random numbers or keeps state, make it compute the same "
             "at every call; if not, a rule is wrong: run tg.check on it"
         )

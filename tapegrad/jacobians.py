@@ -168,8 +168,9 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
 
 
 def jacrev(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None, kernel: str | None = None
-) -> Transformed:
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None,
+    kernel: str | None = None,
+) -> Transformed:  # fmt: skip
     """The Jacobian of `f` by reverse mode; see `jacobian`.
 
     Parameters

@@ -17,7 +17,7 @@ from tapegrad.recording import Recording
 from tapegrad.sweep.footprint import footprint
 
 ROOT = Path(__file__).parents[1]
-NAMES = ["value", "forward, dual numbers", "forward, tangent sweep", "reverse, sweep"]
+NAMES = ["value", "forward, dual numbers", "forward, tangent sweep", "reverse, sweep", "reverse, kernel"]
 
 
 def loss(x):
@@ -32,10 +32,10 @@ def test_the_table_of_a_loss():
     found = tg.compare(loss, np.linspace(0.1, 0.9, 100), budget=0.0)
     assert [row.name for row in found.rows] == NAMES
     assert (found.function, found.inputs, found.outputs, found.recommended) == ("loss", 100, 1, "reverse")
-    assert [row.passes for row in found.rows] == [0, 7, 7, 1]
+    assert [row.passes for row in found.rows] == [0, 7, 7, 1, 1]
     # sin, multiply, sum; each seed goes through 500 (forward) or 400 (reverse) elements.
     assert {row.instructions for row in found.rows} == {3}
-    assert [row.operations for row in found.rows[1:]] == [50000, 50000, 400]
+    assert [row.operations for row in found.rows[1:]] == [50000, 50000, 400, 400]
     for row in found.rows:
         assert 0 < row.seconds <= row.first and row.peak > 0
         assert row.relative == pytest.approx(row.seconds / found.rows[0].seconds)
@@ -48,8 +48,15 @@ def test_the_table_of_a_loss():
 def test_the_table_of_a_curve():
     found = tg.compare(curve, 0.5, budget=0.0)
     assert (found.inputs, found.outputs, found.recommended) == (1, 100, "forward")
-    assert [row.passes for row in found.rows] == [0, 1, 1, 7]
+    assert [row.passes for row in found.rows] == [0, 1, 1, 7, 13]
     assert "1 pass up the tape for 1 input" in found.reason and "7 passes for 100 outputs" in found.reason
+
+
+def test_without_kernel_there_is_no_line_of_it():
+    from scipy.special import gammainc
+
+    found = tg.compare(lambda x: np.sum(gammainc(x, 2.0)), np.array([0.5, 1.0]), budget=0.0)
+    assert [row.name for row in found.rows] == NAMES[:-1]
 
 
 def test_two_runs_recommend_the_same_for_the_same_reason():
@@ -85,6 +92,7 @@ def test_derivatives_that_are_not_finite_agree():
     assert found.rows[1].disagreement == 0.0
 
 
+@pytest.mark.filterwarnings("ignore::tapegrad.replay.function.ImpureFunctionWarning")
 def test_a_function_that_changes_is_found_out():
     calls = itertools.count(1.0)
     with pytest.raises(tg.errors.CheckError, match="do not agree.*random"):
@@ -150,7 +158,8 @@ def test_the_tape_and_the_results_are_in_the_peak():
     small, large = (tg.compare(lambda x: x * x, np.ones(n), budget=0.0).rows for n in (20, 600))
     # A Jacobian of 600 x 600 doubles, and the tangents of a chunk.
     for few, many in zip(small[1:], large[1:]):
-        assert many.peak > 600 * 600 * 8 + 16 * 600 * 8 > 10 * few.peak
+        chunk = 0 if many.name == "reverse, kernel" else 16
+        assert many.peak > 600 * 600 * 8 + chunk * 600 * 8 > 10 * few.peak
 
 
 # ---- scaling ----------------------------------------------------------------------------------

@@ -6,10 +6,15 @@ import gc
 import time
 from contextlib import contextmanager
 
+import numpy as np
+
 from . import roll
 from .build import build
 from .columns import columns
 from .passes import run_passes
+
+#: Instructions up to which a program is not rolled, if most are of arrays.
+_SHORT = 300
 
 
 @contextmanager
@@ -53,7 +58,10 @@ def lower(tape, seconds=None):
     with without_collection():
         flat = columns(tape)
         done("columns")
-        structure = roll.find(flat.code, flat.pairs())
+        # In a short program of arrays every instruction stands for itself: each may then share a loop over elements with
+        # others, which is worth more than a loop over a few instructions.
+        alone = len(flat.code) <= min(_SHORT, 2 * np.count_nonzero(flat.item >= 0))
+        structure = roll.find(np.arange(len(flat.code)) if alone else flat.code, flat.pairs())
         done("roll")
         program = build(flat, structure)
         done("build")

@@ -87,6 +87,11 @@ class Promotion:
         """The kernel for `key`, or None."""
         return self._made.get(key)
 
+    @property
+    def nbytes(self):
+        """Of the workspaces of all kernels."""
+        return sum(kernel.nbytes for kernel in self._made.values())
+
     def count(self, key, more=1):
         """Note a replay by sweep, or so many directions; whether it is time to `promote`."""
         self.calls[key] += more

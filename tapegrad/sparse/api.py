@@ -18,7 +18,6 @@ from ..higher import nested
 from ..higher.hessians import _Second
 from ..jacobians import MODES, by_columns, by_rows
 from ..tree import flatten, leaf_names, unflatten
-from .machine import ByColours
 
 
 def _refuse_nested(args, kwargs, name, instead):
@@ -43,6 +42,13 @@ def as_sparse(recording):
     return csr_array(np.block(parts))
 
 
+def _by_colours(*things):
+    """`machine.ByColours`, which loads compiled code, made when a derivative is asked for."""
+    from .machine import ByColours
+
+    return ByColours(*things)
+
+
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
@@ -52,7 +58,7 @@ class _SparseJacobian(Transformed):
 
     def __call__(self, *args, **kwargs):
         _refuse_nested(args, kwargs, "sparse_jacobian", "tg.jacobian")
-        asked = ByColours(lambda known: known.jacobian(self._mode), as_sparse, self._replayed)
+        asked = _by_colours(lambda known: known.jacobian(self._mode), as_sparse, self._replayed)
         return self._replayed.call(args, kwargs, asked).gradients
 
 
@@ -98,7 +104,7 @@ class _SparseHessian(_Second):
         _refuse_nested(args, kwargs, "sparse_hessian", "tg.hessian")
         if self._weights:
             args = self._with_weights(args)
-        return self._of(args, kwargs, ByColours(_symmetric_of, _symmetric_as_sparse, self._replayed))
+        return self._of(args, kwargs, _by_colours(_symmetric_of, _symmetric_as_sparse, self._replayed))
 
     def _with_weights(self, args):
         if len(args) < 2:

@@ -10,11 +10,12 @@ entry that is not finite (where zero times infinity has to be zero).
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
-from ..kernel.promotion import Promotion, checked_policy
+from ..kernel.promotion import CALLS, WORK, Promotion, checked_policy
 from ..replay.function import _name
 
 
@@ -27,9 +28,10 @@ class _Lanes(Promotion):
         self._weight *= lanes + 1
         if policy == "auto":
             # Not at the first replay: a recording that is only compared with the kept one has no other.
-            self.due = {key: max(2, due // (lanes + 1)) for key, due in self.due.items()}
+            due = max(2, min(CALLS, WORK // max(1, self._weight)))
+            self.due = defaultdict(lambda: due)
 
-    def _compiled(self, gradients, limit):
+    def _compiled(self, key, limit):
         from ..kernel.emit import Options
         from ..kernel.of_tape import TapeKernel
         from ..kernel.tangents import tangents
@@ -68,7 +70,9 @@ class ByColours:
             promotion = self._promotion(tape, way)
             if promotion is not None and self.inputs is not None:
                 inputs = [*self.inputs, *way.lanes]
-                promotion.note(False, inputs, rows, None, self.replayed.stats, _name(self.replayed.function))
+                if promotion.count(False):
+                    name = _name(self.replayed.function)
+                    promotion.promote(False, lambda kernel: kernel.run(inputs), rows, self.replayed.stats, name)
         return filled(template, _gathered(rows, places))
 
     def by_kernel(self, kept, inputs):

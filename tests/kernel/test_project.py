@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from benchmarks import higher_order, jacobians, kernels, replay_sweep, scalar_chain
+from benchmarks import higher_order, jacobians, kernels, replay_sweep, scalar_chain, sparse
 from benchmarks.choice.functions import FUNCTIONS
 from benchmarks.gradbench.modules import ba, gmm, hello, llsq, lse, ode
-from examples import modes, train_classifier
-from tapegrad import __main__ as demo
+from examples import asian_option, bundle_adjustment, hamiltonian, logistic, mixture, modes, train_classifier
+from tapegrad import demo
 from tapegrad.replay.quick import QuickKernel
+from tapegrad.tree import flatten
 
 
 def as_kernel(function, args, argnums=0):
@@ -21,7 +22,7 @@ def as_kernel(function, args, argnums=0):
     assert stats.kernels == stats.tapes == 1 and stats.kernel_calls and not stats.not_lowered and not stats.fallback, stats
     expected, wanted = swept(*args)
     np.testing.assert_allclose(value, expected, rtol=1e-10)
-    for ours, theirs in zip(*((g if isinstance(g, (tuple, list)) else [g]) for g in (gradients, wanted))):
+    for ours, theirs in zip(flatten(gradients)[0], flatten(wanted)[0], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-9 * np.max(np.abs(theirs), initial=1e-300))
     return promoted
 
@@ -37,7 +38,7 @@ def of_kernels():
     sizes = [(6, 5), (5,), (5, 5), (5,), (5, 4), (4,)]
     parameters = tuple(0.2 * rng.normal(size=s) for s in sizes)
     yield "network", kernels.network, (*parameters, rng.normal(size=(8, 6)), rng.integers(0, 4, size=8)), tuple(range(6))
-    yield "asian", kernels.asian, (100.0, 0.2, np.zeros(5), rng.normal(size=(5, 40))), (0, 1, 2)
+    yield "asian", kernels.asian, (100.0, 0.2, 0.05, np.zeros(5), rng.normal(size=(5, 40))), (0, 1, 2, 3)
     options = (rng.uniform(80, 120, 33), rng.uniform(80, 120, 33), rng.uniform(0.01, 0.1, 33), rng.uniform(0.1, 0.5, 33))
     yield "black_scholes", kernels.black_scholes, (*options, rng.uniform(0.2, 2.0, 33)), (0, 1, 2, 3, 4)
 
@@ -87,10 +88,10 @@ def test_loops_over_numbers():
         assert "for " in promoted.kernel(np.array([0.7, 0.4]), 60).source()
 
 
-@pytest.mark.parametrize("make", [jacobians.on_arrays, jacobians.by_loop])
+@pytest.mark.parametrize("function", [jacobians.on_arrays(np), jacobians.by_loop(np), sparse.band])
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
-def test_jacobians(make, mode):
-    function, x = make(np), np.linspace(0.0, 1.0, 30)
+def test_jacobians(function, mode):
+    x = np.linspace(0.0, 1.0, 30)
     swept, promoted = (tg.jacobian(function, mode=mode, kernel=kernel) for kernel in ("never", "always"))
     for _ in range(5):
         found = promoted(x)
@@ -138,7 +139,45 @@ def test_modes(make, sizes):
         np.testing.assert_allclose(found, swept(*args), rtol=1e-11, atol=1e-13)
 
 
-def test_the_demo():
+def test_asian_option():
+    normals = np.random.default_rng(0).normal(size=(40, 12))
+    for k in range(2):
+        as_kernel(lambda market, normals, k=k: np.mean(asian_option.payoffs(market, normals)[k]), (asian_option.MARKET, normals))
+    as_kernel(asian_option.closed_form, (asian_option.MARKET,))
+
+
+def test_bundle_of_the_example():
+    residuals, start, _ = bundle_adjustment.problem(3, 5, 0.5, np.random.default_rng(0))
+    as_kernel(lambda p: np.sum(residuals(p) ** 2), (start,))
+    swept, promoted = (tg.jacobian(residuals, kernel=kernel) for kernel in ("never", "always"))
+    for _ in range(5):
+        found = promoted(start)
+    assert promoted.stats().kernels and promoted.stats().kernel_calls and not promoted.stats().not_lowered
+    for ours, theirs in zip(flatten(found)[0], flatten(swept(start))[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-9 * np.max(np.abs(theirs)))
+
+
+def test_hamiltonian():
+    density, _ = hamiltonian.gaussian(6)
+    for function, n in ((density, 6), (hamiltonian.funnel, 4)):
+        as_kernel(function, (np.linspace(-1.0, 1.0, n),))
+        assert tg.compile(function, np.zeros(n)).kernel is not None
+
+
+def test_logistic():
+    rng = np.random.default_rng(0)
+    points, sides = rng.normal(size=(30, 4)), np.sign(rng.normal(size=30))
+    as_kernel(lambda p: logistic.loss(p, points, sides), ({"weights": rng.normal(size=4), "bias": 0.3},))
+
+
+def test_mixture():
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(30, 2)), np.arange(30) % 3
+    as_kernel(lambda p: mixture.negative_log_likelihood(p, points), (mixture.first_guess(points, labels),))
+
+
+def test_hares_and_lynxes():
+    """The demo, and the example that goes on from it."""
     _, hares, lynxes = demo.read_pelts()
     as_kernel(lambda theta: demo.misfit(theta, hares, lynxes), (demo.first_guess(hares, lynxes),))
 

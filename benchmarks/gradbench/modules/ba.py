@@ -83,17 +83,22 @@ def jacobian(cameras, points, weights, features, camera_of, point_of):
     """The Jacobian in compressed rows: row pointers, columns, values."""
     n, m, p = cameras.shape[1], points.shape[1], len(weights)
     camera, point = cameras[:, camera_of], points[:, point_of]
-    blocks = np.empty((p, 2, 15))
+    values, columns, pointers = np.empty(31 * p), np.empty(31 * p, np.int64), np.empty(3 * p + 1, np.int64)
+    blocks, places = (a[: 30 * p].reshape(p, 2, 15) for a in (values, columns))
     for k, partials in enumerate(PARTIALS):
         of_camera, of_point, of_weight = partials(camera, point, weights, features)
-        blocks[:, k, :11], blocks[:, k, 11:14], blocks[:, k, 14] = of_camera.T, of_point.T, of_weight
-    columns = np.empty((p, 15), np.int64)
-    columns[:, :11] = 11 * camera_of[:, None] + np.arange(11)
-    columns[:, 11:14] = 11 * n + 3 * point_of[:, None] + np.arange(3)
-    columns[:, 14] = 11 * n + 3 * m + np.arange(p)
-    pointers = np.concatenate((15 * np.arange(2 * p), 30 * p + np.arange(p + 1)))
-    values = np.concatenate((blocks.reshape(-1), OF_WEIGHT(weights)))
-    return pointers, np.concatenate((np.repeat(columns, 2, axis=0).reshape(-1), columns[:, 14])), values
+        # Row by row: each goes to memory that is near what the one before it went to.
+        for j, row in enumerate((*of_camera, *of_point, of_weight)):
+            blocks[:, k, j] = row
+    values[30 * p :] = OF_WEIGHT(weights)
+    of_weights = 11 * n + 3 * m + np.arange(p)
+    places[:, :, :11] = (11 * camera_of)[:, None, None] + np.arange(11)
+    places[:, :, 11:14] = (11 * n + 3 * point_of)[:, None, None] + np.arange(3)
+    places[:, :, 14] = of_weights[:, None]
+    columns[30 * p :] = of_weights
+    pointers[: 2 * p] = 15 * np.arange(2 * p)
+    pointers[2 * p :] = 30 * p + np.arange(p + 1)
+    return pointers, columns, values
 
 
 def _objective(given):
