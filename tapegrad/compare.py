@@ -13,6 +13,7 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -388,7 +389,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
         seconds = perf_counter() - start
         if not way.kernel or derivative.stats().kernels:
             ways[way.name], first[way.name], results[way.name] = way, seconds, found
-            calls[way.name] = lambda derivative=derivative: derivative(*args)
+            calls[way.name] = partial(derivative, *args)
 
     recording = Recording(f, args, positions(argnums, len(args)))
     prediction = predict(recording)
