@@ -118,6 +118,12 @@ class Promotion:
             finally:
                 self._lock.release()
 
+    def note(self, gradients, inputs, values, found, stats, name):
+        """`count` a replay by sweep at `inputs`, with its results and gradients, and `promote` if it is time."""
+        if self.count(gradients):
+            expected = [*values, *(g for g in found or () if g is not None)]
+            self.promote(gradients, lambda kernel: kernel.run(inputs), expected, stats, name)
+
     def make(self, gradients):
         """The kernel of values, or of values and gradients, made now if there is none.
 

@@ -314,9 +314,7 @@ class Replayed:
         """Count a replay by sweep, and make a kernel of the tape if it is time."""
         kernels, name = kept.kernels, _name(self.function)
         if not callable(backward):
-            if kernels.count(backward):
-                expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
-                kernels.promote(backward, lambda kernel: kernel.run(inputs), expected, self.stats, name)
+            kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, name)
             return
         if hasattr(backward, "by_kernel"):
             return

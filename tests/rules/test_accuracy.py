@@ -102,7 +102,8 @@ LOOSER = {
 #: Piecewise linear, arithmetic, or exact by other tests.
 TRIVIAL = set(
     "add subtract multiply negative remainder fmod absolute sign power2 maximum minimum where clip relu copysign floor ceil "
-    "trunc rint floor_divide clone deg2rad rad2deg fmax fmin heaviside ldexp polygamma absolute_product".split()
+    "trunc rint floor_divide clone deg2rad rad2deg fmax fmin heaviside ldexp polygamma absolute_product "
+    "is_less is_less_equal is_equal is_nan if_true if_false".split()
 )
 
 
