@@ -1,7 +1,7 @@
 """Second derivatives: products with a Hessian beside one gradient, and a dense Hessian beside JAX's.
 
 Products: Rosenbrock's function of 10^5 variables on whole arrays, and the cross entropy of
-a network 64-64-10 on a batch of 64; both are replays, as is the gradient they are
+a network 64-64-10 on a batch of 64; both by kernels, as is the gradient they are
 measured against.  Dense Hessian: a logistic regression of 1 000 weights on 500 rows,
 whose Hessian has no zeros.  Warm calls; JAX's are jitted.
 """
@@ -75,6 +75,7 @@ def higher_order(quick: bool) -> Iterator[Row]:
         "network 64-64-10": (loss, weights, {name: rng.standard_normal(w.shape) for name, w in weights.items()}),
     }
     for what, (function, point, direction) in cases.items():
+        tg.config.kernel = "always"
         gradient, product = tg.grad(function), tg.hvp(function)
         error = along(product, point, direction, gradient)
         if not error < 1e-4:
@@ -86,12 +87,16 @@ def higher_order(quick: bool) -> Iterator[Row]:
             {"gradient": lambda: gradient(point), "product": lambda: product(point, direction)},
             budget=1.0 if quick else 6.0, at_least=5,
         )  # fmt: skip
+        for call in (gradient, product):
+            if not call.stats().kernel_calls:
+                raise AssertionError(f"{what}: not by a kernel\n{call.stats()}")
         promised = not quick or "network" in what
         yield Row(
-            f"Hessian-vector product, {what}, beside a gradient", "at most 3 gradients" if promised else "",
+            f"Hessian-vector product, {what}, beside a gradient by a kernel", "at most 3 gradients" if promised else "",
             times["product"].minimum / times["gradient"].minimum, 3.0 if promised else None,
             detail={name: seconds(time.minimum) for name, time in times.items()} | {"instructions": product.stats().instructions},
         )  # fmt: skip
+    tg.config.kernel = "auto"
     yield from dense(quick, rng)
 
 
