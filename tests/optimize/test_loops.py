@@ -278,6 +278,8 @@ def test_ctrl_c_gives_a_result_that_goes_on():
         def f(x):
             return np.sum((x - 1.0) ** 2) + 1e-3 * np.sum(np.sin(x))
 
+        # A process started in the background may have been told to ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         before = signal.getsignal(signal.SIGINT)
         tg.optimize.gradient_descent(f, np.zeros(50), max_iter=10)
         at = []
@@ -302,7 +304,15 @@ def test_ctrl_c_gives_a_result_that_goes_on():
     assert ended.returncode == 0 and ended.stdout.startswith("late"), ended.stderr
 
 
-def test_ctrl_c_while_the_function_is_recorded():
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is not ignored, as it may be in a process started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_while_the_function_is_recorded(interruptible):
     calls = []
 
     def f(x):
