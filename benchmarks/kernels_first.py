@@ -181,7 +181,7 @@ def kernels_first(quick: bool) -> Iterator[Row]:
         beside = {} if quick else {"JAX compiles": jax_seconds(cache)}
         for (name, count), (what, limit) in PROMISED.items():
             times = [run(OURS, name, count, cache) for _ in range(2 if quick else 5)]
-            for key, words in (("loaded", "once the library is loaded"), ("fresh", "from import on")):
+            for key, words in (("loaded", "once the library is loaded"), ("fresh", "in a fresh process, after import")):
                 best = min(times, key=lambda t: t[key])
                 stages = {stage: seconds(taken) for stage, taken in best["stages"].items()}
                 detail = {"instructions": best["instructions"], **stages, **beside}
