@@ -28,14 +28,16 @@ _ON_FLOATS = {
         if hasattr(math, name)
     },
     **{f"arc{name}": f"math.a{name}" + "({})" for name in "sin cos tan sinh cosh tanh".split()},
-    "pow": "math.pow({}, {})", "arctan2": "math.atan2({}, {})", "hypot": "math.hypot({}, {})",
+    "pow": "math.pow({}, {})", "arctan2": "math.atan2({}, {})",
+    # math.hypot has a method of its own; the absolute value of a complex number is the C library's.
+    "hypot": "abs(complex({}, {}))",
     "copysign": "math.copysign({}, {})", "fmod": "math.fmod({}, {})",
     "sign": "(1.0 if {0} > 0.0 else -1.0 if {0} < 0.0 else {0})",
     "sigmoid": "(1.0 if {0} >= 0.0 else math.exp(-abs({0}))) / (1.0 + math.exp(-abs({0})))",
 }  # fmt: skip
 
 #: Functions that Python computes in another way than the compiled code: the last bit, or the case of infinity, may differ.
-_OWN_BITS = frozenset(["hypot", "lgamma", "floor_divide"])
+_OWN_BITS = frozenset(["lgamma", "floor_divide"])
 #: What has one result in IEEE arithmetic; NumPy computes other functions of scalars in code of its own.
 _EXACT = frozenset([*_OPERATORS, "and", "or", "not", "select", "isnan", "abs", "sqrt", "floor", "ceil", "trunc", "rint"])
 

@@ -69,8 +69,12 @@ class TangentLoop:
         # A sweep gives rows of more than two operands zeros where there is no tangent.
         given = [planner.tangent(k) if on or len(slots) > 2 else None for k, on in zip(slots, hot)]
         found = row.tangent(given, [planner.operand(k) for k in range(len(metas))], planner.operand(-1), {})
-        self.metas, self.out, self.kernel, self._parameters = metas, out, 0, {}
+        self.metas, self.out, self.kernel, self.same, self._parameters = metas, out, 0, None, {}
         if found is None or out.size == 0:
+            return
+        if found.atom is not None and found.shape == out.shape and found.char == out.char:
+            #: The operand whose tangent is that of the result.
+            self.same = next(k for k, reg in planner.tangents.items() if reg == found.atom.reg)
             return
         registers = {planner.saved_atom(k).reg: (False, k) for k in planner.saved}
         registers |= {reg: (True, k) for k, reg in planner.tangents.items()}
@@ -133,9 +137,11 @@ class TangentLoop:
 
         Returns
         -------
-        ndarray or None
-            None where it is zero.
+        float, ndarray or None
+            None where it is zero; may share memory with a tangent given.
         """
+        if self.same is not None:
+            return tangents[self.same]
         out = self.out
         shape = out.shape if lanes is None else (lanes, *out.shape)
         if not self.kernel:
@@ -172,7 +178,8 @@ def tangent_of(row, values, tangents, lanes):
 
     Returns
     -------
-    ndarray or None
+    float, ndarray or None
+        As of `TangentLoop.run`.
     """
     *metas, out = map(meta_of, values)
     hot = tuple([k in tangents for k in row.slots(len(metas))])
