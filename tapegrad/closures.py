@@ -32,12 +32,12 @@ _ON_FLOATS = {
     # math.hypot has a method of its own; the absolute value of a complex number is the C library's.
     "hypot": "abs(complex({}, {}))",
     "copysign": "math.copysign({}, {})", "fmod": "math.fmod({}, {})",
-    "sign": "(1.0 if {0} > 0.0 else -1.0 if {0} < 0.0 else {0})",
+    "sign": "(1.0 if {0} > 0.0 else -1.0 if {0} < 0.0 else {0} + 0.0)",
     "sigmoid": "(1.0 if {0} >= 0.0 else math.exp(-abs({0}))) / (1.0 + math.exp(-abs({0})))",
 }  # fmt: skip
 
 #: Functions that Python computes in another way than the compiled code: the last bit, or the case of infinity, may differ.
-_OWN_BITS = frozenset(["lgamma", "floor_divide"])
+_OWN_BITS = frozenset(["lgamma"])
 #: What has one result in IEEE arithmetic; NumPy computes other functions of scalars in code of its own.
 _EXACT = frozenset([*_OPERATORS, "and", "or", "not", "select", "isnan", "abs", "sqrt", "floor", "ceil", "trunc", "rint"])
 

@@ -42,9 +42,9 @@ UFUNCS = {
     **{name: (name, "d->d") for name in L.SCIPY_UNARY}, **{name: (name, "dd->d") for name in L.SCIPY_BINARY},
 }  # fmt: skip
 
-#: Functions written in the language itself.
+#: Functions written in the language itself.  (The sign of -0.0 is 0.0, as NumPy's.)
 COMPOSED = {
-    "sign": lambda x: L.select(x > 0.0, 1.0, L.select(x < 0.0, -1.0, x)),
+    "sign": lambda x: L.select(x > 0.0, 1.0, L.select(x < 0.0, -1.0, x + 0.0)),
     "sigmoid": lambda x: L.select(x >= 0.0, 1.0, L.exp(-L.abs(x))) / (1.0 + L.exp(-L.abs(x))),
     "softplus": lambda x: L.select(x > 0.0, x, L.select(L.isnan(x), x, 0.0)) + L.log1p(L.exp(-L.abs(x))),
     "mul0": lambda g, p: L.select(L.eq(g, 0.0) | L.eq(p, 0.0), 0.0, g * p),

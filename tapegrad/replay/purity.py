@@ -6,21 +6,31 @@ functions, methods and classes it reaches that way; arrays by content, numbers a
 strings by equality, containers and objects by their items and attributes.  Before
 each replay it is compared; if anything has changed, the function is recorded again.
 
+What only code that is not looked into can say is not seen: the state of installed
+packages, and what an object computes for ``obj.name`` from elsewhere.  It is found out
+when the function is recorded again (`replay.function`).
+
 A comparison costs some 50 ns for each name, container item and attribute, and for
 each captured array that somebody can write to one pass over its memory (`stamp`).
 An array that is read-only down to its owner costs nothing: freeze large constants
-with ``a.flags.writeable = False``.  NumPy, SciPy, the standard library and other
-installed packages are not looked into.
+with ``a.flags.writeable = False``.  Of NumPy, SciPy, the standard library and other
+installed packages only the attributes are compared that the function names
+(``np.sin``); they are not looked into.
 """
 
 from __future__ import annotations
 
+import array
+import builtins
+import contextvars
 import functools
 import math
+import os
 import random
 import sys
 import sysconfig
 import types
+import weakref
 from collections import deque
 from operator import is_, is_not
 
@@ -33,8 +43,9 @@ from . import watched
 _SIMPLE = (int, float, bool, str, bytes, complex, type(None), range, slice)
 _FIXED = (types.BuiltinFunctionType, np.ufunc, np.dtype)
 _SEQUENCES = (list, tuple, set, frozenset, deque)
-#: How deep containers and objects are looked into.
-DEPTH = 4
+_BYTES = (bytearray, array.array, memoryview)
+#: How deep containers and objects are looked into, and how deep objects of installed classes.
+DEPTH, INSTALLED_DEPTH = 16, 3
 _INSTALLED = tuple({sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -88,55 +99,86 @@ class Surroundings:
             return
         if isinstance(function, types.FunctionType):
             self._function(name, function)
+        elif isinstance(function, types.BuiltinFunctionType):
+            # A method of an object, or a function of a module.
+            self._thing(f"{where}__self__", function.__self__, depth)
         elif not isinstance(function, _FIXED):
             self._thing(name or "the function", function, depth)
 
     def _function(self, name, function):
         code = function.__code__
-        if not self._first(function) or _installed(function.__module__, code.co_filename):
+        if not self._first(function) or _own(function.__module__):
             return
-        where = f"{name}." if name else ""
+        where, installed = f"{name}." if name else "", _installed(function.__module__, code.co_filename)
         for variable, cell in zip(code.co_freevars, function.__closure__ or ()):
             value = _contents(cell)
             self._check(f"{where}{variable}", _same_cell, cell, value)
-            self._thing(f"{where}{variable}", value, DEPTH)
+            self._thing(f"{where}{variable}", value, INSTALLED_DEPTH if installed else DEPTH)
+        if installed:
+            # A decorator's: what it calls is in its cells.
+            return
         parts = (function.__defaults__, function.__kwdefaults__, code)
         self._check(name or "its defaults", _same_function, function, parts)
         self._thing(f"{where}__defaults__", parts[0], DEPTH)
         self._thing(f"{where}__kwdefaults__", parts[1], DEPTH)
-        names = _names(code)
-        for variable in names:
-            value = function.__globals__.get(variable)
-            self._check(variable, _same_item, (function.__globals__, variable), value)
-            if isinstance(value, types.ModuleType):
-                self._module(variable, value, names)
-            else:
-                self._thing(variable, value, DEPTH)
+        names, scope = _names(code), function.__globals__
+        for variable in names + [text for text in _texts(code) if text in scope and text not in names]:
+            self._check(variable, _same_item, (scope, variable), scope.get(variable))
+            if variable in scope:
+                self._named(variable, scope[variable], names)
+            elif variable in builtins.__dict__:
+                self._check(variable, _same_item, (builtins.__dict__, variable), builtins.__dict__[variable])
+                self._thing(variable, builtins.__dict__[variable], DEPTH)
+            elif isinstance(sys.modules.get(variable), types.ModuleType):
+                # Imported by the function itself.
+                self._check(variable, _same_item, (sys.modules, variable), sys.modules[variable])
+                self._named(variable, sys.modules[variable], names)
         if function.__dict__:
             self._check(f"{where}__dict__", _same_attributes, function.__dict__, _attributes(function))
             for key, value in _attributes(function).items():
                 self._thing(f"{where}{key}", value, DEPTH)
 
+    def _named(self, name, value, names):
+        """What a name of the code is bound to."""
+        if isinstance(value, types.ModuleType):
+            self._module(name, value, names)
+        else:
+            self._thing(name, value, DEPTH)
+
     def _module(self, name, module, names):
         """The attributes of a module that the code may name."""
-        if not self._first(module) or _installed(module.__name__, getattr(module, "__file__", None) or ""):
+        if not self._first(module) or _own(module.__name__):
             return
+        installed = _installed(module.__name__, getattr(module, "__file__", None) or "")
         for variable in names:
             if variable in module.__dict__:
                 value = module.__dict__[variable]
                 self._check(f"{name}.{variable}", _same_item, (module.__dict__, variable), value)
-                if isinstance(value, types.ModuleType):
-                    self._module(f"{name}.{variable}", value, names)
-                else:
-                    self._thing(f"{name}.{variable}", value, DEPTH)
+                if not installed or isinstance(value, types.ModuleType):
+                    self._named(f"{name}.{variable}", value, names)
+        if module is os and not {"environ", "getenv"}.isdisjoint(names):
+            self._thing("os.environ", os.environ._data, DEPTH)
 
     # -- values -------------------------------------------------------------------
     def _thing(self, name, value, depth):
+        if isinstance(value, types.BuiltinFunctionType):
+            if not isinstance(value.__self__, (types.ModuleType, type(None))) and self._first(value):
+                self._callable(name, value, depth)
+            return
         if isinstance(value, (*_SIMPLE, *_FIXED, types.ModuleType)):
             return
         if isinstance(value, np.ndarray):
             if self._first(value):
                 self._array(name, value, depth)
+                self._attributes(name, value, depth)
+        elif isinstance(value, _BYTES):
+            self._check(name, _same_bytes, value, bytes(memoryview(value)))
+        elif isinstance(value, contextvars.ContextVar):
+            self._check(name, _same_context, value, value.get(None))
+            self._thing(name, value.get(None), depth)
+        elif isinstance(value, weakref.ReferenceType):
+            self._check(name, _same_referent, value, id(value()))
+            self._thing(name, value(), depth)
         elif isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
             self.generators.append((name, value))
         elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
@@ -167,7 +209,14 @@ class Surroundings:
         elif writeable or owner.base is not None and not isinstance(owner.base, bytes):
             self._check(name, _same_content, array, _content(array))
 
+    def _attributes(self, name, value, depth):
+        """The attributes of an instance of a class that was derived from an array or container."""
+        if depth and getattr(value, "__dict__", None) is not None:
+            self._object(name, value, depth - 1)
+
     def _container(self, name, value, depth):
+        if isinstance(value, (*_SEQUENCES, dict)):
+            self._attributes(name, value, depth)
         if isinstance(value, _SEQUENCES):
             if not isinstance(value, (tuple, frozenset)):
                 self._check(name, _same_sequence, value, list(value))
@@ -187,13 +236,19 @@ class Surroundings:
             if base is kind or self._first(base):
                 if not _installed(base.__module__, getattr(sys.modules.get(base.__module__), "__file__", None) or ""):
                     members = {k: v for k, v in vars(base).items() if k not in _CLASS_OWN}
-                    self._check(name, _same_class, base, members)
+                    self._check(name, _same_class, base, (members, base.__bases__, _public(vars(base))))
                     for key, member in members.items():
                         self._thing(f"{name}.{key}", member, depth)
+        if type(kind) is not type and self._first(type(kind)):
+            self._class(f"type({name})", type(kind), depth)
 
     def _object(self, name, thing, depth):
         attributes = getattr(thing, "__dict__", None)
-        own = type(thing).__module__.startswith("tapegrad.")
+        own = _own(type(thing).__module__)
+        if not own:
+            self._check(name, _same_kind, thing, type(thing))
+        if _installed(type(thing).__module__, "") and type(thing) is not types.SimpleNamespace:
+            depth = min(depth, INSTALLED_DEPTH)
         if isinstance(attributes, dict):
             if not own:
                 self._check(name, _same_dict, attributes, dict(attributes))
@@ -286,6 +341,11 @@ def _state(generator):
     return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
 
 
+def _own(module):
+    """Whether a module is tapegrad's."""
+    return (module or "").partition(".")[0] == "tapegrad"
+
+
 def _installed(module, filename):
     """Whether code belongs to the standard library, an installed package or tapegrad itself."""
     top = (module or "").partition(".")[0]
@@ -367,9 +427,33 @@ def _same_attributes(things, before):
     return _same_dict({k: v for k, v in things.items() if k != KEPT} if KEPT in things else things, before)
 
 
+def _public(members):
+    """How many members Python has not put there itself."""
+    return sum(not name.startswith("_") for name in members)
+
+
 def _same_class(kind, before):
+    known, bases, count = before
     members = vars(kind)
-    return all(members.get(k) is v or _equal(members.get(k), v) for k, v in before.items())
+    return kind.__bases__ == bases and _public(members) == count and all(
+        members.get(k) is v or _equal(members.get(k), v) for k, v in known.items()
+    )
+
+
+def _same_kind(thing, before):
+    return type(thing) is before
+
+
+def _same_bytes(things, before):
+    return memoryview(things) == before if memoryview(things).format == "B" else bytes(memoryview(things)) == before
+
+
+def _same_context(variable, before):
+    return _equal(variable.get(None), before)
+
+
+def _same_referent(reference, before):
+    return id(reference()) == before
 
 
 def _same_objects(array, before):
@@ -390,6 +474,17 @@ def _content(array):
 
 def _same_content(array, before):
     return _content(array) == before
+
+
+def _texts(code):
+    """The strings in a code object and those nested in it, which may be names: ``globals()["k"]``."""
+    found = []
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            found.append(constant)
+        elif isinstance(constant, types.CodeType):
+            found += _texts(constant)
+    return found
 
 
 def _names(code):

@@ -24,6 +24,7 @@ from ..sweep import program as P
 from ..sweep.as_numpy import AsNumPy, Unplanned
 from ..sweep.plan import Planner
 from ..sweep.symbolic import ITEMSIZE, Atom, Sym
+from ..sweep.windows import _aligned
 from ..tape.meta import c_strides
 
 #: Rows that are one reduction, which may write straight to the result.
@@ -35,9 +36,23 @@ class ValuePlanner(AsNumPy, Planner):
 
     def __init__(self, metas, out):
         super().__init__(metas, out)
-        self.result = Atom(0, 0, out.shape, c_strides(out.shape, out.itemsize), out.char)
+        self.result = Atom(0, 0, out.shape, out.strides, out.char)
         self.operands = [self._operand(meta) for meta in metas]
         self.registers = [sym.atom.reg for sym in self.operands]
+
+    def like(self, shape, char, atoms):
+        # Axes in memory in the order that NumPy gives them: how it adds depends on strides.
+        order = _memory_order(shape, [_aligned(a, shape) for a in atoms])
+        whole = self.temporary([shape[k] for k in order], char)
+        steps = dict(zip(order, whole.strides))
+        return Atom(whole.reg, 0, shape, [steps[k] for k in range(len(shape))], char)
+
+    def window(self, sym):
+        if sym.atom is not None:
+            return sym
+        atom = self.like(sym.shape, sym.char, sym.expr.leaves())
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self._sym(atom)
 
     def _operand(self, meta):
         if meta.char not in ITEMSIZE:
@@ -57,6 +72,25 @@ class ValuePlanner(AsNumPy, Planner):
                 raise Unplanned(f"{atom} to {out.char}")
             self.loop([sym.expr], [self.result], out.shape, [None])
         self.step(P.END)
+
+
+def _memory_order(shape, strides):
+    """Axes, outermost first, in the order in which NumPy's iterator walks operands of these strides.
+
+    Where two operands disagree, that of C wins (``npyiter_find_best_axis_ordering`` of NumPy's ``nditer_constr.c``).
+    """
+    steps = [[0 if n == 1 else abs(s) for s, n in zip(own, shape)] for own in strides]
+    found = []
+    for axis in reversed(range(len(shape))):
+        place = len(found)
+        for k in reversed(range(len(found))):
+            pairs = [(own[axis], own[found[k]]) for own in steps if own[axis] and own[found[k]]]
+            if pairs and any(inner <= mine for mine, inner in pairs):
+                break
+            if pairs:
+                place = k
+        found.insert(place, axis)
+    return found[::-1]
 
 
 class ValueProgram:
@@ -141,5 +175,5 @@ def _row(plan, row, attrs):
         return row.jvp(tangents, *operands, plan._sym(plan.result), **attrs)
     if row.forward is None:
         raise Unplanned(row.name)
-    plan.direct = row.name in _ONE_STEP
+    plan.direct = row.name in _ONE_STEP and plan.result.whole
     return row.forward(*operands, **attrs)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import ctypes
 
+import numpy as np
+
 #: Address of the word in a cell, and of the pointer to the table in a dict, from the address of the object.
 _CELL, _TABLE = 16, 32
 
@@ -83,9 +85,12 @@ def of_item(scope, name, value):
     if name not in scope:
         # Found in the builtins, or nowhere: no key may be added.
         return None if _COUNTER is None else [id(scope) + _TABLE, table, table + _COUNTER, _word(table + _COUNTER)]
-    key = next(k for k in scope if k == name)
-    for at in range(table, table + dict.__sizeof__(scope) - _TABLE - 32, 8):
-        if _word(at) == id(key) and _word(at + 8) == id(value):
+    held = np.frombuffer(ctypes.string_at(table, (dict.__sizeof__(scope) - _TABLE - 32) // 8 * 8 + 8), np.intp)
+    # Names in code and keys of modules are interned: nearly always the key is this very object.
+    for key in (name, next(k for k in scope if k == name)):
+        at = np.flatnonzero((held[:-1] == id(key)) & (held[1:] == id(value)))
+        if len(at):
+            at = table + 8 * int(at[0])
             return [id(scope) + _TABLE, table, at, id(key), at + 8, id(value)]
     return None
 

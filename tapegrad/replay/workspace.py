@@ -216,7 +216,7 @@ class Workspace:
         meta = item.entry.meta
         if meta is SCALAR:
             return self.value_array(item.slot)
-        self._own(item.slot, np.empty(meta.shape, np.dtype(meta.char)))
+        self._own(item.slot, empty(meta))
         return self.arrays[item.slot]
 
     def _entry(self, item):
@@ -520,6 +520,18 @@ class Workspace:
         if description is SCALAR:
             return float(self.words[slot, VALUE // 8])
         return normalise(self.arrays[slot].copy())
+
+
+def empty(meta):
+    """An array of this description; C-contiguous unless the recorded one had its axes in another order.
+
+    In which order NumPy adds depends on strides: the sum of a replay has the bits of the recorded one only if what
+    it adds lies in memory in the same way.
+    """
+    order = sorted(range(len(meta.shape)), key=lambda k: -abs(meta.strides[k]))
+    turned = np.empty([meta.shape[k] for k in order], meta.char).transpose(np.argsort(order).tolist())
+    same = all(n == 1 or a == b for n, a, b in zip(meta.shape, turned.strides, meta.strides))
+    return turned if same else np.empty(meta.shape, meta.char)
 
 
 def _itself(value):

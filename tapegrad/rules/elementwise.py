@@ -108,7 +108,7 @@ elementwise(
     scalar=math.sqrt, node="Sqrt", numpy=(np.sqrt,), doc="square root; derivative +inf at 0",
 )
 elementwise(
-    "cbrt", np.cbrt, L.cbrt, (lambda x, z: 1.0 / (3.0 * z * z),),
+    "cbrt", np.cbrt, L.cbrt, (lambda x, z: 1.0 / (3.0 * z * z),), scalar=getattr(math, "cbrt", None),
     node="Cbrt", numpy=(np.cbrt,), doc="cube root; derivative +inf at 0",
 )
 
@@ -118,7 +118,7 @@ elementwise(
     scalar=math.exp, node="Exp", numpy=(np.exp,), doc="e ** x",
 )
 elementwise(
-    "exp2", np.exp2, L.exp2, (lambda x, z: z * LN2,),
+    "exp2", np.exp2, L.exp2, (lambda x, z: z * LN2,), scalar=getattr(math, "exp2", None),
     node="Exp2", numpy=(np.exp2,), doc="2 ** x",
 )
 elementwise(
@@ -227,15 +227,15 @@ elementwise(
 )
 elementwise(
     "arcsinh", np.arcsinh, L.arcsinh, (_arcsinh_dx,),
-    node="Asinh", numpy=(np.arcsinh,), doc="inverse hyperbolic sine",
+    scalar=math.asinh, node="Asinh", numpy=(np.arcsinh,), doc="inverse hyperbolic sine",
 )
 elementwise(
     "arccosh", np.arccosh, L.arccosh, (lambda x, z: 1.0 / (L.sqrt(x - 1.0) * L.sqrt(x + 1.0)),),
-    node="Acosh", numpy=(np.arccosh,), doc="inverse hyperbolic cosine",
+    scalar=math.acosh, node="Acosh", numpy=(np.arccosh,), doc="inverse hyperbolic cosine",
 )
 elementwise(
     "arctanh", np.arctanh, L.arctanh, (lambda x, z: 1.0 / ((1.0 - x) * (1.0 + x)),),
-    node="Atanh", numpy=(np.arctanh,), doc="inverse hyperbolic tangent",
+    scalar=math.atanh, node="Atanh", numpy=(np.arctanh,), doc="inverse hyperbolic tangent",
 )
 
 # ---- selection -----------------------------------------------------------------
@@ -260,11 +260,11 @@ def _min(x, y):
 
 elementwise(
     "maximum", np.maximum, _max, (lambda x, y, z: _pick(x, y, _larger(x, y)), lambda x, y, z: _pick(y, x, _larger(y, x))),
-    node="Maximum", numpy=(np.maximum,), doc="the larger of x and y; a tie shares the derivative evenly",
+    scalar=lambda x, y: x if x >= y or x != x else y, node="Maximum", numpy=(np.maximum,), doc="the larger of x and y; a tie shares the derivative evenly",
 )
 elementwise(
     "minimum", np.minimum, _min, (lambda x, y, z: _pick(x, y, _larger(y, x)), lambda x, y, z: _pick(y, x, _larger(x, y))),
-    node="Minimum", numpy=(np.minimum,), doc="the smaller of x and y; a tie shares the derivative evenly",
+    scalar=lambda x, y: x if x <= y or x != x else y, node="Minimum", numpy=(np.minimum,), doc="the smaller of x and y; a tie shares the derivative evenly",
 )
 elementwise(
     "where", lambda c, x, y: np.where(c, x, y), lambda c, x, y: select(c, x, y),
@@ -329,8 +329,20 @@ elementwise(
 elementwise(
     "rint", np.rint, L.rint, (_zero,), node="Round", numpy=(np.rint,), doc="nearest integer; derivative 0",
 )
+
+
+def _floor_divide(x, y):
+    # NumPy's and Python's way: a quotient that is rounded up beside an integer is found out.
+    rest = L.fmod(x, y)
+    quotient = (x - rest) / y
+    quotient = select(((y < 0.0) & (rest > 0.0)) | ((y >= 0.0) & (rest < 0.0)), quotient - 1.0, quotient)
+    whole = L.floor(quotient)
+    whole = select(quotient - whole > 0.5, whole + 1.0, whole)
+    return select(L.eq(y, 0.0), x / y, select(L.eq(quotient, 0.0), L.copysign(0.0, x / y), whole))
+
+
 elementwise(
-    "floor_divide", np.floor_divide, lambda x, y: L.rint((x - _remainder(x, y)) / y), (_zero, _zero),
+    "floor_divide", np.floor_divide, _floor_divide, (_zero, _zero),
     scalar=lambda x, y: x // y, node="FloorDivide", numpy=(np.floor_divide,), doc="x // y; derivative 0",
 )
 elementwise(

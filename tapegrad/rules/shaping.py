@@ -10,20 +10,46 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..tape.meta import c_strides
 from .table import structural
 from .tangents import joined, of_one
 
 
 def logical_view(x, shape, strides, offset):
     """The view of `x` whose C-ordered element positions are ``offset + sum(i * strides)``."""
-    # NumPy makes it: the same slicing is applied through an array of positions only
-    # when the operand is not contiguous; otherwise as_strided on the flat data.
-    if not x.flags.c_contiguous:
-        x = np.ascontiguousarray(x)
     item = x.itemsize
+    if not x.flags.c_contiguous:
+        found = _slices(x, shape, strides, offset)
+        if found is not None:
+            return found
+        x = np.ascontiguousarray(x)
     return np.lib.stride_tricks.as_strided(
         x.reshape(-1)[offset:] if offset else x.reshape(-1), shape, [s * item for s in strides], writeable=False
     )
+
+
+def _slices(x, shape, strides, offset):
+    """That view of an array that is not C-contiguous, if it is made of slices of its axes; else None."""
+    if not x.size or 0 in shape:
+        return None
+    steps = c_strides(x.shape, 1)
+    first = [offset // step % extent for step, extent in zip(steps, x.shape)]
+    low, high, found = list(first), list(first), []
+    for n, stride in zip(shape, strides):
+        if n == 1 or stride == 0:
+            found.append(0)
+            continue
+        for axis, (step, extent) in enumerate(zip(steps, x.shape)):
+            reach = stride // step * (n - 1)
+            if stride % step == 0 and low[axis] + min(reach, 0) >= 0 and high[axis] + max(reach, 0) < extent:
+                low[axis] += min(reach, 0)
+                high[axis] += max(reach, 0)
+                found.append(stride // step * x.strides[axis])
+                break
+        else:
+            return None
+    corner = x[tuple(slice(k, None) for k in first)]
+    return np.lib.stride_tricks.as_strided(corner, shape, found, writeable=False)
 
 
 def _view_value(x, shape=(), strides=(), offset=0):

@@ -38,7 +38,7 @@ def polygamma_value(n, x):
 
 elementwise(
     "erf", scipy_special("erf"), L.erf, (lambda x, z: TWO_OVER_SQRT_PI * L.exp(-(x * x)),),
-    node="Erf", doc="error function",
+    scalar=math.erf, node="Erf", doc="error function",
 )
 elementwise(
     "lgamma", scipy_special("gammaln"), L.lgamma, (lambda x, z: L.digamma(x),),

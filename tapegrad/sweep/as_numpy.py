@@ -43,13 +43,23 @@ class AsNumPy:
         if not found or function.nout != 1:
             raise Unplanned(f"{function.__name__} of {chars}")
         char = found[0].split("->")[1]
-        out = self.temporary(shape, char) if out is None else out
+        if out is None:
+            syms = [self.window(s) for s in syms]
+            out = self.like(shape, char, [s.atom for s in syms])
         if out.char != char or out.char not in ITEMSIZE:
             raise Unplanned(f"{function.__name__} gives {char}")
         if 0 not in shape:
             atoms = [*(s.window().atom for s in syms), out]
             self._loop(inner_loop(function, found[0]), atoms, *_coalesce(shape, [_aligned_shape(a.shape, a.strides, shape) for a in atoms]))
         return self._sym(out)
+
+    def window(self, sym):
+        """`sym` as a window, computed if it must be."""
+        return sym.window()
+
+    def like(self, shape, char, atoms):
+        """A new buffer for the result of an element-wise operation on these windows."""
+        return self.temporary(shape, char)
 
     def _loop(self, loop, atoms, dims, strides):
         """A GUFUNC step without core dimensions."""
@@ -65,28 +75,30 @@ class AsNumPy:
 
     def reduce(self, sym, how, axes, keepdims):
         function, identity = _REDUCE[how]
-        sym = sym.window()
+        sym = self.window(sym)
         char = sym.char
         if char not in "df":
             raise Unplanned(f"{how} of {char}")
         kept = tuple(1 if k in axes else n for k, n in enumerate(sym.shape))
         shape = kept if keepdims else tuple(n for k, n in enumerate(sym.shape) if k not in axes)
         direct = self.direct and shape == self.out.shape and char == self.out.char
-        atom = Atom(0, 0, kept, c_strides(kept, ITEMSIZE[char]), char) if direct else self.temporary(kept, char)
+        atom = Atom(0, 0, kept, c_strides(kept, ITEMSIZE[char]), char) if direct else self.like(kept, char, [sym.atom])
         bits = struct.unpack("q", struct.pack("d", identity))[0]
         self.step(P.FILL, atom.reg, max(1, int(np.prod(kept, dtype=np.int64))), bits, P.CHARS[char])
+        rest = [k for k in range(sym.ndim) if keepdims or k not in axes]
+        result = self._sym(Atom(atom.reg, 0, shape, [atom.strides[k] for k in rest], char))
         if 0 in sym.shape:
-            result = self._sym(atom)
-            return result if keepdims else result.reshape(shape)
+            return result
         # NumPy walks the axes of longest stride outermost.
         order = sorted(range(sym.ndim), key=lambda k: (-abs(sym.atom.strides[k]), k))
         extents = [sym.shape[k] for k in order]
         ins = [sym.atom.strides[k] for k in order]
         outs = [0 if k in axes else atom.strides[k] for k in order]
         dims, strides = _coalesce(extents, [outs, ins, outs])
+        if how == "add" and len(dims) > 1 and strides[0][-1] == strides[0][-2] == 0:
+            raise Unplanned("NumPy copies what it adds together first, as much as its buffer holds")
         self._loop(inner_loop(function, f"{char}{char}->{char}"), [atom, sym.atom, atom], dims, strides)
-        result = self._sym(atom)
-        return result if keepdims else result.reshape(shape)
+        return result
 
     def placed(self, sym, shape, strides, offset):
         """`Sym.placed`; where elements of the window coincide they are added one after the other, as in `place_value`."""
