@@ -31,7 +31,7 @@ from ..errors import TapeFileError
 from ..rules import BY_NAME, ROWS
 from ..rules.table import FIRST_ROW
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
-from ..tape.meta import SCALAR, c_strides, meta_of
+from ..tape.meta import SCALAR, axes_in_memory, c_strides, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from ..tree import LEAF, Structure
@@ -156,7 +156,11 @@ def _plain(attrs):
 
 
 def _encoded_meta(meta):
-    return None if meta is SCALAR else [meta.char, *meta.shape]
+    """Dtype and extents; behind them, if they are not in that order in memory, the axes from the longest stride on."""
+    if meta is SCALAR:
+        return None
+    order = axes_in_memory(meta)
+    return [meta.char, *meta.shape, *([order] if order != sorted(order) else [])]
 
 
 def _encoded_structure(structure):
@@ -325,6 +329,7 @@ def _decoded(data, limit):
     records = _records(header, table, numbers)
     elements = declared
     inputs = [_meta(m) for m in header["inputs"]]
+    _need(all(list(m.strides) == list(c_strides(m.shape, m.itemsize)) for m in inputs), "an input that is not in C order")
     leaves = [_int(s, count) for s in header["leaves"]]
     items, guards, metas = [], [], [None] + [None] * (count - 1)
     for slot in np.flatnonzero((records["op"] < FIRST_ARRAY) & (records["op"] != 0)).tolist():
@@ -437,13 +442,16 @@ def _meta(found):
     if found is None:
         return SCALAR
     char, *shape = found
+    order = shape.pop() if shape and type(shape[-1]) is list else list(range(len(shape)))
+    _need(all(type(k) is int for k in order) and sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
     _need(type(char) is str and len(char) == 1 and char in "df?bBhHiIlLqQ" and len(shape) <= 16, f"the dtype {char!r}")
     shape = tuple(_int(n, 1 << 40) for n in shape)
     _need(math.prod(shape) < 1 << 40, "an array that large")
     # A description only: no memory is taken.
     itemsize = np.dtype(char).itemsize
     one = np.zeros((), char)
-    strided = np.lib.stride_tricks.as_strided(one, shape, c_strides(shape, itemsize))
+    steps = dict(zip(order, c_strides([shape[k] for k in order], itemsize)))
+    strided = np.lib.stride_tricks.as_strided(one, shape, [steps[k] for k in range(len(shape))])
     return meta_of(strided)
 
 

@@ -18,7 +18,7 @@ from ..sweep import native
 from ..sweep import walk as sweep_walk
 from ..sweep.plan import Signature
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, VALUE
-from ..tape.meta import SCALAR, meta_of
+from ..tape.meta import SCALAR, axes_in_memory, meta_of
 from . import walk as W
 from .trace import GUARD, HOST, SHAPE
 from .values import ValueProgram
@@ -528,7 +528,7 @@ def empty(meta):
     In which order NumPy adds depends on strides: the sum of a replay has the bits of the recorded one only if what
     it adds lies in memory in the same way.
     """
-    order = sorted(range(len(meta.shape)), key=lambda k: -abs(meta.strides[k]))
+    order = axes_in_memory(meta)
     turned = np.empty([meta.shape[k] for k in order], meta.char).transpose(np.argsort(order).tolist())
     same = all(n == 1 or a == b for n, a, b in zip(meta.shape, turned.strides, meta.strides))
     return turned if same else np.empty(meta.shape, meta.char)

@@ -73,3 +73,8 @@ def c_strides(shape, itemsize):
         strides.append(itemsize)
         itemsize *= extent
     return tuple(reversed(strides))
+
+
+def axes_in_memory(meta):
+    """The axes of a value from the longest stride to the shortest; for a C-contiguous one as they are counted."""
+    return sorted(range(len(meta.shape)), key=lambda k: -abs(meta.strides[k]))

@@ -45,7 +45,7 @@ def agrees(function, *arguments):
 @pytest.mark.parametrize("row", PLAIN, ids=lambda row: row.name)
 def test_scalar_rows_have_the_bits_of_the_compiled_sweep(row):
     rng = np.random.default_rng(row.opcode)
-    points = [*POINTS, *(rng.standard_normal(40) * 2).tolist(), *rng.random(40).tolist()]
+    points = [*POINTS, *(rng.standard_normal(40) * 2).tolist(), *rng.random(40).tolist(), *(1.0 + rng.random(20)).tolist()]
     answered = 0
     for x in points:
         others = {j: float(rng.choice(points)) for j in range(1, row.arity)}
