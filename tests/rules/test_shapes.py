@@ -2,9 +2,11 @@
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as hnp
 
+from tapegrad.rules.shaping import logical_view
 from tests.rules.checker import check, generator
 
 few = settings(
@@ -65,3 +67,25 @@ def test_transposed_and_reshaped(shape, data):
     x = np.asarray(values(shape, 8))
     axes = data.draw(st.permutations(range(x.ndim)))
     check(lambda t: (np.transpose(t, axes) ** 2).reshape(-1) * 3.0, x)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slice_of_an_array_in_another_order_is_a_view_of_it(seed):
+    """Positions are those of the C-ordered elements, wherever these are in memory."""
+    rng, views = generator(seed), 0
+    for _ in range(300):
+        shape = [int(n) for n in rng.integers(1, 6, rng.integers(1, 5))]
+        order = rng.permutation(len(shape))
+        x = rng.standard_normal([shape[k] for k in order]).transpose(np.argsort(order))
+        positions = np.arange(x.size).reshape(shape)
+        index = [(int(rng.integers(n)), slice(None, None, -1), slice(int(rng.integers(n)), None, 2), slice(None))[rng.integers(4)] for n in shape]
+        window = positions[tuple([None, *index])]
+        if not window.size:
+            continue
+        strides = [s // positions.itemsize for s in window.strides]
+        found = logical_view(x, window.shape, strides, int(window.flat[0]))
+        np.testing.assert_array_equal(found, x.reshape(-1)[window])
+        views += np.shares_memory(found, x)
+    assert views > 250
+    square = rng.standard_normal((4, 4)).T
+    np.testing.assert_array_equal(logical_view(square, (4,), (5,), 0), np.diagonal(square))
