@@ -25,7 +25,6 @@ from ..sweep.as_numpy import AsNumPy, Unplanned
 from ..sweep.plan import Planner
 from ..sweep.symbolic import ITEMSIZE, Atom, Sym
 from ..sweep.windows import _aligned
-from ..tape.meta import c_strides
 
 #: Rows that are one reduction, which may write straight to the result.
 _ONE_STEP = ("max", "min", "prod")

@@ -8,9 +8,10 @@ positions, whose transpose is a scatter-add.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from ..tape.meta import c_strides
 from .table import structural
 from .tangents import joined, of_one
 
@@ -32,7 +33,7 @@ def _slices(x, shape, strides, offset):
     """That view of an array that is not C-contiguous, if it is made of slices of its axes; else None."""
     if not x.size or 0 in shape:
         return None
-    steps = c_strides(x.shape, 1)
+    steps = [math.prod(x.shape[k + 1 :]) for k in range(x.ndim)]
     first = [offset // step % extent for step, extent in zip(steps, x.shape)]
     low, high, found = list(first), list(first), []
     for n, stride in zip(shape, strides):

@@ -15,9 +15,9 @@ from tapegrad.replay.values import ValueProgram
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.sweep import steps
 from tapegrad.tape.meta import meta_of
+from tests.replay.test_rows import result_of
 from tests.rules.checker import generator
 from tests.rules.examples_of_rows import ELEMENTWISE, examples_of
-from tests.replay.test_rows import result_of
 from tests.sweep.test_single import drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -65,7 +65,7 @@ def test_random_points(name):
             if dtype == "d" and name != "where":
                 numbers = [[float(a[j]) for a in points[1]] for j in range(40)]
 
-                def scalars(*given, rest=[o[0].item() for o in drawn(row, dtype, far, rng)], inputs=inputs):
+                def scalars(*given, rest=tuple(o[0].item() for o in drawn(row, dtype, far, rng)), inputs=inputs):
                     return apply(row, [given[inputs.index(k)] if k in inputs else o for k, o in enumerate(rest)])
 
                 for point, value in zip(numbers, replayed(scalars, numbers[0], numbers), strict=True):

@@ -13,6 +13,7 @@ from tapegrad.record import apply, normalise
 from tests.replay.agreement import define_by_run, same_bits
 from tests.rules.examples_of_rows import numbered
 
+
 def result_of(example, operands):
     """The operation of an example on tensors or arrays."""
     row = example.row

@@ -79,7 +79,7 @@ def test_a_slice_of_an_array_in_another_order_is_a_view_of_it(seed):
         x = rng.standard_normal([shape[k] for k in order]).transpose(np.argsort(order))
         positions = np.arange(x.size).reshape(shape)
         index = [(int(rng.integers(n)), slice(None, None, -1), slice(int(rng.integers(n)), None, 2), slice(None))[rng.integers(4)] for n in shape]
-        window = positions[tuple([None, *index])]
+        window = positions[(None, *index)]
         if not window.size:
             continue
         strides = [s // positions.itemsize for s in window.strides]
