@@ -82,13 +82,13 @@ class Report:
     """
 
     name: str
-    checks: list = field(default_factory=list)
-    results: list = field(default_factory=list)
-    gradients: list = field(default_factory=list)
-    weights: list = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    results: list[Tensor] = field(default_factory=list)
+    gradients: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
 
     @property
-    def passed(self):
+    def passed(self) -> bool:
         return all(c.passed for c in self.checks)
 
     def __str__(self):

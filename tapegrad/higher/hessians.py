@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -19,9 +19,15 @@ from ..jacobians import _Jacobian
 from ..record import normalise
 from ..recording import prepared
 from ..tree import flatten, unflatten
+from ..typing import Argnums, Mode, OfFirst
 from . import nested
 from .nested import Evaluation
 from .products import _among_duals, _hvp_body, _hvp_by_duals, _Products, _second_products
+
+if TYPE_CHECKING:
+    from ..jacobians import Jacobian
+
+X = TypeVar("X", bound=Any)
 
 
 class _Gradient:
@@ -216,10 +222,15 @@ def _as_was(value, like):
     return float(value) if value.dtype.char == "d" else value[()]
 
 
+@overload
+def hessian(f: OfFirst[X], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False) -> Jacobian[X, X]: ...
+@overload
 def hessian(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", explain: bool = False, *,
-    argnum: int | tuple[int, ...] | None = None,
-) -> Transformed:  # fmt: skip
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *, argnum: Argnums | None = None
+) -> Transformed[Any]: ...
+def hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *, argnum: Argnums | None = None
+) -> Transformed[Any]:
     """A function that gives the Hessian of `f`, dense.
 
     Parameters
@@ -351,7 +362,11 @@ class _Laplacian(_Diagonal):
         return float(total) if isinstance(total, np.floating) and total.dtype.char == "d" else total
 
 
-def hessian_diag(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
+@overload
+def hessian_diag(f: OfFirst[X], argnums: Literal[0] = 0) -> Transformed[X]: ...
+@overload
+def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]: ...
+def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]:
     """A function that gives the diagonal of the Hessian of `f`: the second derivative in each element.
 
     Parameters
@@ -379,7 +394,7 @@ def hessian_diag(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, a
     return _Diagonal(f, chosen(argnums, argnum))
 
 
-def laplacian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
+def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[float]:
     """A function that gives the Laplacian of `f`: the sum of the second derivatives in each element.
 
     Parameters

@@ -23,7 +23,6 @@ import json
 import math
 import os
 import zipfile
-from typing import Any
 
 import numpy as np
 
@@ -195,7 +194,7 @@ def _nbytes(tape):
 # ---- reading ---------------------------------------------------------------------------
 
 
-def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> Any:
+def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> FinishedTape:
     """Load a tape that `FinishedTape.save` has written.
 
     Everything in the file is checked before it is used; nothing in it is executed.
