@@ -20,6 +20,7 @@ from ..errors import HigherOrderError, TapegradError
 from ..lifted import Lifted
 from ..record import normalise, tracked
 from ..rules import BY_NAME
+from ..rules.contributions import Placed, Scattered
 from ..traced import Traced
 from .reading import like
 
@@ -105,9 +106,8 @@ def pull(stretch, order, adjoints, lanes=None, visit=None):
                     reads[o] = _Reads(read.metas[0])
                 reads[o].add(read.integer, g)
                 continue
-            for o, part in contributions(stretch, slot, read, g, lanes, wanted):
-                known = adjoints.get(o)
-                adjoints[o] = part if known is None else known + part
+            for o, part, meta in contributions(stretch, slot, read, g, lanes, wanted):
+                adjoints[o] = joined(adjoints.get(o), part, meta, lanes)
 
 
 class _Reads:
@@ -128,13 +128,12 @@ class _Reads:
     def total(self, known, lanes):
         """The adjoint of the array, with what is `known` of it already (or None)."""
         parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
-        whole = Lifted(np.stack(parts, axis=-1), lanes).scatter(Lifted(np.array(self.positions)), self.meta.shape)
-        part = fitted(whole, self.meta, lanes)
-        return part if known is None else known + part
+        found = Lifted(np.stack(parts, axis=-1), lanes)
+        return joined(known, found.scatter(Lifted(np.array(self.positions)), self.meta.shape), self.meta, lanes)
 
 
 def contributions(stretch, slot, read, g, lanes, wanted):
-    """What the adjoint `g` of an instruction adds to each wanted slot: a list of (slot, adjoint)."""
+    """What the adjoint `g` of an instruction adds to each wanted slot: a list of (slot, contribution, Meta of the operand)."""
     row = read.row
     positions = [k for k, o in read.slots if o in wanted]
     if not positions:
@@ -152,8 +151,22 @@ def contributions(stretch, slot, read, g, lanes, wanted):
         c = found.get(k) if k in positions else None
         for part in c if isinstance(c, tuple) else (c,):
             if part is not None:
-                parts.append((o, fitted(part, read.metas[k], lanes)))
+                parts.append((o, part, read.metas[k]))
     return parts
+
+
+def joined(known, part, meta, lanes):
+    """The adjoint of an operand, of which `known` (or None) is known, with one contribution more."""
+    if isinstance(part, (Placed, Scattered)):
+        source = part.source
+        if source.lanes != lanes:
+            source = Lifted(np.broadcast_to(source.a, (lanes, *source.shape)), lanes)
+        if source.a.dtype.char != meta.char:
+            source = source._with(source.a.astype(meta.char))
+        found = part.joined(None if known is None else Lifted(known, lanes), source).a
+        return found if isinstance(found, Traced) else normalise(found)
+    part = fitted(part, meta, lanes)
+    return part if known is None else known + part
 
 
 @contextmanager

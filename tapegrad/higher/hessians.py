@@ -42,9 +42,9 @@ class _Gradient:
 class _Second(_Jacobian):
     """The Jacobian of a recorded gradient, and what is read off it."""
 
-    def __init__(self, function, argnums, mode="auto", explain=False):
+    def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
         numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-        super().__init__(function, argnums, mode, explain)
+        super().__init__(function, argnums, mode, explain, kernel)
         if self._asked is not None:
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
         self._gradient = _Gradient(function, numbers)
@@ -113,10 +113,10 @@ class _Rows:
 
 
 class _Hessian(_Second):
-    def __init__(self, function, argnums, mode="auto", explain=False):
-        super().__init__(function, argnums, mode, explain)
+    def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
+        super().__init__(function, argnums, mode, explain, kernel)
         numbers = self._gradient.argnums
-        self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals)
+        self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals, kernel)
         from ..replay.function import Replayed
 
         policy, options = self._replayed.policy, self._replayed.options
@@ -218,7 +218,7 @@ def _as_was(value, like):
 
 def hessian(
     f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", explain: bool = False, *,
-    argnum: int | tuple[int, ...] | None = None,
+    argnum: int | tuple[int, ...] | None = None, kernel: str | None = None,
 ) -> Transformed:  # fmt: skip
     """A function that gives the Hessian of `f`, dense.
 
@@ -237,6 +237,8 @@ def hessian(
         in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
+    kernel : str, optional
+        When it is computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -268,7 +270,7 @@ def hessian(
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"mode={mode!r} is not one of auto, forward, reverse")
-    return _Hessian(f, chosen(argnums, argnum), mode, explain)
+    return _Hessian(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
 #: Columns of a Hessian that are held at once where only its diagonal is wanted.
@@ -351,12 +353,14 @@ class _Laplacian(_Diagonal):
         return float(total) if isinstance(total, np.floating) and total.dtype.char == "d" else total
 
 
-def hessian_diag(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
+def hessian_diag(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None, kernel: str | None = None
+) -> Transformed:
     """A function that gives the diagonal of the Hessian of `f`: the second derivative in each element.
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
@@ -376,15 +380,17 @@ def hessian_diag(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, a
     >>> tg.hessian_diag(lambda x: np.sum(x ** 3))(np.array([1.0, 2.0]))
     array([ 6., 12.])
     """
-    return _Diagonal(f, chosen(argnums, argnum))
+    return _Diagonal(f, chosen(argnums, argnum), kernel=kernel)
 
 
-def laplacian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
+def laplacian(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None, kernel: str | None = None
+) -> Transformed:
     """A function that gives the Laplacian of `f`: the sum of the second derivatives in each element.
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
@@ -402,4 +408,4 @@ def laplacian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argn
     >>> tg.laplacian(lambda x: x[0] ** 2 + x[1] ** 3)(np.array([1.0, 2.0]))
     14.0
     """
-    return _Laplacian(f, chosen(argnums, argnum))
+    return _Laplacian(f, chosen(argnums, argnum), kernel=kernel)

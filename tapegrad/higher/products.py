@@ -73,8 +73,8 @@ class _Program:
 class _Products(Transformed):
     """What `hvp` and `gnvp` return: the direction is the last argument."""
 
-    def __init__(self, function, argnums, has_aux, body, by_duals):
-        super().__init__(function, argnums, False, False)
+    def __init__(self, function, argnums, has_aux, body, by_duals, kernel=None):
+        super().__init__(function, argnums, False, False, kernel)
         if len(set(self._argnums)) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
         self._has_aux, self._by_duals = has_aux, by_duals
@@ -95,13 +95,19 @@ class _Products(Transformed):
                 f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
                 "positional arguments, and a direction"
             )
+        # Leaves and nothing else: calls that are alike go the short way.
+        plain = self._one and not self._has_aux and not kwargs and direction.__class__ in (float, np.ndarray)
+        flat = (direction, *args) if plain else None
+        found = None if flat is None or nested.inside() else self._replayed.quick(flat)
+        if found is not None:
+            return found[0]
         if self._one:
             direction = (direction,)
         if nested.is_nested((direction, args), kwargs):
             if _among_duals((direction, args, kwargs)):
                 return self._by_duals(self, args, kwargs, direction)
             return self._shaped(self._program(direction, *args, **kwargs))
-        outcome = self._replayed.call((direction, *args), kwargs, backward=False)
+        outcome = self._replayed.call((direction, *args), kwargs, backward=False, flat=flat)
         # The values are copies already, but for constants.
         if outcome.tape is None:
             return self._shaped(self._value(outcome))
@@ -155,8 +161,9 @@ def _hvp_by_duals(self, args, kwargs, direction):
 
 
 def hvp(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None
-) -> Transformed:
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None,
+    kernel: str | None = None,
+) -> Transformed:  # fmt: skip
     """A function that gives products of the Hessian of `f` with directions.
 
     Parameters
@@ -167,6 +174,8 @@ def hvp(
         As of `grad`.  Also called `argnum`.
     has_aux : bool
         As of `grad`.
+    kernel : str, optional
+        When products are computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -199,12 +208,12 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return _Products(f, chosen(argnums, argnum), has_aux, _hvp_body, _hvp_by_duals)
+    return _Products(f, chosen(argnums, argnum), has_aux, _hvp_body, _hvp_by_duals, kernel)
 
 
 def gnvp(
     model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: int | tuple[int, ...] = 0, *,
-    argnum: int | tuple[int, ...] | None = None,
+    argnum: int | tuple[int, ...] | None = None, kernel: str | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function that gives products of the Gauss-Newton matrix with directions.
 
@@ -221,6 +230,8 @@ def gnvp(
         which H is the identity: the product is ``J.T @ (J @ v)``.
     argnums : int or sequence of int
         Of the model, as of `grad`.  Also called `argnum`.
+    kernel : str, optional
+        When products are computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -245,7 +256,7 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return _Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals)
+    return _Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals, kernel)
 
 
 class _GaussNewton:

@@ -52,8 +52,8 @@ def _by_colours(*things):
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
-    def __init__(self, function, argnums, mode):
-        super().__init__(function, argnums, scalar=False)
+    def __init__(self, function, argnums, mode, kernel):
+        super().__init__(function, argnums, scalar=False, kernel=kernel)
         self._mode = mode
 
     def __call__(self, *args, **kwargs):
@@ -96,8 +96,8 @@ class _Weighted:
 class _SparseHessian(_Second):
     """What `sparse_hessian` returns."""
 
-    def __init__(self, function, argnums, weights):
-        super().__init__(_Weighted(function, True) if weights else function, argnums)
+    def __init__(self, function, argnums, weights, kernel):
+        super().__init__(_Weighted(function, True) if weights else function, argnums, kernel=kernel)
         self.__wrapped__, self._weights = function, weights
 
     def __call__(self, *args, **kwargs):
@@ -208,7 +208,10 @@ def sparsity(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, order: i
     return _Sparsity(f, chosen(argnums, argnum), order)
 
 
-def sparse_jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", *, argnum: int | tuple[int, ...] | None = None) -> Any:
+def sparse_jacobian(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", *, argnum: int | tuple[int, ...] | None = None,
+    kernel: str | None = None,
+) -> Any:  # fmt: skip
     """A function that gives the Jacobian of `f` as a SciPy sparse array.
 
     Parameters
@@ -221,6 +224,8 @@ def sparse_jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, m
     mode : {"auto", "forward", "reverse"}
         Whether columns or rows that have no place in common share a direction; "auto": what
         takes fewer directions.
+    kernel : str, optional
+        When the replay and its sweep become a kernel; as of `grad`.
 
     Returns
     -------
@@ -259,10 +264,13 @@ def sparse_jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, m
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
-    return _SparseJacobian(f, chosen(argnums, argnum), mode)
+    return _SparseJacobian(f, chosen(argnums, argnum), mode, kernel)
 
 
-def sparse_hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, weights: bool = False, *, argnum: int | tuple[int, ...] | None = None) -> Any:
+def sparse_hessian(
+    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, weights: bool = False, *, argnum: int | tuple[int, ...] | None = None,
+    kernel: str | None = None,
+) -> Any:  # fmt: skip
     """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
 
     Parameters
@@ -275,6 +283,8 @@ def sparse_hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, we
         Whether calls give, as the last argument, a weight for each number that `f` returns, in its
         containers and shapes: the Hessian is then that of the weighted sum, as a method for
         constrained problems needs it.
+    kernel : str, optional
+        As of `sparse_jacobian`.
 
     Returns
     -------
@@ -314,4 +324,4 @@ def sparse_hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, we
     array([[  0.,   1.],
            [  1., 120.]])
     """
-    return _SparseHessian(f, chosen(argnums, argnum), weights)
+    return _SparseHessian(f, chosen(argnums, argnum), weights, kernel)
