@@ -129,35 +129,43 @@ def _joined(e):
     return e.structures[0] if len(e.structures) == 1 else Structure(tuple, (None,) * len(e.structures), tuple(e.structures))
 
 
-def _hvp_by_duals(self, args, kwargs, direction):
-    """Where dual numbers are around: forward mode over the recorded gradient, one direction at a time."""
-    function = self.__wrapped__
+def _by_duals(self, args, kwargs, direction, product):
+    """Where dual numbers are around: one direction at a time; ``product(of_variables, point, tangents)`` makes its product.
+
+    `of_variables` is the function of the arguments that are differentiated.
+    """
     bases = [below(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
     structures = [flatten(args[k])[1] for k in self._argnums]
-    given, lanes = _directions(direction, bases, flatten(tuple(args[k] for k in self._argnums))[1])
+    point = tuple(args[k] for k in self._argnums)
+    given, lanes = _directions(direction, bases, flatten(point)[1])
+
+    def of_variables(*variables):
+        full = list(args)
+        for k, v in zip(self._argnums, variables):
+            full[k] = v
+        return self.__wrapped__(*full, **kwargs)
 
     def one(pick):
         parts = iter(given)
         tangents = tuple(unflatten(s, [pick(next(parts)) for _ in range(s.count)]) for s in structures)
-        gradient = grad(function, self._argnums, self._has_aux)
-
-        def of_variables(*variables):
-            full = list(args)
-            for k, v in zip(self._argnums, variables):
-                full[k] = v
-            found = gradient(*full, **kwargs)
-            return found[0] if self._has_aux else found
-
-        return jvp(of_variables, tuple(args[k] for k in self._argnums), tangents)[1]
+        return product(of_variables, point, tangents)
 
     if lanes is None:
-        found = one(lambda v: v)
-    else:
-        rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
-        structure = flatten(tuple(args[k] for k in self._argnums))[1]
-        found = unflatten(structure, [np.stack(parts) for parts in zip(*rows)])
-    aux = function(*args, **kwargs)[1] if self._has_aux else None
-    return self._shaped((found, aux) if self._has_aux else found)
+        return one(lambda v: v)
+    rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
+    parts = [np.stack(found) for found in zip(*rows)] if rows else [np.zeros((0, *np.shape(b))) for b in bases]
+    return unflatten(flatten(point)[1], parts)
+
+
+def _hvp_by_duals(self, args, kwargs, direction):
+    """Forward mode over the recorded gradient."""
+
+    def product(of_variables, point, tangents):
+        gradient = grad(of_variables, tuple(range(len(point))), self._has_aux)
+        return jvp(lambda *x: gradient(*x)[0] if self._has_aux else gradient(*x), point, tangents)[1]
+
+    found = _by_duals(self, args, kwargs, direction, product)
+    return self._shaped((found, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else found)
 
 
 def hvp(
@@ -281,7 +289,13 @@ class _GaussNewton:
 
 
 def _gnvp_by_duals(self, args, kwargs, direction):
-    raise StructureError(
-        "a Gauss-Newton product cannot be taken inside of forward mode (tg.jvp, tg.jacfwd, tg.derivative); differentiate it by "
-        "tg.grad or tg.vjp"
-    )
+    """The tangent of the model, times the Hessian of the loss, pulled back."""
+    from ..jacobians import vjp
+
+    loss = self._program.body.loss
+
+    def product(of_variables, point, tangents):
+        value, moved = jvp(of_variables, point, tangents)
+        return vjp(of_variables, *point)[1](moved if loss is None else hvp(loss)(value, moved))
+
+    return self._shaped(_by_duals(self, args, kwargs, direction, product))

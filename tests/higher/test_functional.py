@@ -150,8 +150,9 @@ def test_gauss_newton():
     nested = tg.grad(lambda x: np.sum(squares(x, V) * V))
     np.testing.assert_allclose(nested(X), tg.grad(lambda x: np.sum(tg.jvp(model, (x,), (V,))[1]["z"] ** 2)
                                + tg.jvp(model, (x,), (V,))[1]["w"] ** 2)(X), rtol=1e-11)
-    with pytest.raises(StructureError, match="forward mode"):
-        tg.jvp(lambda x: squares(x, V), (X,), (V,))
+    along = tg.jvp(lambda x: product(x, np.stack([V, X])), (X,), (V,))[1]
+    np.testing.assert_allclose(along, (product(X + 1e-6 * V, np.stack([V, X])) - product(X - 1e-6 * V, np.stack([V, X]))) / 2e-6, rtol=1e-6)
+    assert tg.jvp(lambda x: product(x, np.zeros((0, 4))), (X,), (V,))[1].shape == (0, 4)
 
 
 def test_branches_inside_are_guarded():
