@@ -23,9 +23,9 @@ from .record import apply, apply_two, derived, trace_of
 from .rules import BY_NAME
 from .rules import lang as L
 from .rules.accumulating import add_at_value, add_window_value
-from .rules.contributions import Placed, Scattered, fills, once
 from .rules.shaping import logical_view
 from .rules.transposed import place_value, scatter_value
+from .sweep.contributions import Placed, Scattered, fills, once
 from .tape.meta import c_strides
 from .traced import Traced, below
 
@@ -202,6 +202,9 @@ class Lifted:
 
     def solve(self, other):
         return self._linalg("solve", other)
+
+    def cofactors(self):
+        return self._with(apply("cofactors", (self.a,)))
 
     def svd(self):
         if isinstance(self.a, Traced):

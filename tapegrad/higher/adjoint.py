@@ -20,7 +20,7 @@ from ..errors import HigherOrderError, TapegradError
 from ..lifted import Lifted
 from ..record import normalise, tracked
 from ..rules import BY_NAME
-from ..rules.contributions import Placed, Scattered
+from ..sweep.contributions import Placed, Scattered
 from ..traced import Traced
 from .reading import like
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..replay.trace import GUARD
 from ..rules import BY_NAME
-from ..rules.contributions import Placed, Scattered
+from ..sweep.contributions import Placed, Scattered
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
 from .expand.scalars import expand

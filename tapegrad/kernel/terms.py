@@ -15,7 +15,7 @@ import numpy as np
 from ..eager import ROW_OF, value_function
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..rules.contributions import Placed, Scattered, fills, once
+from ..sweep.contributions import Placed, Scattered, fills, once
 from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
 from .templates import COMPARISONS

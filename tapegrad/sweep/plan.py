@@ -16,11 +16,11 @@ import threading
 import numpy as np
 
 from ..rules import lang as L
-from ..rules.contributions import Placed, Scattered
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
 from ..tape.store import OBJECT_BYTES
 from . import program as P
+from .contributions import Placed, Scattered
 from .symbolic import ITEMSIZE, Atom, Sym
 from .windows import _aligned, _aligned_shape, _coalesce, _renumber
 

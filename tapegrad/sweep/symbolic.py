@@ -15,8 +15,8 @@ from numpy.linalg import _umath_linalg
 
 from ..native.ufuncs import reduced_svd
 from ..rules import lang as L
-from ..rules.contributions import Placed, Scattered
 from ..tape.meta import c_strides
+from .contributions import Placed, Scattered
 
 #: Bytes of each dtype a program may read, by NumPy's character.
 ITEMSIZE = {char: np.dtype(char).itemsize for char in "df?bBhHiIlLqQ"}

@@ -7,7 +7,7 @@ import tapegrad as tg
 from tapegrad.eager import Eager
 from tapegrad.lifted import Lifted
 from tapegrad.rules import ROWS
-from tapegrad.rules.contributions import Placed, Scattered
+from tapegrad.sweep.contributions import Placed, Scattered
 from tests.dual.test_every_row import ran, usable
 from tests.rules.checker import generator
 

@@ -5,7 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.lifted import Lifted, uniform
-from tapegrad.rules.contributions import Placed
+from tapegrad.sweep.contributions import Placed
 from tests.rules.checker import generator
 
 
