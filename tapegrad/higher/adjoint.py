@@ -68,7 +68,7 @@ def between(stretch, roots, bottoms):
     return found
 
 
-def pull(stretch, order, adjoints, lanes=None, visit=None):
+def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
     """Walk down, recording the adjoint.
 
     Parameters
@@ -82,7 +82,11 @@ def pull(stretch, order, adjoints, lanes=None, visit=None):
         The adjoints have one leading axis of this extent: several seeds at once.
     visit : callable, optional
         ``visit(slot, adjoint)`` sees each complete adjoint, and returns the one to go on with.
+    through : dict of int to callable, optional
+        ``through[slot](row, gradients, adjoint)`` sees what an instruction hands to its operands (None: constants), and
+        returns what is handed on.
     """
+    through = through or {}
     wanted, reads = set(order), {}
     with np.errstate(all="ignore"):
         for slot in reversed(order):
@@ -100,14 +104,32 @@ def pull(stretch, order, adjoints, lanes=None, visit=None):
             if read is None:
                 continue
             del adjoints[slot]
-            if read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
+            if slot in through:
+                found = _seen(through[slot], stretch, slot, read, g, lanes)
+            elif read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
                 o = read.slots[0][1]
                 if o not in reads:
                     reads[o] = _Reads(read.metas[0])
                 reads[o].add(read.integer, g)
                 continue
-            for o, part, meta in contributions(stretch, slot, read, g, lanes, wanted):
-                adjoints[o] = joined(adjoints.get(o), part, meta, lanes)
+            else:
+                found = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
+            slots = dict(read.slots)
+            for k, part in found:
+                if slots[k] in wanted:
+                    adjoints[slots[k]] = joined(adjoints.get(slots[k]), part, read.metas[k], lanes)
+
+
+def _seen(see, stretch, slot, read, g, lanes):
+    """`contributions` to all operands, as `see` lets them pass."""
+    found, slots = {}, dict(read.slots)
+    for k, part in contributions(stretch, slot, read, g, lanes, list(slots)):
+        found[k] = joined(found.get(k), part, read.metas[k], lanes)
+    positions, front = read.row.slots(len(read.operands)), () if lanes is None else (lanes,)
+    for k in slots.keys() - found.keys():
+        found[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
+    handed = see(read.row, tuple(found.get(k) for k in positions), g)
+    return [(k, Lifted(value, lanes)) for k, value in zip(positions, handed) if k in slots and value is not None]
 
 
 class _Reads:
@@ -132,10 +154,9 @@ class _Reads:
         return joined(known, found.scatter(Lifted(np.array(self.positions)), self.meta.shape), self.meta, lanes)
 
 
-def contributions(stretch, slot, read, g, lanes, wanted):
-    """What the adjoint `g` of an instruction adds to each wanted slot: a list of (slot, contribution, Meta of the operand)."""
+def contributions(stretch, slot, read, g, lanes, positions):
+    """What the adjoint `g` of an instruction adds to the operands at `positions`: pairs of a position and a contribution."""
     row = read.row
-    positions = [k for k, o in read.slots if o in wanted]
     if not positions:
         return []
     if row.primitive is not None:
@@ -147,11 +168,9 @@ def contributions(stretch, slot, read, g, lanes, wanted):
             found = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
         found = dict(zip(row.slots(len(operands)), found))
     parts = []
-    for k, o in read.slots:
-        c = found.get(k) if k in positions else None
-        for part in c if isinstance(c, tuple) else (c,):
-            if part is not None:
-                parts.append((o, part, read.metas[k]))
+    for k in positions:
+        c = found.get(k)
+        parts += [(k, part) for part in (c if isinstance(c, tuple) else (c,)) if part is not None]
     return parts
 
 
