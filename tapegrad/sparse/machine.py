@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..kernel.promotion import CALLS, WORK, Promotion, checked_policy
+from ..kernel.promotion import CALLS, WORK, Promotion
 from ..replay.function import _name
 
 
@@ -56,7 +56,7 @@ class ByColours:
 
     def __init__(self, choose, unknown, replayed):
         self.choose, self.unknown, self.replayed = choose, unknown, replayed
-        self.policy = checked_policy(None)
+        self.policy = replayed.policy
         self.inputs = None
 
     def __call__(self, recording):

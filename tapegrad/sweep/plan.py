@@ -20,7 +20,8 @@ from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
 from ..tape.store import OBJECT_BYTES
 from . import program as P
-from .symbolic import ITEMSIZE, Atom, Placed, Scattered, Sym
+from .contributions import Placed, Scattered
+from .symbolic import ITEMSIZE, Atom, Sym
 from .windows import _aligned, _aligned_shape, _coalesce, _renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
@@ -322,6 +323,19 @@ class Planner:
         self.step(P.ZERO_AT, reg, places, index.size, char)
         if value is not None:
             self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, places, reg, index.size, char)
+        return copy
+
+    def added_window(self, sym, other, strides, offset):
+        """A copy of `sym` with `other` added into a window (see `Sym.add_window`)."""
+        copy = sym.own()
+        self._add_window(other, copy.atom.reg, strides, offset, copy.char)
+        return copy
+
+    def added_at(self, sym, other, index):
+        """A copy of `sym` with `other` added at flat positions (see `Sym.add_at`)."""
+        copy = sym.own()
+        if other.size:
+            self._add_at(other, index, copy.atom.reg, copy.char)
         return copy
 
     def placed(self, sym, shape, strides, offset):
