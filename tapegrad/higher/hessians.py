@@ -7,6 +7,7 @@ gradient works on long arrays, products with all unit vectors in one replay
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -123,12 +124,19 @@ class _Hessian(_Second):
         super().__init__(function, argnums, mode, explain, kernel)
         numbers = self._gradient.argnums
         self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals, kernel)
-        from ..replay.function import Replayed
-
-        policy, options = self._replayed.policy, self._replayed.options
-        self._rows = Replayed(_Rows(function, numbers), numbers, scalar=False, adjoints=False, policy=policy, options=options)
         #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
         self._counts = {}
+
+    @functools.cached_property
+    def _rows(self):
+        """All rows in one replay."""
+        from ..kernel.emit import Options
+        from ..replay.function import Replayed
+
+        options = dataclasses.replace(self._replayed.options or Options(), symmetric=True)
+        numbers = self._gradient.argnums
+        rows = _Rows(self.__wrapped__, numbers)
+        return Replayed(rows, numbers, scalar=False, adjoints=False, policy=self._replayed.policy, options=options)
 
     def __call__(self, *args, **kwargs):
         if nested.is_nested(args, kwargs):
@@ -226,10 +234,12 @@ def _as_was(value, like):
 def hessian(f: OfFirst[X], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False, *, kernel: KernelPolicy | None = None) -> Jacobian[X, X]: ...
 @overload
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
 ) -> Transformed[Any]: ...
 def hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
 ) -> Transformed[Any]:
     """A function that gives the Hessian of `f`, dense.
 

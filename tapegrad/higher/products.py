@@ -175,10 +175,12 @@ def _hvp_by_duals(self, args, kwargs, direction):
 def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
 @overload
 def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
 ) -> Transformed[Any]: ...
 def hvp(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
 ) -> Transformed[Any]:
     """A function that gives products of the Hessian of `f` with directions.
 
@@ -231,10 +233,12 @@ def hvp(
 def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
 @overload
 def gnvp(
-    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
 ) -> Transformed[Any]: ...
 def gnvp(
-    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
 ) -> Transformed[Any]:
     """A function that gives products of the Gauss-Newton matrix with directions.
 

@@ -41,11 +41,15 @@ class Options:
         About how many LLVM instructions of straight-line code a function may have (see `kernel.cut`).
     entry : bool
         Whether an entry from nopython code is compiled too (`kernel.trampoline`).
+    symmetric : bool
+        Whether the outputs, side by side, are a symmetric matrix: what is above the diagonal may be copied from below it
+        (`kernel.passes.halving`).
     """
 
     fastmath: bool = False
     limit: int = 300
     entry: bool = False
+    symmetric: bool = False
 
 
 class Emission:

@@ -20,6 +20,7 @@ from .emit import FINE, Options
 from .entry import walk as W
 from .ir import walk
 from .kernel import Kernel
+from .passes.halving import halve
 from .pipeline import lower
 
 
@@ -67,6 +68,8 @@ class TapeKernel(Kernel):
         self.whole = self._derived()
         seconds["adjoint"] = time.perf_counter() - clock
         program = lower(self.whole, seconds)
+        if options.symmetric:
+            halve(program)
         size = sum(1 for _ in walk(program.body))
         if limit is not None and size > limit:
             raise TooLong(size)

@@ -8,10 +8,12 @@ In the order in which `run_passes` runs them:
     filling       only what is not overwritten is filled with zeros
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
+    combining     the derivative of tanh is one function
 """
 
 from __future__ import annotations
 
+from .combining import combine
 from .filling import narrow
 from .fusing import fuse
 from .pruning import prune
@@ -30,5 +32,6 @@ def run_passes(program):
     simplify(program)
     prune(program)
     simplify(program, recompute(program))
+    combine(program)
     prune(program)
     return program
