@@ -8,6 +8,10 @@ In the order in which `run_passes` runs them:
     filling       only what is not overwritten is filled with zeros
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
+
+and, once it is known which outputs are gradients,
+
+    ordering      in a small program, gradients before values
 """
 
 from __future__ import annotations
