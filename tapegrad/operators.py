@@ -246,7 +246,7 @@ def _install_operators():
             setattr(Tensor, full, _compiled(source, scope, full))
             setattr(Traced, full, _arithmetic(row, reflected))
     source = (_SQUARE.rstrip() + _APPEND).format(slow="power(self, other)", opcode=BY_NAME["power2"].opcode, left="self._i", right="0")
-    setattr(Tensor, "__pow__", _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__"))
+    Tensor.__pow__ = _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")
 
 
 def _compiled(source, scope, name):

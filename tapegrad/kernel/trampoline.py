@@ -58,7 +58,7 @@ def emit_entry(module, main, nbytes, sweep):
     b.position_at_end(failed)
     place = b.add(handle, ir.Constant(I64, 8 * sweep))
     address = b.load(b.inttoptr(place, POINTER), typ=I64)
-    b.ret(b.call(b.inttoptr(address, _ENTRY.as_pointer()), list(function.args), tail="musttail"))
+    b.ret(b.call(b.inttoptr(address, _ENTRY.as_pointer()), list(function.args), tail="tail"))
     _by_address(module, function, sweep)
 
 
