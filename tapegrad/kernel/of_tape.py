@@ -21,6 +21,7 @@ from .entry import walk as W
 from .ir import walk
 from .kernel import Kernel
 from .passes.halving import halve
+from .passes.ordering import order
 from .pipeline import lower
 
 
@@ -76,6 +77,7 @@ class TapeKernel(Kernel):
         self.values = len(tape.outputs)
         for buffer in program.outputs[self.values :]:
             buffer.finite = buffer.char in "df"
+        order(program)
         super().__init__(program, options)
         self.seconds = seconds | self.seconds
         self._metas = [_meta(output) for output in self.whole.outputs]

@@ -9,6 +9,10 @@ In the order in which `run_passes` runs them:
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
     combining     the derivative of tanh is one function
+
+and, once it is known which outputs are gradients,
+
+    ordering      in a small program, gradients before values
 """
 
 from __future__ import annotations
