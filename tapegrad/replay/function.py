@@ -574,7 +574,8 @@ class Replayed:
                 warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
     def _count(self):
-        tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]
+        kept = [k for one in self.kinds.values() for k in one.tapes.all]
+        self.stats.promotions, tapes = [k.kernels for k in kept], [k.tape for k in kept]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)

@@ -6,6 +6,7 @@ In the order in which `run_passes` runs them:
     pruning       only what outputs and guards need
     renaming      what is copied to an output is stored there
     filling       only what is not overwritten is filled with zeros
+    splitting     loops over several rows become a loop for each row
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
     combining     the derivative of tanh is one function
@@ -24,6 +25,7 @@ from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
 from .simplifying import simplify
+from .splitting import split
 
 
 def run_passes(program):
@@ -32,6 +34,10 @@ def run_passes(program):
     prune(program)
     rename(program)
     narrow(program)
+    new = split(program)
+    if new is not None:
+        simplify(program, new)
+        narrow(program)
     fuse(program)
     simplify(program)
     prune(program)
