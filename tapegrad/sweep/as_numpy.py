@@ -16,6 +16,7 @@ import numpy as np
 
 from ..native.emit import COMPOSED
 from ..native.ufuncs import inner_loop
+from ..rules.transposed import _distinct, window_positions
 from ..tape.meta import c_strides
 from . import program as P
 from .symbolic import ITEMSIZE, Atom, Sym
@@ -98,6 +99,17 @@ class AsNumPy:
         self._loop(inner_loop(function, f"{char}{char}->{char}"), [atom, sym.atom, atom], dims, strides)
         result = self._sym(atom)
         return result if keepdims else result.reshape(shape)
+
+    def placed(self, sym, shape, strides, offset):
+        """`Sym.placed`; where elements of the window coincide they are added one after the other, as in `place_value`."""
+        if _distinct(sym.shape, strides) or not sym.size:
+            return super().placed(sym, shape, strides, offset)
+        whole = self.temporary(shape, sym.char, zero=True)
+        dynamic = offset is self.DYNAMIC
+        reg = self.shifted(whole.reg, ITEMSIZE[sym.char]) if dynamic else whole.reg
+        positions = window_positions(sym.shape, strides)
+        self._add_at(sym, self.constant(positions if dynamic else positions + offset, "l"), reg, sym.char)
+        return self._sym(whole)
 
     def _matrix(self, sym, char):
         """`sym` as it is: NumPy's loop takes any strides, and chooses its method by them."""
