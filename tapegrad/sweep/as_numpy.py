@@ -14,7 +14,7 @@ import struct
 
 import numpy as np
 
-from ..native.emit import COMPOSED
+from ..native.library import COMPOSED
 from ..native.ufuncs import inner_loop
 from ..rules.transposed import _distinct, window_positions
 from ..tape.meta import c_strides
