@@ -187,9 +187,9 @@ class Reverse(Switch):
 
     def row(self, row, emitter):
         found = [(name, self.product(emitter, self.w, p, self.may_be_zero)) for name, p in partials(row)]
-        for name, value in found:
-            if value is not None:
-                self.contribute(self.slots[name], value)
+        for name, term in found:
+            if term is not None:
+                self.contribute(self.slots[name], term)
         self.b.branch(self.follow)
 
     def contribute(self, slot, value):
