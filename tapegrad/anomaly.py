@@ -123,7 +123,7 @@ def first_anomaly(function, args):
             if isinstance(value, Tensor) and value.requires_grad:
                 value.backward()
     except NonFiniteError as error:
-        return str(error)
+        return error.message
     return ""
 
 

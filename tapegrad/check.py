@@ -323,7 +323,7 @@ def _kernel(problem, check):
     try:
         promoted.kernel(*problem.points)
     except (UnsupportedFunctionError, GradientError) as why:
-        check.remark = f"no kernel: {str(why).partition(' has no kernel: ')[2] or why}"
+        check.remark = f"no kernel: {why.message.partition(' has no kernel: ')[2] or why.message}"
         return
     single = any(np.asarray(p).dtype.char == "f" for p in problem.points)
     for step in (0.0, 1e-2 if single else 1e-3):
