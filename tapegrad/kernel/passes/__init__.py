@@ -9,12 +9,14 @@ In the order in which `run_passes` runs them:
     splitting     loops over several rows become a loop for each row
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
+    peeling       loops that meet one iteration later are shifted, and fused
 """
 
 from __future__ import annotations
 
 from .filling import narrow
 from .fusing import fuse
+from .peeling import peel
 from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
@@ -37,4 +39,10 @@ def run_passes(program):
     prune(program)
     simplify(program, recompute(program))
     prune(program)
+    new = peel(program)
+    if new is not None:
+        simplify(program, new)
+        fuse(program)
+        simplify(program)
+        prune(program)
     return program
