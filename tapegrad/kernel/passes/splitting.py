@@ -117,12 +117,7 @@ def _without_loops(body, new):
 def _rows(loop, new):
     """The iterations of `loop`, one after the other; loops inside stay loops."""
     copying, result = Copying(new), []
-    now = [resolve(carry.init, new) for carry in loop.carries]
-    for k in range(loop.extent):
-        copying.copies.update(zip(loop.carries, now))
-        copying.loops[loop] = None, 1, k
-        result += copying.body(loop.body)
-        now = [resolve(carry.next, copying.new) for carry in loop.carries]
+    copying.iterations(loop, range(loop.extent), [resolve(carry.init, new) for carry in loop.carries], result)
     new.update(copying.copies)
     return result
 
