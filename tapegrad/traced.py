@@ -41,9 +41,10 @@ def below(thing):
 
 class Extras:
     """What few tensors have: gradient, hooks, where it was changed in place, the
-    leaf whose memory it shares (`source`), views."""
+    leaf whose memory it shares (`source`), views; whether it was the variable of a
+    derivative inside of another one that is done (`past`)."""
 
-    __slots__ = ("grad", "hooks", "changed", "source", "made", "views")
+    __slots__ = ("grad", "hooks", "changed", "source", "made", "views", "past")
 
     def __init__(self):
         self.grad = None
@@ -52,6 +53,7 @@ class Extras:
         self.source = None
         self.made = None
         self.views = None
+        self.past = False
 
 
 class Traced(Methods):

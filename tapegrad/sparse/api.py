@@ -18,7 +18,7 @@ from ..higher import nested
 from ..higher.hessians import _Second
 from ..jacobians import MODES, by_columns, by_rows
 from ..tree import flatten, leaf_names, unflatten
-from ..typing import Argnums, Mode
+from ..typing import Argnums, KernelPolicy, Mode
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -58,8 +58,8 @@ def _by_colours(*things):
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
-    def __init__(self, function, argnums, mode):
-        super().__init__(function, argnums, scalar=False)
+    def __init__(self, function, argnums, mode, kernel):
+        super().__init__(function, argnums, scalar=False, kernel=kernel)
         self._mode = mode
 
     def __call__(self, *args, **kwargs):
@@ -102,8 +102,8 @@ class _Weighted:
 class _SparseHessian(_Second):
     """What `sparse_hessian` returns."""
 
-    def __init__(self, function, argnums, weights):
-        super().__init__(_Weighted(function, True) if weights else function, argnums)
+    def __init__(self, function, argnums, weights, kernel):
+        super().__init__(_Weighted(function, True) if weights else function, argnums, kernel=kernel)
         self.__wrapped__, self._weights = function, weights
 
     def __call__(self, *args, **kwargs):
@@ -216,7 +216,9 @@ def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] =
     return Sparsity(f, chosen(argnums, argnum), order)
 
 
-def sparse_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", *, argnum: Argnums | None = None) -> Transformed[csr_array]:
+def sparse_jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[csr_array]:
     """A function that gives the Jacobian of `f` as a SciPy sparse array.
 
     Parameters
@@ -229,6 +231,8 @@ def sparse_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "a
     mode : {"auto", "forward", "reverse"}
         Whether columns or rows that have no place in common share a direction; "auto": what
         takes fewer directions.
+    kernel : str, optional
+        When the replay and its sweep become a kernel; as of `grad`.
 
     Returns
     -------
@@ -267,10 +271,12 @@ def sparse_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "a
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
-    return _SparseJacobian(f, chosen(argnums, argnum), mode)
+    return _SparseJacobian(f, chosen(argnums, argnum), mode, kernel)
 
 
-def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, weights: bool = False, *, argnum: Argnums | None = None) -> Transformed[csr_array]:
+def sparse_hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, weights: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[csr_array]:
     """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
 
     Parameters
@@ -283,6 +289,8 @@ def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, weights: bool = 
         Whether calls give, as the last argument, a weight for each number that `f` returns, in its
         containers and shapes: the Hessian is then that of the weighted sum, as a method for
         constrained problems needs it.
+    kernel : str, optional
+        As of `sparse_jacobian`.
 
     Returns
     -------
@@ -322,4 +330,4 @@ def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, weights: bool = 
     array([[  0.,   1.],
            [  1., 120.]])
     """
-    return _SparseHessian(f, chosen(argnums, argnum), weights)
+    return _SparseHessian(f, chosen(argnums, argnum), weights, kernel)

@@ -10,26 +10,23 @@ entry that is not finite (where zero times infinity has to be zero).
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
-from ..kernel.promotion import CALLS, WORK, Promotion, checked_policy
+from ..kernel.promotion import Promotion
 from ..replay.function import _name
 
 
 class _Lanes(Promotion):
     """When the tangents of a tape, so many at a time, become a kernel."""
 
+    #: A recording that is only compared with the kept one has no kernel at its first replay.
+    least = 2
+
     def __init__(self, tape, lanes, policy):
+        self._lanes, self.each = lanes, lanes + 1
         super().__init__(tape, policy)
-        self._lanes = lanes
-        self._weight *= lanes + 1
-        if policy == "auto":
-            # Not at the first replay: a recording that is only compared with the kept one has no other.
-            due = max(2, min(CALLS, WORK // max(1, self._weight)))
-            self.due = defaultdict(lambda: due)
 
     def _compiled(self, key, limit):
         from ..kernel.emit import Options
@@ -56,7 +53,7 @@ class ByColours:
 
     def __init__(self, choose, unknown, replayed):
         self.choose, self.unknown, self.replayed = choose, unknown, replayed
-        self.policy = checked_policy(None)
+        self.policy = replayed.policy
         self.inputs = None
 
     def __call__(self, recording):
