@@ -32,7 +32,7 @@ REDUCTIONS = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
 def value_function(name):
     """NumPy function for an operation of the rules' language."""
     if name in L.COMPILED_BINARY:
-        from .native.emit import compiled_function
+        from .native.library import compiled_function
 
         return np.vectorize(compiled_function(name), otypes=[float])
     return _DIRECT.get(name) or BY_NAME[ROW_OF.get(name, name)].value

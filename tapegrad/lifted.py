@@ -170,9 +170,11 @@ class Lifted:
         x, y = self, other
         if x.lanes is None and y.lanes is None:
             return Lifted(x.a @ y.a)
-        together = _one_product(x, y)
-        if together is not None:
-            return together
+        if isinstance(x.a, Traced) or isinstance(y.a, Traced):
+            together = _one_product(x, y)
+            if together is not None:
+                return together
+        # On arrays a product for each lane, as in a sweep: how BLAS adds depends on the shape.
         row, column = x.ndim == 1, y.ndim == 1
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..errors import HigherOrderError, TapegradError
+from ..errors import HigherOrderError, TapegradError, said_by
 from ..lifted import Lifted
 from ..record import normalise, tracked
 from ..rules import BY_NAME
@@ -194,7 +194,7 @@ def naming(row, stretch, slot):
     try:
         yield
     except HigherOrderError as error:
-        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {error}") from error
+        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {said_by(error)}") from error
 
 
 def as_rule_takes(value, meta, constant):
@@ -245,7 +245,7 @@ def _of_primitive(stretch, slot, read, g, lanes, positions):
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
             raise HigherOrderError(
                 f"{primitive._rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
-                f"and cannot be run on tensors ({type(error).__name__}: {error}). Write it in NumPy functions that tapegrad "
+                f"and cannot be run on tensors ({type(error).__name__}: {said_by(error)}). Write it in NumPy functions that tapegrad "
                 "differentiates"
             ) from error
     together = {}

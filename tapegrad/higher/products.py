@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from ..forward import jvp
 from ..functional import Transformed, chosen, grad
 from ..traced import below
 from ..tree import Structure, flatten, leaf_names, unflatten
+from ..typing import Argnums, KernelPolicy, OfFirst
 from . import nested
 from .nested import Evaluation
+
+X = TypeVar("X", bound=Any)
 
 
 def _directions(direction, bases, structure):
@@ -175,10 +178,17 @@ def _hvp_by_duals(self, args, kwargs, direction):
     return self._shaped((found, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else found)
 
 
+@overload
+def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
 def hvp(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None,
-    kernel: str | None = None,
-) -> Transformed:  # fmt: skip
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...
+def hvp(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:
     """A function that gives products of the Hessian of `f` with directions.
 
     Parameters
@@ -226,10 +236,17 @@ def hvp(
     return _Products(f, chosen(argnums, argnum), has_aux, _hvp_body, _hvp_by_duals, kernel)
 
 
+@overload
+def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
 def gnvp(
-    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: int | tuple[int, ...] = 0, *,
-    argnum: int | tuple[int, ...] | None = None, kernel: str | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...
+def gnvp(
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:
     """A function that gives products of the Gauss-Newton matrix with directions.
 
     For ``f(x) = loss(model(x))`` the matrix is ``J.T @ H @ J`` with the Jacobian J of the

@@ -145,9 +145,7 @@ class Replayed:
 
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True, flat=None):
-        """Answer a call: an `Outcome`.
-
-        `flat` are the leaves of the arguments where only values are wanted, and the next call is to go the short way.
+        """Answer a call: an `Outcome`.  `flat` are the leaves of the arguments, for `replay.quick_values`, if that may serve.
 
         `backward` may also be a function that is given a `Recording` of the call
         (`replay.swept`); what it returns stands for the gradients.  If it has a method
@@ -574,7 +572,8 @@ class Replayed:
                 warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
     def _count(self):
-        tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]
+        kept = [k for one in self.kinds.values() for k in one.tapes.all]
+        self.stats.promotions, tapes = [k.kernels for k in kept], [k.tape for k in kept]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)

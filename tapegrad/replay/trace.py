@@ -123,6 +123,8 @@ class Trace:
         self.variables = set()
         #: Slot -> value, of entries whose result is a number.
         self.numbers = {}
+        #: Slot of an array and position -> slot of that element.
+        self.read = {}
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):

@@ -356,8 +356,7 @@ class Workspace:
         self.seeds = [np.ones(np.shape(m) if m is None else m.shape, "d" if m is None else m.char) for m in self._output_metas()]
         self.seeded = self._seeding()
         self.delivered = np.array(self._delivery(), np.int64)
-        from ..native.scalar_values import value_switch
-        from ..native.scalars import reverse_switch
+        from ..native.scalars import reverse_switch, value_switch
 
         p = self.parameters = np.zeros(W.PARAMETERS, np.int64)
         address = native.data_address

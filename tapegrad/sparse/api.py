@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from ..higher import nested
 from ..higher.hessians import _Second
 from ..jacobians import MODES, by_columns, by_rows
 from ..tree import flatten, leaf_names, unflatten
+from ..typing import Argnums, KernelPolicy, Mode
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from ..replay.stats import Stats
 
 
 def _refuse_nested(args, kwargs, name, instead):
@@ -128,8 +134,10 @@ def _symmetric_as_sparse(recording):
     return (0.5 * (found + found.T)).tocsr()
 
 
-class _Sparsity:
+class Sparsity:
     """What `sparsity` returns."""
+
+    __wrapped__: Callable[..., Any]
 
     def __init__(self, function, argnums, order):
         functools.update_wrapper(self, function, updated=())
@@ -138,11 +146,11 @@ class _Sparsity:
             Transformed(function, argnums, scalar=False) if order == 1 else _Second(_Weighted(function, False), argnums)
         )
 
-    def stats(self):
+    def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
         return self.derivative.stats()
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> csr_array:
         if nested.is_nested(args, kwargs):
             raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
         replayed = self.derivative._replayed
@@ -156,7 +164,7 @@ class _Sparsity:
         return structure.copy()
 
 
-def sparsity(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, order: int = 1, *, argnum: int | tuple[int, ...] | None = None) -> Any:
+def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] = 1, *, argnum: Argnums | None = None) -> Sparsity:
     """A function that gives the pattern of the Jacobian of `f`, or of its Hessian.
 
     Parameters
@@ -205,13 +213,12 @@ def sparsity(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, order: i
     """
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: 1 is the pattern of the Jacobian, 2 that of the Hessian")
-    return _Sparsity(f, chosen(argnums, argnum), order)
+    return Sparsity(f, chosen(argnums, argnum), order)
 
 
 def sparse_jacobian(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", *, argnum: int | tuple[int, ...] | None = None,
-    kernel: str | None = None,
-) -> Any:  # fmt: skip
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[csr_array]:
     """A function that gives the Jacobian of `f` as a SciPy sparse array.
 
     Parameters
@@ -268,9 +275,8 @@ def sparse_jacobian(
 
 
 def sparse_hessian(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, weights: bool = False, *, argnum: int | tuple[int, ...] | None = None,
-    kernel: str | None = None,
-) -> Any:  # fmt: skip
+    f: Callable[..., Any], argnums: Argnums = 0, weights: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[csr_array]:
     """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
 
     Parameters

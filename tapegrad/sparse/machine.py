@@ -10,30 +10,28 @@ entry that is not finite (where zero times infinity has to be zero).
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
-from ..kernel.promotion import CALLS, WORK, Promotion
+from ..kernel.promotion import Promotion
 from ..replay.function import _name
 
 
 class _Lanes(Promotion):
     """When the tangents or adjoints of a tape for all colours become a kernel."""
 
+    #: A recording that is only compared with the kept one has no kernel at its first replay.
+    least = 2
+
     def __init__(self, tape, way, policy):
+        self._lanes, self._forward, self.each = way.count, way.forward, way.count + 1
         super().__init__(tape, policy)
-        self._lanes, self._forward = way.count, way.forward
-        self._weight *= way.count + 1
         directions = way.lanes
         if not way.forward:
             # Where nothing is differentiated there is no adjoint either.
             directions = [given for given, (slot, _) in zip(way.lanes, tape.outputs) if slot and tape.active[slot]]
         self.directions = directions
-        # Not at the first replay: a recording that is only compared with the kept one has no other.
-        due = 2 if policy == "always" else max(2, min(CALLS, WORK // max(1, self._weight)))
-        self.due = defaultdict(lambda: due)
 
     def _compiled(self, key, limit):
         from ..kernel.adjoint import adjoint

@@ -22,7 +22,7 @@ from ..tape.store import OBJECT_BYTES
 from . import program as P
 from .contributions import Placed, Scattered
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import _aligned, _aligned_shape, _coalesce, _renumber
+from .windows import _aligned, _aligned_shape, _coalesce, _longest_inside, _renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -122,7 +122,7 @@ class Planner:
         for expr in exprs:
             inputs += [a for a in expr.leaves() if a not in inputs]
         args = inputs + list(outputs)
-        dims, strides = _coalesce(shape, [_aligned(a, shape) for a in args])
+        dims, strides = _longest_inside(*_coalesce(shape, [_aligned(a, shape) for a in args]))
         *outer, n = dims or [1]
         inner = [s[-1] if s else 0 for s in strides]
         chars = [a.char for a in args]

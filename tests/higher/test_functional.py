@@ -259,3 +259,17 @@ def test_when_they_become_kernels_can_be_said(name):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     with pytest.raises(tg.errors.OptionError, match="kernel"):
         make(kernel="sometimes")
+
+
+def test_a_dense_hessian_by_a_kernel_multiplies_little_more_than_half():
+    rows, n = 300, 120
+    data, w = generator(3).standard_normal((rows, n)) / 10.0, generator(4).standard_normal(n)
+    hessian = tg.hessian(tg.jit(lambda w: np.sum(np.logaddexp(0.0, data @ w)) + np.sum(w**3)))
+    for k in range(4):
+        x = w + 0.1 * k
+        found, s = hessian(x), 1.0 / (1.0 + np.exp(-data @ x))
+        np.testing.assert_allclose(found, data.T @ ((s * (1.0 - s))[:, None] * data) + np.diag(6.0 * x), rtol=1e-11, atol=1e-11)
+        np.testing.assert_array_equal(found, found.T)
+    assert hessian._rows.stats.kernel_calls
+    products = [s.product for s in hessian._rows.kernel((w,), {}).program.body if getattr(s, "product", None)]
+    assert len(products) > 1 and rows * n * n // 2 < sum(map(np.prod, products)) < 0.7 * rows * n * n

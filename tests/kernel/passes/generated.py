@@ -15,6 +15,10 @@ SIZE = 24
 class Generated:
     """A random program: loops of few different extents over shared buffers, nests, carries, guards, scalars."""
 
+    extents = [1, 6, 6, 6, 6, 6, 7]
+    #: Coefficients of the counters of loops around the innermost.
+    outer_steps = [1, 0, 2]
+
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
         self.w = w = Writer()
@@ -23,7 +27,6 @@ class Generated:
         self.temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
         self.constants = [constant(self.random.normal(size=SIZE))]
         self.tables = [self.random.permutation(SIZE), self.random.integers(0, SIZE, SIZE)]
-        self.extents = [1, 6, 6, 6, 6, 6, 7]
         self.scalars = [w.load(self.inputs[0], 3), w.let(1.5)]
         for _ in range(int(self.random.integers(3, 14))):
             if self.random.random() < 0.3:
@@ -65,14 +68,18 @@ class Generated:
         draw = self.random
         steps, low, high = [], 0, 0
         for loop in around:
-            step = int(draw.choice([1, 1, 1, 1, -1, 2, 0])) if loop is around[-1] else int(draw.choice([1, 0, 2]))
+            step = int(draw.choice([1, 1, 1, 1, -1, 2, 0])) if loop is around[-1] else int(draw.choice(self.outer_steps))
             most = step * (loop.total - 1)
             if step and high + max(most, 0) - low - min(most, 0) < SIZE:
                 steps.append((loop, step))
                 low, high = low + min(most, 0), high + max(most, 0)
         # Bases near each other, so that accesses meet.
-        base = min(-low + int(draw.integers(0, 3)), SIZE - 1 - high)
+        base = min(-low + self.offset(), SIZE - 1 - high)
         return base, tuple(steps), self.pick(self.tables) if draw.random() < 0.1 else None
+
+    def offset(self):
+        """Where accesses begin."""
+        return int(self.random.integers(0, 3))
 
     def statement(self, values, around):
         w, draw = self.w, self.random
@@ -90,6 +97,16 @@ class Generated:
         else:
             early = draw.random() < 0.3
             w.guard(w.let(L.ne(a(self.pick(values)), L.Expr.lift(1e9)), "?"), early=bool(early))
+
+
+class Rows(Generated):
+    """A random program on arrays of rows of six: loops over a row, over several, and over windows that are one shorter."""
+
+    extents = [2, 3, 6, 6, 6, 6, 5, 5, 12, 18]
+    outer_steps = [6, 6, 1, 0]
+
+    def offset(self):
+        return 6 * int(self.random.integers(0, 4)) + int(self.random.random() < 0.2)
 
 
 def results(program, seed):
