@@ -6,7 +6,6 @@ import numpy as np
 from llvmlite import ir
 
 from ..native.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
-from ..rules import lang as L
 from .emit_tanh import tanh, tanh_derivative
 from .ir import Carry, Let, arithmetic, nodes
 
