@@ -19,7 +19,7 @@ from .adjoint import adjoint
 from .emit import FINE, Options
 from .entry import walk as W
 from .kernel import Kernel
-from .pipeline import lower
+from .pipeline import lower, without_collection
 from .prediction import affordable
 
 
@@ -52,6 +52,7 @@ class TapeKernel(Kernel):
         They are more than `limit`.
     """
 
+    @without_collection()
     def __init__(self, tape, gradients=True, options=Options(), limit=None):
         seconds = {}
         clock = time.perf_counter()
