@@ -20,8 +20,8 @@ from functools import cache
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from .code import machine_code
 from .emit import F64, I1, I8, I32, I64
-from .llvm import machine_code
 
 PTR = ir.PointerType()
 LANES = 8
