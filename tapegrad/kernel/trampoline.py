@@ -1,7 +1,7 @@
 """The entry of a kernel from nopython code: a function in Numba's calling convention, compiled with the kernel.
 
-``entry(handle, x, g, value)`` is what `replay.entry.entry` is, for a kernel with one array
-as input, and its value and gradient as outputs; it needs no memory but the stack.  If the
+``entry(handle, x, g, value)`` is what `replay.entry.entry` is, for a kernel with a value and one
+gradient as outputs; it needs no memory but the stack.  If the
 kernel does not go through, the sweep (whose entry the handle knows) answers, or says which
 guard failed.
 """
@@ -17,7 +17,7 @@ from .emit_values import POINTER
 LIMIT = 1 << 14
 
 
-def emit_entry(module, kernel, nbytes, sweep):
+def emit_entry(module, kernel, nbytes, sweep, several):
     """Add ``entry`` to the module of a kernel.
 
     Parameters
@@ -28,16 +28,20 @@ def emit_entry(module, kernel, nbytes, sweep):
         Of its workspace, at most `LIMIT`.
     sweep : int
         Number of the word of the handle that has the address of the sweep's entry.
+    several : bool
+        Whether `x` is the address of the addresses of several inputs, not of one.
     """
     signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 4)
     function = ir.Function(module, signature, "entry")
     result, exception, handle, x, g, value = function.args
     b = ir.IRBuilder(function.append_basic_block("begin"))
-    inputs, outputs = (b.bitcast(b.alloca(POINTER, k), POINTER) for k in (1, 2))
+    inputs, outputs = b.inttoptr(x, POINTER), b.bitcast(b.alloca(POINTER, 2), POINTER)
     block = b.alloca(I8, max(64, nbytes))
     block.align = 64
     workspace = b.bitcast(block, POINTER)
-    b.store(b.inttoptr(x, POINTER), inputs)
+    if not several:
+        inputs = b.bitcast(b.alloca(POINTER, 1), POINTER)
+        b.store(b.inttoptr(x, POINTER), inputs)
     for k, address in enumerate((value, g)):
         b.store(b.inttoptr(address, POINTER), b.gep(outputs, [ir.Constant(I64, k)], source_etype=POINTER))
     status = b.call(kernel, [inputs, outputs, workspace])
