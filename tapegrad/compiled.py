@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from .typing import Array
+
+if TYPE_CHECKING:
+    from .replay.finish import FinishedTape
 
 #: Compiled functions by the address of their handle.
 _ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
@@ -35,6 +39,10 @@ class Compiled:
     tape : FinishedTape
         What is replayed.
     """
+
+    shape: tuple[int, ...]
+    data: list[tuple[int, ...] | None]
+    tape: FinishedTape
 
     def __init__(self, function, x0, data, workspaces, policy):
         from .native.compile import native_address
@@ -59,7 +67,7 @@ class Compiled:
         self._extents = np.array(self.shape, np.int64)
         self._handle = handle = np.zeros(H.HANDLE, np.int64)
         handle[H.H_ENTRY], handle[H.H_VERSION] = native_address(E.entry), E.VERSION
-        handle[H.H_DIMENSIONS], handle[H.H_SHAPE] = x0.ndim, data_address(self._extents)
+        handle[H.H_ARGUMENTS], handle[H.H_SHAPE] = x0.ndim + H.FURTHER * len(data), data_address(self._extents)
         words = [w for shape in self.data for w in ([H.NUMBER] if shape is None else [len(shape), *shape])]
         self._described = np.array(words, np.int64)
         handle[H.H_DATA], handle[H.H_MORE] = data_address(self._described), len(data)
@@ -105,7 +113,7 @@ class Compiled:
         self._constant[...] = getattr(constant, "_v", constant)
         return self._address_of(self._constant)
 
-    def __call__(self, x, g, *data):
+    def __call__(self, x: Array, g: Array, *data: Array | float) -> float:
         """The value at `x` (and `data`); the gradient goes into `g`.
 
         Raises
@@ -158,7 +166,7 @@ class Compiled:
             found.append(given)
         return found
 
-    def check(self):
+    def check(self) -> None:
         """Raise `GuardError` if a guard has failed since the last `check`: to be called after a ``prange``."""
         failed = int(self._handle[self._failed])
         if failed:
@@ -215,7 +223,7 @@ def what_failed(number, handle):
 
 
 def compile(
-    f: Callable[..., Any], x0: np.ndarray, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
+    f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
 ) -> Compiled:
     """A function of one array, with its gradient, to be called from Numba's nopython code.
 

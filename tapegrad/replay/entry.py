@@ -32,9 +32,10 @@ from ..native.memory import acquire, call3_int, copy_bytes, set_free, store_doub
 from ..sweep.access import helper
 from . import walk as W
 from .handle import (
+    FURTHER,
+    H_ARGUMENTS,
     H_COUNT,
     H_DATA,
-    H_DIMENSIONS,
     H_ENTRY,
     H_FAILED,
     H_KERNEL,
@@ -223,28 +224,30 @@ def _checked(x, g, data):
         raise TypingError(f"g of a function compiled by tapegrad must have the shape of x, not {g.ndim} dimensions")
 
 
-@overload_method(COMPILED, "__call__")
+# The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.
+@overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
 def _call(self, x, g, *data):
     if len(data) == 1 and isinstance(data[0], (types.StarArgTuple, types.StarArgUniTuple)):
         # So Numba gives them when it looks for what it has compiled.
         data = tuple(data[0])
     _checked(x, g, data)
     dimensions, more = x.ndim, len(data)
+    arguments = x.ndim + FURTHER * more
 
     def call(self, x, g, *data):
         handle = _handle(self)
         if load_int(handle + 8 * H_VERSION) != VERSION:
             raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
-        fits = load_int(handle + 8 * H_DIMENSIONS) == dimensions
+        fits = load_int(handle + 8 * H_ARGUMENTS) == arguments
         if fits:
             shape = load_int(handle + 8 * H_SHAPE)
             for k in range(dimensions):
                 extent = load_int(shape + 8 * k)
                 fits = fits and x.shape[k] == extent and g.shape[k] == extent
         if not fits:
+            if load_int(handle + 8 * H_MORE) != more:
+                raise ShapeError("there must be as many arguments after x and g as in the data that was given to tg.compile")
             raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
-        if load_int(handle + 8 * H_MORE) != more:
-            raise ShapeError("there must be as many arguments after x and g as in the data that was given to tg.compile")
         place, target = x.ctypes.data, g.ctypes.data
         if place == target and x.size != 0:
             raise ShapeError("x and g are the same array: the gradient would be written over the point")

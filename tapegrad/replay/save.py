@@ -23,11 +23,10 @@ import io
 import json
 import math
 import os
-from typing import Any
 
 import numpy as np
 
-from ..errors import TapeFileError
+from ..errors import TapeFileError, said_by
 from ..rules import BY_NAME, ROWS
 from ..rules.table import FIRST_ROW
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
@@ -114,7 +113,7 @@ def _header(tape, arrays):
             except TapeFileError as error:
                 raise TapeFileError(
                     f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
-                    f"{tape.place(item.slot)}: {error}"
+                    f"{tape.place(item.slot)}: {said_by(error)}"
                 ) from None
         else:
             items.append([item.slot, GUARD, item.entry.function, list(item.operands)])
@@ -124,7 +123,7 @@ def _header(tape, arrays):
         try:
             outputs.append(slot if slot else {"constant": encoded(found, arrays)})
         except TapeFileError as error:
-            raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {error}") from None
+            raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {said_by(error)}") from None
     return {
         "format": FORMAT, "items": items, "constants": constants, "outputs": outputs,
         "structure": None if tape.structure is None else _encoded_structure(tape.structure),
@@ -195,7 +194,7 @@ def _places(tape):
 # ---- reading ---------------------------------------------------------------------------
 
 
-def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> Any:
+def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> FinishedTape:
     """Load a tape that `FinishedTape.save` has written.
 
     Everything in the file is checked before it is used; nothing in it is executed, and nothing is compiled.
@@ -250,9 +249,9 @@ def from_bytes(data, limit=LIMIT):
         check(tape, taken)
         return tape
     except TapeFileError as error:
-        raise TapeFileError(f"this is no tape that can be loaded: {error}") from error
+        raise TapeFileError(f"this is no tape that can be loaded: {said_by(error)}") from error
     except Exception as error:
-        raise TapeFileError(f"this is no tape that can be loaded: {type(error).__name__}: {error}") from error
+        raise TapeFileError(f"this is no tape that can be loaded: {type(error).__name__}: {said_by(error)}") from error
 
 
 class _Source:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import TapeFileError
+from ..errors import TapeFileError, said_by
 from ..native.scalars import scalar_rows
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
@@ -26,7 +26,7 @@ def check(tape, taken):
     try:
         _Check(tape, taken).run()
     except Misfit as error:
-        raise TapeFileError(str(error)) from None
+        raise TapeFileError(said_by(error)) from None
 
 
 class _Check:
@@ -48,7 +48,7 @@ class _Check:
             try:
                 continued += self._entry(item)
             except Misfit as error:
-                raise Misfit(f"the entry {item.entry.name} in slot {item.slot}: {error}") from None
+                raise Misfit(f"the entry {item.entry.name} in slot {item.slot}: {said_by(error)}") from None
         require(continued == self.ops.count(CONTINUES), "records of further operands")
         for slot, _ in tape.outputs:
             require(not slot or self._meta(slot) is not None, f"the output {slot}")

@@ -1,0 +1,132 @@
+"""Loops over several rows become a loop for each row, where others go over one.
+
+Arrays of few long rows, ``(11, n)``, bring three kinds of loops: over a row, over
+windows of several rows, which count through (fills, copies), and nests of one over the other.
+None of them has the extent of another, so none joins another (`fusing`), and what
+one stores for the next goes through memory.  Here
+
+    a nest whose outer loop is short   is written out: its inner loops, one after the other
+    a short loop that counts through   several times a length that others have is cut at its multiples
+    short loops inside a long one      are written out, too, so that each element is known by itself
+
+if the loops that come out have the extent of another loop of the same body.
+Nothing is moved: statements are executed in the order in which they were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from .. import ir
+from .rewriting import Copying, resolve
+
+#: Rows, at most.
+ROWS = 16
+#: Iterations of a row, at least.
+LONG = 32
+#: Statements that a loop may become.
+MOST = 200
+#: Statements of a loop that is cut, at most: fills and copies, and little more.
+FEW = 8
+
+
+def split(program):
+    """Split loops of `program`, in place.
+
+    Returns
+    -------
+    dict or None
+        Replacements of values, to be given to `simplify`; None if nothing was split.
+    """
+    new = {}
+    return new if _split(program.body, new) else None
+
+
+def _split(body, new):
+    changed = False
+    for statement in body:
+        if isinstance(statement, ir.Loop):
+            changed |= _split(statement.body, new)
+    extents = Counter()
+    for statement in body:
+        if isinstance(statement, ir.Loop):
+            extents.update(_extents(statement))
+    rows = {extent for extent, count in extents.items() if count > 1 and extent >= LONG}
+    rows = {extent for extent in rows if not any(extent % other == 0 and extent // other <= ROWS for other in rows - {extent})}
+    if not rows:
+        return changed
+    result = []
+    for statement in body:
+        parts = _parts(statement, rows, new) if isinstance(statement, ir.Loop) else None
+        changed |= parts is not None
+        result += [statement] if parts is None else parts
+    body[:] = result
+    return changed
+
+
+def _extents(loop):
+    """Extents that a loop may contribute: its own, and that of the loops in a short one."""
+    if loop.ragged:
+        return set()
+    inner = {s.extent for s in loop.body if isinstance(s, ir.Loop) and not s.ragged} if loop.extent <= ROWS else set()
+    return inner or {loop.extent}
+
+
+def _parts(loop, rows, new):
+    """What `loop` becomes, or None."""
+    if loop.ragged:
+        return None
+    inside = list(ir.walk(loop.body))
+    if any(isinstance(s, ir.Run) or isinstance(s, ir.Loop) and s.ragged for s in inside):
+        return None
+    inner = [s for s in loop.body if isinstance(s, ir.Loop)]
+    if loop.extent <= ROWS and len(inside) * loop.extent <= MOST and inner and all(s.extent in rows for s in inner):
+        result = []
+        for statement in _rows(loop, new):
+            parts = _parts(statement, rows, new) if isinstance(statement, ir.Loop) else None
+            result += [statement] if parts is None else parts
+        return result
+    if loop.extent in rows:
+        if inner and _written_size(loop.body) <= MOST and all(s.extent <= ROWS for s in inside if isinstance(s, ir.Loop)):
+            loop.body = _without_loops(loop.body, new)
+            return [loop]
+        return None
+    length = max((n for n in rows if loop.extent % n == 0 and loop.extent // n <= ROWS), default=None)
+    if length is None or len(inside) > FEW or inner:
+        return None
+    return _cut(loop, length, new)
+
+
+def _written_size(body):
+    return sum(s.extent * _written_size(s.body) if isinstance(s, ir.Loop) else 1 for s in body)
+
+
+def _without_loops(body, new):
+    """`body` with its loops written out."""
+    result = []
+    for statement in body:
+        if isinstance(statement, ir.Loop):
+            copying = Copying(new)
+            result += copying.written_out(statement)
+            new.update(copying.copies)
+        else:
+            result.append(statement)
+    return result
+
+
+def _rows(loop, new):
+    """The iterations of `loop`, one after the other; loops inside stay loops."""
+    copying, result = Copying(new), []
+    copying.iterations(loop, range(loop.extent), [resolve(carry.init, new) for carry in loop.carries], result)
+    new.update(copying.copies)
+    return result
+
+
+def _cut(loop, length, new):
+    """Loops of `length` iterations each that are `loop` together."""
+    copying, result, now = Copying(new), [], None
+    for first in range(0, loop.extent, length):
+        result.append(copying.loop(loop, length, first, now))
+        now = [carry.next for carry in result[-1].carries]
+    new.update(copying.copies)
+    return result
