@@ -7,7 +7,8 @@ one stores for the next goes through memory.  Here
 
     a nest whose outer loop is short   is written out: its inner loops, one after the other
     a short loop that counts through   several times a length that others have is cut at its multiples
-    short loops inside a long one      are written out, too, so that each element is known by itself
+    short loops inside a long one      are written out, too, so that each element is known by itself, if elements of
+                                       the long one lie side by side
 
 if the loops that come out have the extent of another loop of the same body.
 Nothing is moved: statements are executed in the order in which they were.
@@ -87,7 +88,8 @@ def _parts(loop, rows, new):
             result += [statement] if parts is None else parts
         return result
     if loop.extent in rows:
-        if inner and _written_size(loop.body) <= MOST and all(s.extent <= ROWS for s in inside if isinstance(s, ir.Loop)):
+        short = all(s.extent <= ROWS for s in inside if isinstance(s, ir.Loop))
+        if inner and short and _along(loop, inner) and _written_size(loop.body) <= MOST:
             loop.body = _without_loops(loop.body, new)
             return [loop]
         return None
@@ -95,6 +97,12 @@ def _parts(loop, rows, new):
     if length is None or len(inside) > FEW or inner:
         return None
     return _cut(loop, length, new)
+
+
+def _along(loop, inner):
+    """Whether what `inner` loops touch lies side by side in the iterations of `loop`; else they may be the better vectors."""
+    accesses = (s for s in ir.walk(inner) if isinstance(s, (ir.Load, ir.Store)))
+    return all(abs(dict(s.index.steps).get(loop, 0)) <= 1 for s in accesses)
 
 
 def _written_size(body):
