@@ -5,6 +5,11 @@
 knows no address: it reads that of `entry` from the handle.  So a function kept
 on disk by ``cache=True`` holds nothing that is stale in the next process.
 
+``c(x, g)`` passes the address of the data of `x`.  If there are further arguments,
+``c(x, g, *data)``, what is passed in its place is the address of the addresses of all
+inputs, `x` first; the caller makes them on its stack (`_packed`) and compares what they are
+with what the handle says they must be.
+
 The workspaces of a handle are taken and given back by atomic flags, without the
 interpreter: any number of threads may call, and wait when all are taken.
 """
@@ -27,15 +32,19 @@ from ..native.memory import acquire, call3_int, copy_bytes, set_free, store_doub
 from ..sweep.access import helper
 from . import walk as W
 from .handle import (
+    FURTHER,
+    H_ARGUMENTS,
     H_COUNT,
-    H_DIMENSIONS,
+    H_DATA,
     H_ENTRY,
     H_FAILED,
     H_KERNEL,
+    H_MORE,
     H_NBYTES,
     H_SHAPE,
     H_VERSION,
     H_WORKSPACES,
+    NUMBER,
     T_BLOCK,
     T_GRADIENT,
     T_PARAMETERS,
@@ -47,7 +56,7 @@ from .walk import replay
 #: For the code in users' functions, too, which Numba compiles by itself.
 load_int, store_int, call_entry = memory.load_int.real, memory.store_int.real, memory.call_entry.real
 #: What the code in users' functions expects of handles and `entry`.
-VERSION = 2
+VERSION = 3
 
 #: What `entry` returns, beside ``1 + guard``.
 DONE, BROKEN = 0, -1
@@ -69,13 +78,17 @@ def _taken(handle):
 
 @compiled("int64(int64, int64, int64, int64)")
 def entry(handle, x, g, value):
-    """Value and gradient at the data of `x`, written to `g` and `value` (addresses).
+    """Value and gradient at `x` (the address of its data, or of those of all inputs), written to `g` and `value` (addresses).
 
     Returns `DONE`, or 1 + the number of the guard that saw something else.
     """
     mine = _taken(handle)
     p = load_int(mine + 8 * T_PARAMETERS)
-    store_int(load_int(p + 8 * W.P_INPUTS), x)
+    inputs, more = load_int(p + 8 * W.P_INPUTS), load_int(handle + 8 * H_MORE)
+    if more == 0:
+        store_int(inputs, x)
+    else:
+        copy_bytes(inputs, x, 8 + 8 * more)
     store_int(p + 8 * W.P_BACKWARD, 1)
     why = replay(p)
     result = BROKEN
@@ -98,7 +111,8 @@ def kernel_entry(handle, x, g, value):
     store_int(block, x)
     store_int(block + 8, value)
     store_int(block + 16, g)
-    status = call3_int(load_int(handle + 8 * H_KERNEL), block, block + 8, block + 64)
+    inputs = block if load_int(handle + 8 * H_MORE) == 0 else x
+    status = call3_int(load_int(handle + 8 * H_KERNEL), inputs, block + 8, block + 64)
     set_free(mine)
     return DONE if status == -1 else entry(handle, x, g, value)
 
@@ -165,33 +179,88 @@ def enter(handle, x, g, value):
     return status
 
 
-# The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.
-@overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
-def _call(self, x, g):
-    for name, a in (("x", x), ("g", g)):
+@intrinsic
+def _packed(typingctx, x, data):
+    """Addresses of the inputs, and what those after the first are, as words like those at `H_DATA`; both on the stack."""
+    word, number = ir.IntType(64), ir.DoubleType()
+
+    def codegen(context, builder, signature, args):
+        parts = [args[0], *cgutils.unpack_tuple(builder, args[1])]
+        words = 1 + sum(1 + getattr(ty, "ndim", 0) for ty in data)
+        table, told = (
+            cgutils.alloca_once(builder, word, size=ir.Constant(word, n)) for n in (len(parts), words)
+        )  # fmt: skip
+        described = []
+        for k, (ty, part) in enumerate(zip((x, *data), parts)):
+            if isinstance(ty, types.Array):
+                array = context.make_array(ty)(context, builder, part)
+                address = array.data
+                if k:
+                    described += [ir.Constant(word, ty.ndim), *cgutils.unpack_tuple(builder, array.shape)]
+            else:
+                address = cgutils.alloca_once(builder, number)
+                builder.store(context.cast(builder, part, ty, types.float64), address)
+                described.append(ir.Constant(word, NUMBER))
+            builder.store(builder.ptrtoint(address, word), builder.gep(table, [ir.Constant(word, k)]))
+        for k, value in enumerate(described):
+            builder.store(value, builder.gep(told, [ir.Constant(word, k)]))
+        found = [builder.ptrtoint(place, word) for place in (table, told)]
+        return context.make_tuple(builder, signature.return_type, [*found, ir.Constant(word, len(described))])
+
+    return types.UniTuple(types.int64, 3)(x, data), codegen
+
+
+def _checked(x, g, data):
+    """Raise `TypingError` for arguments that no compiled function takes."""
+    for name, a in (("x", x), ("g", g), *((f"argument {k + 2}", a) for k, a in enumerate(data))):
+        if name[0] == "a" and isinstance(a, (types.Float, types.Integer)):
+            continue
         if not (isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
-            raise TypingError(f"{name} of a function compiled by tapegrad must be a C-contiguous float64 array, not {a}")
+            what = "a number or a C-contiguous float64 array" if name[0] == "a" else "a C-contiguous float64 array"
+            raise TypingError(f"{name} of a function compiled by tapegrad must be {what}, not {a}")
     if not g.mutable:
         raise TypingError("g of a function compiled by tapegrad must be writable: the gradient is written there")
-    dimensions = x.ndim
-    if g.ndim != dimensions:
+    if g.ndim != x.ndim:
         raise TypingError(f"g of a function compiled by tapegrad must have the shape of x, not {g.ndim} dimensions")
 
-    def call(self, x, g):
+
+# The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.
+@overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
+def _call(self, x, g, *data):
+    if len(data) == 1 and isinstance(data[0], (types.StarArgTuple, types.StarArgUniTuple)):
+        # So Numba gives them when it looks for what it has compiled.
+        data = tuple(data[0])
+    _checked(x, g, data)
+    dimensions, more = x.ndim, len(data)
+    arguments = x.ndim + FURTHER * more
+
+    def call(self, x, g, *data):
         handle = _handle(self)
         if load_int(handle + 8 * H_VERSION) != VERSION:
             raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
-        fits = load_int(handle + 8 * H_DIMENSIONS) == dimensions
+        fits = load_int(handle + 8 * H_ARGUMENTS) == arguments
         if fits:
             shape = load_int(handle + 8 * H_SHAPE)
             for k in range(dimensions):
                 extent = load_int(shape + 8 * k)
                 fits = fits and x.shape[k] == extent and g.shape[k] == extent
         if not fits:
+            if load_int(handle + 8 * H_MORE) != more:
+                raise ShapeError("there must be as many arguments after x and g as in the data that was given to tg.compile")
             raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
-        if x.ctypes.data == g.ctypes.data and x.size != 0:
+        place, target = x.ctypes.data, g.ctypes.data
+        if place == target and x.size != 0:
             raise ShapeError("x and g are the same array: the gradient would be written over the point")
-        status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
+        if more != 0:
+            place, told, words = _packed(x, data)
+            expected = load_int(handle + 8 * H_DATA)
+            for k in range(words):
+                if load_int(told + 8 * k) != load_int(expected + 8 * k):
+                    raise ShapeError("the arguments after x and g must be numbers and arrays as in the data that was given to tg.compile")
+            for k in range(more):
+                if load_int(place + 8 + 8 * k) == target and g.size != 0:
+                    raise ShapeError("g is also an argument: the gradient would be written over it")
+        status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, place, target)
         if status != DONE:
             # Numba loses exceptions inside prange: `check` finds them.
             g[...] = float("nan")
