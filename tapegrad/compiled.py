@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from .typing import Array
+
+if TYPE_CHECKING:
+    from .replay.finish import FinishedTape
 
 #: Compiled functions by the address of their handle.
 _ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
@@ -32,6 +36,9 @@ class Compiled:
     tape : FinishedTape
         What is replayed.
     """
+
+    shape: tuple[int, ...]
+    tape: FinishedTape
 
     def __init__(self, function, x0, workspaces, policy):
         from .native.compile import native_address
@@ -99,7 +106,7 @@ class Compiled:
         self._constant[...] = getattr(constant, "_v", constant)
         return self._address_of(self._constant)
 
-    def __call__(self, x, g):
+    def __call__(self, x: Array, g: Array) -> float:
         """The value at `x`; the gradient goes into `g`.
 
         Raises
@@ -128,7 +135,7 @@ class Compiled:
             raise GuardError(status - 1, self.handle_address)
         return float(value[0])
 
-    def check(self):
+    def check(self) -> None:
         """Raise `GuardError` if a guard has failed since the last `check`: to be called after a ``prange``."""
         failed = int(self._handle[self._failed])
         if failed:
@@ -184,7 +191,7 @@ def what_failed(number, handle):
     )
 
 
-def compile(f: Callable[[Any], Any], x0: np.ndarray, workspaces: int | None = None, kernel: bool | None = None) -> Compiled:
+def compile(f: Callable[[Any], Any], x0: Array, workspaces: int | None = None, kernel: bool | None = None) -> Compiled:
     """A function of one array, with its gradient, to be called from Numba's nopython code.
 
     Parameters

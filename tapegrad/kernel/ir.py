@@ -208,6 +208,8 @@ class Run(Statement):
         What must live as long as the kernel (constants of the program).
     name : str
         For the listing.
+    product : tuple of int or None
+        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_products.part`).
     """
 
     program: np.ndarray
@@ -217,6 +219,7 @@ class Run(Statement):
     writes: set = field(default_factory=set)
     keeps: object = None
     name: str = ""
+    product: tuple | None = None
 
 
 @dataclass(eq=False)

@@ -19,6 +19,8 @@ from .adjoint import adjoint
 from .emit import FINE, Options
 from .entry import walk as W
 from .kernel import Kernel
+from .passes.halving import halve
+from .passes.ordering import order
 from .pipeline import lower, without_collection
 from .prediction import affordable
 
@@ -60,9 +62,12 @@ class TapeKernel(Kernel):
         self.whole = self._derived()
         seconds["adjoint"] = time.perf_counter() - clock
         program = lower(self.whole, seconds, None if limit is None else affordable(limit))
+        if options.symmetric:
+            halve(program)
         self.values = len(tape.outputs)
         for buffer in program.outputs[self.values :]:
             buffer.finite = buffer.char in "df"
+        order(program)
         super().__init__(program, options)
         self.seconds = seconds | self.seconds
         self._metas = [_meta(output) for output in self.whole.outputs]

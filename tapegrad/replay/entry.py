@@ -165,7 +165,8 @@ def enter(handle, x, g, value):
     return status
 
 
-@overload_method(COMPILED, "__call__")
+# The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.
+@overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
 def _call(self, x, g):
     for name, a in (("x", x), ("g", g)):
         if not (isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):

@@ -1,7 +1,7 @@
 """The short way of a call that is like the last one.
 
-Positional arguments of the same types, shapes and (static ones) identity as the
-last time, one float as result: then one compiled call (`replay.walk.quick`)
+Positional arguments of the same types and shapes, static ones that are the same objects
+or arrays of the same bytes as the last time, one float as result: then one compiled call (`replay.walk.quick`)
 reads the arguments' C structs, replays, and nothing is flattened or hashed.
 Anything else, and any guard that sees something else, takes the long way
 (`replay.function`), which has all the checks and answers the call from the start.
@@ -188,6 +188,11 @@ def _spec(args, wanted):
         elif kind_of in _IMMUTABLE and k not in wanted:
             spec += [W.SAME, id(a)]
             held.append(a)
+            continue
+        elif kind_of is np.ndarray and a.dtype.kind in "biu" and k not in wanted:
+            before = a.copy()
+            spec += [W.BYTES, id(np.ndarray), id(a.dtype), a.ndim, *a.shape, native.data_address(before), before.nbytes]
+            held += [before, a.dtype]
             continue
         else:
             return None

@@ -46,15 +46,15 @@ class Stats:
     records: int = 0
     sweeps: int = 0
     define_by_run: int = 0
-    misses: Counter = field(default_factory=Counter)
-    cuts: Counter = field(default_factory=Counter)
+    misses: Counter[str] = field(default_factory=Counter)
+    cuts: Counter[str] = field(default_factory=Counter)
     tapes: int = 0
     instructions: int = 0
     bytes: int = 0
     kernels: int = 0
     kernel_calls: int = 0
-    not_lowered: Counter = field(default_factory=Counter)
-    seconds: dict = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0, "kernel": 0.0})
+    not_lowered: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0, "kernel": 0.0})
     fallback: str = ""
     promotions: list = field(default_factory=list, repr=False, compare=False)
 
@@ -64,7 +64,7 @@ class Stats:
         return [line for promotion in self.promotions for line in promotion.waiting()]
 
     @property
-    def replays(self):
+    def replays(self) -> int:
         """Calls answered by replay."""
         return self.sweeps + self.kernel_calls
 

@@ -102,7 +102,7 @@ def price(function, x, gradients=True):
 
 def test_what_does_not_roll_costs_more():
     x = np.linspace(0.1, 0.9, 20)
-    (one, looked, regular), (two, _, straight) = price(chain, x), price(irregular, x)
+    (_, looked, regular), (_, _, straight) = price(chain, x), price(irregular, x)
     assert straight > 20 * regular and regular < 4 * prediction.KERNEL and looked < regular
     # Loops of other lengths are no dearer.
     assert price(lambda x: chain(x, 12_000), x)[2] == regular

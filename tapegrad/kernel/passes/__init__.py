@@ -9,11 +9,17 @@ In the order in which `run_passes` runs them:
     splitting     loops over several rows become a loop for each row
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
+    combining     the derivative of tanh is one function
     peeling       loops that meet one iteration later are shifted, and fused
+
+and, once it is known which outputs are gradients,
+
+    ordering      in a small program, gradients before values
 """
 
 from __future__ import annotations
 
+from .combining import combine
 from .filling import narrow
 from .fusing import fuse
 from .peeling import peel
@@ -38,6 +44,7 @@ def run_passes(program):
     simplify(program)
     prune(program)
     simplify(program, recompute(program))
+    combine(program)
     prune(program)
     new = peel(program)
     if new is not None:
