@@ -309,7 +309,7 @@ def nodes(expr):
         return [expr]
     if all(arg.op in ("arg", "const") for arg in expr.args):
         # Most are of one operation.
-        return [*{id(arg): arg for arg in expr.args}.values(), expr]
+        return [*{id(arg): arg for arg in reversed(expr.args)}.values(), expr]
     found, stack = {}, [(expr, False)]
     while stack:
         node, done = stack.pop()
