@@ -67,7 +67,7 @@ class Compiled:
         self._extents = np.array(self.shape, np.int64)
         self._handle = handle = np.zeros(H.HANDLE, np.int64)
         handle[H.H_ENTRY], handle[H.H_VERSION] = native_address(E.entry), E.VERSION
-        handle[H.H_ARGUMENTS], handle[H.H_SHAPE] = x0.ndim + H.FURTHER * len(data), data_address(self._extents)
+        handle[H.H_DIMENSIONS], handle[H.H_SHAPE] = x0.ndim, data_address(self._extents)
         words = [w for shape in self.data for w in ([H.NUMBER] if shape is None else [len(shape), *shape])]
         self._described = np.array(words, np.int64)
         handle[H.H_DATA], handle[H.H_MORE] = data_address(self._described), len(data)

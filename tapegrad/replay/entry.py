@@ -23,7 +23,7 @@ from numba.core.errors import TypingError
 from numba.core.imputils import lower_constant
 from numba.core.registry import cpu_target
 from numba.core.typing.typeof import typeof_impl
-from numba.extending import NativeValue, intrinsic, overload_method, unbox
+from numba.extending import NativeValue, intrinsic, overload_method, register_jitable, unbox
 
 from ..errors import GuardError, ShapeError
 from ..native import memory
@@ -32,10 +32,9 @@ from ..native.memory import acquire, call3_int, copy_bytes, set_free, store_doub
 from ..sweep.access import helper
 from . import walk as W
 from .handle import (
-    FURTHER,
-    H_ARGUMENTS,
     H_COUNT,
     H_DATA,
+    H_DIMENSIONS,
     H_ENTRY,
     H_FAILED,
     H_KERNEL,
@@ -118,10 +117,16 @@ def kernel_entry(handle, x, g, value):
 
 
 class CompiledType(types.Callable):
-    """Type of `tapegrad.compiled.Compiled`; a call of it is one of its method ``__call__``."""
+    """Type of `tapegrad.compiled.Compiled`; a call of it is one of its method ``__call__``.
 
-    def __init__(self):
-        super().__init__("tapegrad.compiled")
+    Parameters
+    ----------
+    more : bool
+        Whether it is called with further arguments, which make the code of a call longer.
+    """
+
+    def __init__(self, more):
+        super().__init__("tapegrad.compiled with data" if more else "tapegrad.compiled")
 
     def _method(self, context):
         return context.resolve_getattr(self, "__call__")
@@ -136,7 +141,7 @@ class CompiledType(types.Callable):
         return self._method(cpu_target.typing_context).get_impl_key(signature)
 
 
-COMPILED = CompiledType()
+COMPILED, WITH_DATA = CompiledType(False), CompiledType(True)
 
 
 @register_default(CompiledType)
@@ -168,7 +173,7 @@ def _constant(context, builder, ty, thing):
 @intrinsic
 def _handle(typingctx, thing):
     """The address of the handle of a compiled function."""
-    return types.int64(COMPILED), lambda context, builder, signature, args: args[0]
+    return types.int64(thing), lambda context, builder, signature, args: args[0]
 
 
 @compiled("int64(int64, int64, int64, int64)")
@@ -210,57 +215,70 @@ def _packed(typingctx, x, data):
     return types.UniTuple(types.int64, 3)(x, data), codegen
 
 
-def _checked(x, g, data):
+def _typed(x, g, data=()):
     """Raise `TypingError` for arguments that no compiled function takes."""
-    for name, a in (("x", x), ("g", g), *((f"argument {k + 2}", a) for k, a in enumerate(data))):
-        if name[0] == "a" and isinstance(a, (types.Float, types.Integer)):
-            continue
+    for name, a in (("x", x), ("g", g)):
         if not (isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
-            what = "a number or a C-contiguous float64 array" if name[0] == "a" else "a C-contiguous float64 array"
-            raise TypingError(f"{name} of a function compiled by tapegrad must be {what}, not {a}")
+            raise TypingError(f"{name} of a function compiled by tapegrad must be a C-contiguous float64 array, not {a}")
     if not g.mutable:
         raise TypingError("g of a function compiled by tapegrad must be writable: the gradient is written there")
     if g.ndim != x.ndim:
         raise TypingError(f"g of a function compiled by tapegrad must have the shape of x, not {g.ndim} dimensions")
+    for k, a in enumerate(data):
+        if not (isinstance(a, (types.Float, types.Integer)) or isinstance(a, types.Array) and a.dtype == types.float64 and a.layout == "C"):
+            raise TypingError(f"argument {k + 2} of a function compiled by tapegrad must be a number or a C-contiguous float64 array, not {a}")
+
+
+@register_jitable
+def _fit(handle, x, g):
+    """Raise unless the function is for `x` and `g`."""
+    if load_int(handle + 8 * H_VERSION) != VERSION:
+        raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
+    fits = load_int(handle + 8 * H_DIMENSIONS) == x.ndim
+    if fits:
+        shape = load_int(handle + 8 * H_SHAPE)
+        for k in range(x.ndim):
+            extent = load_int(shape + 8 * k)
+            fits = fits and x.shape[k] == extent and g.shape[k] == extent
+    if not fits:
+        raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
+    if x.ctypes.data == g.ctypes.data and x.size != 0:
+        raise ShapeError("x and g are the same array: the gradient would be written over the point")
+
+
+@register_jitable
+def _answered(handle, place, g):
+    """The value at the inputs at `place`; the gradient goes into `g`."""
+    status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, place, g.ctypes.data)
+    if status != DONE:
+        # Numba loses exceptions inside prange: `check` finds them.
+        g[...] = float("nan")
+        raise GuardError(status - 1, handle)
+    return value
 
 
 # The checks are few instructions; a call would save all of the caller's registers, and pass its arrays in memory.
+# They are written out, for in functions of their own, though inlined, a step of descent takes 1.7 times as long.
 @overload_method(COMPILED, "__call__", jit_options={"forceinline": True})
-def _call(self, x, g, *data):
-    if len(data) == 1 and isinstance(data[0], (types.StarArgTuple, types.StarArgUniTuple)):
-        # So Numba gives them when it looks for what it has compiled.
-        data = tuple(data[0])
-    _checked(x, g, data)
-    dimensions, more = x.ndim, len(data)
-    arguments = x.ndim + FURTHER * more
+def _call(self, x, g):
+    _typed(x, g)
+    dimensions = x.ndim
 
-    def call(self, x, g, *data):
+    def call(self, x, g):
         handle = _handle(self)
         if load_int(handle + 8 * H_VERSION) != VERSION:
             raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
-        fits = load_int(handle + 8 * H_ARGUMENTS) == arguments
+        fits = load_int(handle + 8 * H_DIMENSIONS) == dimensions
         if fits:
             shape = load_int(handle + 8 * H_SHAPE)
             for k in range(dimensions):
                 extent = load_int(shape + 8 * k)
                 fits = fits and x.shape[k] == extent and g.shape[k] == extent
         if not fits:
-            if load_int(handle + 8 * H_MORE) != more:
-                raise ShapeError("there must be as many arguments after x and g as in the data that was given to tg.compile")
             raise ShapeError("x and g must have the shape of the x0 that was given to tg.compile")
-        place, target = x.ctypes.data, g.ctypes.data
-        if place == target and x.size != 0:
+        if x.ctypes.data == g.ctypes.data and x.size != 0:
             raise ShapeError("x and g are the same array: the gradient would be written over the point")
-        if more != 0:
-            place, told, words = _packed(x, data)
-            expected = load_int(handle + 8 * H_DATA)
-            for k in range(words):
-                if load_int(told + 8 * k) != load_int(expected + 8 * k):
-                    raise ShapeError("the arguments after x and g must be numbers and arrays as in the data that was given to tg.compile")
-            for k in range(more):
-                if load_int(place + 8 + 8 * k) == target and g.size != 0:
-                    raise ShapeError("g is also an argument: the gradient would be written over it")
-        status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, place, target)
+        status, value = call_entry(load_int(handle + 8 * H_ENTRY), handle, x.ctypes.data, g.ctypes.data)
         if status != DONE:
             # Numba loses exceptions inside prange: `check` finds them.
             g[...] = float("nan")
@@ -270,7 +288,34 @@ def _call(self, x, g, *data):
     return call
 
 
+@overload_method(WITH_DATA, "__call__")
+def _call_with_data(self, x, g, *data):
+    if len(data) == 1 and isinstance(data[0], (types.StarArgTuple, types.StarArgUniTuple)):
+        # So Numba gives them when it looks for what it has compiled.
+        data = tuple(data[0])
+    _typed(x, g, data)
+    more = len(data)
+
+    def call(self, x, g, *data):
+        handle = _handle(self)
+        _fit(handle, x, g)
+        if load_int(handle + 8 * H_MORE) != more:
+            raise ShapeError("there must be as many arguments after x and g as in the data that was given to tg.compile")
+        place, told, words = _packed(x, data)
+        expected = load_int(handle + 8 * H_DATA)
+        for k in range(words):
+            if load_int(told + 8 * k) != load_int(expected + 8 * k):
+                raise ShapeError("the arguments after x and g must be numbers and arrays as in the data that was given to tg.compile")
+        for k in range(more):
+            if load_int(place + 8 + 8 * k) == g.ctypes.data and g.size != 0:
+                raise ShapeError("g is also an argument: the gradient would be written over it")
+        return _answered(handle, place, g)
+
+    return call
+
+
 @overload_method(COMPILED, "check")
+@overload_method(WITH_DATA, "check")
 def _check(self):
     def check(self):
         handle = _handle(self)
@@ -284,4 +329,4 @@ def _check(self):
 
 def register(kind):
     """Let Numba know the class of compiled functions."""
-    typeof_impl.register(kind, lambda value, context: COMPILED)
+    typeof_impl.register(kind, lambda value, context: WITH_DATA if value.data else COMPILED)

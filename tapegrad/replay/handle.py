@@ -1,13 +1,12 @@
 """The words of the handle of a compiled function (`replay.entry`)."""
 
-#: Address of the entry that calls use, and its version; axes of the first argument, and `FURTHER` for each one after
-#: it; shape and bytes of the first; workspaces; the last failure; address of the entry by sweep, and of the kernel;
-#: address of what says what the further arguments are, and their number.
+#: Address of the entry that calls use, and its version; axes, shape and bytes of the first argument;
+#: workspaces; the last failure; address of the entry by sweep, and of the kernel; address of what says what the further
+#: arguments are, and their number.
 (
-    H_ENTRY, H_VERSION, H_ARGUMENTS, H_SHAPE, H_NBYTES, H_COUNT, H_WORKSPACES, H_FAILED, H_SWEEP, H_KERNEL, H_DATA, H_MORE,
+    H_ENTRY, H_VERSION, H_DIMENSIONS, H_SHAPE, H_NBYTES, H_COUNT, H_WORKSPACES, H_FAILED, H_SWEEP, H_KERNEL, H_DATA, H_MORE,
 ) = range(12)  # fmt: skip
 HANDLE = 12
-FURTHER = 1 << 8
 #: What further arguments are: for each the number of its axes, then its extents; this for a float.
 NUMBER = -1
 #: Words of a workspace of a handle: taken, its parameters, where its gradient and its value are, and a kernel's block:
