@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import threading
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +33,10 @@ from .printing import format_tensor
 from .record import as_operand, check_dtype, normalise, plain, tracked
 from .tape.places import name_of
 from .traced import Traced, below
+from .typing import TensorLike
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 _new = object.__new__
 
@@ -101,7 +106,9 @@ class Dual(Traced):
     #: The slots of a tensor under the names of their content here.
     _p, _d, _lanes, _level = (Traced.__dict__[name] for name in ("_k", "_i", "_t", "_r"))
 
-    def __new__(cls, value, tangent=None, *, lanes=None, level=None):
+    def __new__(
+        cls, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
+    ) -> Dual:
         value = _primal(value)
         shape = np.shape(value)
         if lanes is not None and (not isinstance(lanes, (int, np.integer)) or lanes < 1):
@@ -119,35 +126,37 @@ class Dual(Traced):
             )
         return made(value, tangent, lanes if lanes is None else int(lanes), level)
 
-    def __init__(self, value, tangent=None, *, lanes=None, level=None):
+    def __init__(
+        self, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
+    ) -> None:
         pass
 
     # -- parts --------------------------------------------------------------------
     @property
-    def value(self):
+    def value(self) -> Any:
         return self._v if self._p is None else self._p
 
     @property
-    def tangent(self):
+    def tangent(self) -> Any:
         if self._d is not None:
             return self._d
         shape = self.shape if self._lanes is None else (self._lanes, *self.shape)
         return normalise(np.zeros(shape, self.dtype))
 
     @property
-    def lanes(self):
+    def lanes(self) -> int | None:
         return self._lanes
 
     @property
-    def level(self):
+    def level(self) -> int:
         return self._level
 
     @property
-    def requires_grad(self):
+    def requires_grad(self) -> bool:
         """True: a dual number carries a derivative, as a tensor that requires a gradient does."""
         return True
 
-    def detach(self):
+    def detach(self) -> Tensor:
         """The plain value as a constant tensor; every tangent is dropped, and every tape left.
 
         In a functional recording it is a live tensor through which no derivative passes.

@@ -1,24 +1,32 @@
-"""Products of matrices, and steps that are run whole: NumPy's own loops, in a `Run`.
+"""Products of matrices, and steps that are run whole: inner loops of NumPy's kind, in a `Run`.
 
 Products with vectors are loops: they are bound by memory, and fused with what
 makes or uses the vector; so are those of tiny matrices, where a call costs more than the
-product.  All others go to BLAS through NumPy's loop, without the second look that the sweeps
+product.  Small ones of float64 have code of our own where the processor is one for it (`native.products`).
+All others go to BLAS through NumPy's loop, without the second look that the sweeps
 take at results that are not finite.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from ..native import products
 from ..native.ufuncs import core_dimensions, inner_loop
 from ..rules import lang as L
 from ..sweep import program as P
 from ..sweep.plan import _aligned_shape, _coalesce
 from ..sweep.symbolic import Atom, Sym
 from . import ir
+from .arrays_views import moved
 
 #: Matrix products with no extent above this are loops.
 TINY = 8
+#: Where the program of a single matrix product has its extents, and the strides of rows and columns of both factors and the
+#: result, in bytes.
+_EXTENTS, _STRIDES = slice(13, 16), slice(20, 26)
 
 
 class Products:
@@ -66,7 +74,8 @@ class Products:
         empty = 0 in batch or 0 in extents.values()
         found = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
         if not empty:
-            loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
+            small = ufunc is np.matmul and char == "d" and products.serves(*extents.values())
+            loop, data = (products.small_product(), 0) if small else inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
             atoms = [*(s.atom for s in syms), *found]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
             dims, strides = _coalesce(
@@ -84,7 +93,9 @@ class Products:
             for d, extent in enumerate(outer):
                 words += [extent, *(s[d] for s in strides)]
             program = np.array([P.GUFUNC, len(words), *words, P.END, 0], np.int64)
-            self._run(program, list(zip(registers, atoms)), len(syms), None, ufunc.__name__)
+            run = self._run(program, list(zip(registers, atoms)), len(syms), None, ufunc.__name__)
+            if ufunc is np.matmul and count == 1 and not outer:
+                run.product = tuple(extents.values())
         return [self._sym(x) for x in found]
 
     def _run(self, program, places, inputs, keeps, name):
@@ -94,6 +105,7 @@ class Products:
         listed.sort(key=lambda triple: triple[0] != 0)
         reads, writes = {ref.buffer for _, ref in refs[:inputs]}, {ref.buffer for _, ref in refs[inputs:]}
         self.body.append(ir.Run(program, listed, None, reads, writes, keeps, name))
+        return self.body[-1]
 
     def run(self, program, name, target):
         """A planned value program on the operands."""
@@ -102,3 +114,19 @@ class Products:
         places = [*zip(program.registers, atoms), (0, out)]
         self._run(program.words, places, len(atoms), program, name)
         return self.deliver(self._sym(out), target)
+
+
+def strides(run):
+    """Strides of rows and columns of the factors and the result of a `Run` that is a matrix product, in elements."""
+    item = np.dtype(run.operands[0][1].char).itemsize
+    return [step // item for step in run.program[_STRIDES].tolist()]
+
+
+def part(run, start, stop, columns):
+    """The `Run` of the rows from `start` to `stop` and the first `columns` of a matrix product."""
+    program = run.program.copy()
+    program[_EXTENTS] = product = (stop - start, run.product[1], columns)
+    by_row = strides(run)
+    further = {0: start * by_row[4], P.FIRST_SAVED: start * by_row[0], P.FIRST_SAVED + 1: 0}
+    operands = [(register, buffer, moved(index, further[register])) for register, buffer, index in run.operands]
+    return replace(run, program=program, operands=operands, product=product)

@@ -6,12 +6,14 @@ import numpy as np
 from llvmlite import ir
 
 from ..native.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
-from ..rules import lang as L
+from .emit_tanh import tanh, tanh_derivative
 from .ir import Carry, Let, arithmetic, nodes
 
 POINTER = ir.PointerType()
 #: dtype character -> type of a value in a register.
 REGISTER = MEMORY | {"?": I1}
+#: Functions that are arithmetic in a kernel; the second one is made by `passes.combining`.
+WRITTEN_OUT = {"tanh": tanh, "sech2": tanh_derivative}
 
 
 def number(value, char):
@@ -39,12 +41,6 @@ def convert(b, value, char, wanted):
     if value.type.width < target.width:
         return b.sext(value, target) if kind == "i" else b.zext(value, target)
     return value if value.type == target else b.trunc(value, target)
-
-
-def _tanh(x):
-    """tanh by expm1, which has vectors where libm's tanh has none; within a few units in the last place."""
-    small = L.expm1(L.abs(x) * -2.0)
-    return L.copysign(-small / (small + 2.0), x)
 
 
 class FloatEmitter(Emitter):
@@ -77,8 +73,8 @@ class FloatEmitter(Emitter):
             signature = ir.FunctionType(self.ftype, [self.ftype] * 2)
             function = self.b.module.declare_intrinsic(f"llvm.{expr.op}", [self.ftype], signature)
             return self.b.call(function, [self.number(a) for a in expr.args])
-        if expr.op == "tanh":
-            return self.emit(_tanh(expr.args[0]))
+        if expr.op in WRITTEN_OUT:
+            return self._in_double([self.number(expr.args[0])], lambda xs: WRITTEN_OUT[expr.op](self.b, *xs))
         return super()._emit(expr)
 
     def flags(self, expr):

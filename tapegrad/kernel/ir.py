@@ -208,6 +208,8 @@ class Run(Statement):
         What must live as long as the kernel (constants of the program).
     name : str
         For the listing.
+    product : tuple of int or None
+        Rows, depth and columns, if this is the product of two matrices and nothing else (`arrays_products.part`).
     """
 
     program: np.ndarray
@@ -217,6 +219,7 @@ class Run(Statement):
     writes: set = field(default_factory=set)
     keeps: object = None
     name: str = ""
+    product: tuple | None = None
 
 
 @dataclass(eq=False)
@@ -302,6 +305,11 @@ def _integral(node):
 
 def nodes(expr):
     """The distinct nodes of an expression, operands before what uses them."""
+    if expr.op in ("arg", "const"):
+        return [expr]
+    if all(arg.op in ("arg", "const") for arg in expr.args):
+        # Most are of one operation.
+        return [*{id(arg): arg for arg in reversed(expr.args)}.values(), expr]
     found, stack = {}, [(expr, False)]
     while stack:
         node, done = stack.pop()

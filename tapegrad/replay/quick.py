@@ -1,7 +1,7 @@
 """The short way of a call that is like the last one.
 
-Positional arguments of the same types, shapes and (static ones) identity as the
-last time, one float as result: then one compiled call (`replay.walk.quick`)
+Positional arguments of the same types and shapes, static ones that are the same objects
+or arrays of the same bytes as the last time, one float as result: then one compiled call (`replay.walk.quick`)
 reads the arguments' C structs, replays, and nothing is flattened or hashed.
 Anything else, and any guard that sees something else, takes the long way
 (`replay.function`), which has all the checks and answers the call from the start.
@@ -37,9 +37,14 @@ class Quick:
         What the function depended on when the call began that this is made from.
     kept : Kept
         The tape that answered it.
+
+    Attributes
+    ----------
+    copied : list of int
+        The arguments that are arrays of floats in another order than C: they are copied at each call.
     """
 
-    __slots__ = ("kind", "surroundings", "kept", "pool", "spec", "address", "held", "output", "one", "picks")
+    __slots__ = ("copied", "kind", "surroundings", "kept", "pool", "spec", "address", "held", "output", "one", "picks")
 
     def __init__(self, kind, surroundings, kept, args, spec, picks):
         self.kind, self.surroundings, self.kept = kind, surroundings, kept
@@ -81,10 +86,14 @@ class Quick:
         if found is None:
             return None
         spec, held, picks = found
-        return cls(kind, surroundings, kept, held, spec, picks)
+        quick = cls(kind, surroundings, kept, held, spec, picks)
+        quick.copied = [k for k, a in enumerate(args) if type(a) is np.ndarray and a.dtype is _DOUBLE and not a.flags.c_contiguous]
+        return quick
 
     def call(self, args, stats):
         """``(value, gradients)``, or None: the long way has to be gone."""
+        if self.copied:
+            args = _ordered(args, self.copied)
         kind = self.kind
         calls = kind.calls + 1
         kernels = self.kept.kernels
@@ -148,6 +157,8 @@ class QuickKernel(Quick):
 
     def call(self, args, stats):
         """``(value, gradients)``, or None: the long way has to be gone."""
+        if self.copied:
+            args = _ordered(args, self.copied)
         kind = self.kind
         if (
             kind.calls + 1 == kind.check_at or kind.given_up
@@ -176,6 +187,17 @@ class QuickKernel(Quick):
         return value, gradients
 
 
+def _ordered(args, positions):
+    """`args` with the arrays at `positions` copied in the order of C; () if one is no array, or is so already: another kind."""
+    found = list(args)
+    for k in positions:
+        a = found[k] if k < len(found) else None
+        if type(a) is not np.ndarray or a.flags.c_contiguous:
+            return ()
+        found[k] = np.ascontiguousarray(a)
+    return tuple(found)
+
+
 def _spec(args, wanted):
     """What the arguments have to be (`replay.walk.read_arguments`), which are held, which inputs are differentiated; or None."""
     spec, held, picks, inputs = [len(args)], [], [], 0
@@ -188,6 +210,11 @@ def _spec(args, wanted):
         elif kind_of in _IMMUTABLE and k not in wanted:
             spec += [W.SAME, id(a)]
             held.append(a)
+            continue
+        elif kind_of is np.ndarray and a.dtype.kind in "biu" and k not in wanted:
+            before = a.copy()
+            spec += [W.BYTES, id(np.ndarray), id(a.dtype), a.ndim, *a.shape, native.data_address(before), before.nbytes]
+            held += [before, a.dtype]
             continue
         else:
             return None

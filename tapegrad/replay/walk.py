@@ -3,7 +3,7 @@
 A replay is one call of `replay` with the address of its parameters (`P_*` below,
 an int64 array that belongs to a workspace).  The forward part interprets the
 workspace's *stream*, int64 words ``[code, parameters...]``; runs of scalar
-instructions are one step of it (`native.scalar_values`), the value of an array
+instructions are one step of it (`native.scalars`), the value of an array
 entry is a program (`replay.values`) run by `sweep.steps.run`.  The backward part
 is the reverse sweep of define-by-run (`sweep.walk.reverse`).
 
@@ -55,8 +55,8 @@ PARAMETERS = 22
 DONE, AT_HOST, AT_GUARD = 0, 1, 2
 #: What `quick` returns if the arguments are of another kind.
 OTHER = 3
-#: Arguments of `quick`: a float, a float64 array, the same object as before.
-FLOAT, ARRAY, SAME = 0, 1, 2
+#: Arguments of `quick`: a float, a float64 array, the same object as before, an array of the same bytes as before.
+FLOAT, ARRAY, SAME, BYTES = 0, 1, 2, 3
 #: NumPy's flags of a C-contiguous, aligned array.
 _LAID_OUT = 0x101
 
@@ -217,8 +217,9 @@ def read_arguments(inputs, spec, args):
     """Addresses of the data of a tuple of Python objects, to `inputs`; `DONE` if they are as `spec` says, else `OTHER`.
 
     `spec` holds their number, then for each one ``FLOAT, type``; ``ARRAY, type,
-    dtype, dimensions, extents...``; or ``SAME, address``.  Objects are read by
-    the public C structs of CPython and NumPy (tried out in `sweep.native`).
+    dtype, dimensions, extents...``; ``SAME, address``; or what an ``ARRAY`` has after ``BYTES``, then address and
+    number of the bytes that the array has to hold, and is no input.  Objects are read by the public C structs of
+    CPython and NumPy (tried out in `sweep.native`).
     """
     if load_int(args + 16) != load_int(spec):
         return OTHER
@@ -247,7 +248,13 @@ def read_arguments(inputs, spec, args):
                 if load_int(extents + 8 * k) != load_int(at):
                     return OTHER
                 at += 8
-            store_int(inputs, load_int(thing + 16))
+            data = load_int(thing + 16)
+            if kind == BYTES:
+                if differ(data, load_int(at), load_int(at + 8)) != 0:
+                    return OTHER
+                at += 16
+                continue
+            store_int(inputs, data)
         inputs += 8
     return DONE
 

@@ -1,0 +1,150 @@
+"""Of a matrix that is known to be symmetric, half: matrix products are cut short, and what they leave out is copied.
+
+The outputs of the program, side by side, are the matrix: output k has all its rows and some of its
+columns.  A product of two matrices that is only ever an addend of outputs, element by element, need not be computed
+far above the diagonal: its rows are cut into blocks, and of each only the columns up to
+its last row are computed.  At the end what is above the diagonal blocks is copied from below.
+What was not computed is whatever was in memory before; it goes nowhere but to elements that
+are written over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .. import ir
+from ..arrays_products import part, strides
+
+#: Blocks of rows, at most, and rows of one, at least.
+BLOCKS, LEAST = 8, 32
+#: Multiplications from which on a product is worth it.
+WORTH = 1 << 20
+
+
+@dataclass
+class _Columns:
+    """The columns of the matrix that an output has: their number, and how many are left of it."""
+
+    output: ir.Buffer
+    count: int
+    left: int
+
+
+def halve(program):
+    """Halve the work of making the outputs of `program`, a symmetric matrix, in place."""
+    rows = math.isqrt(sum(b.size for b in program.outputs))
+    if rows < 2 * LEAST or sum(b.size for b in program.outputs) != rows * rows or any(b.size % rows for b in program.outputs):
+        return program
+    parts, left = [], 0
+    for buffer in program.outputs:
+        parts.append(_Columns(buffer, buffer.size // rows, left))
+        left += parts[-1].count
+    goes = _Destinations(program)
+    found = {}
+    for run in [s for s in program.body if isinstance(s, ir.Run) and s.product is not None]:
+        target = goes.of(run)
+        for columns in parts:
+            if columns.output is target and _fills(run, rows, columns.count):
+                found[run] = columns
+    if not found or not all(goes.ends(b) for b in program.outputs):
+        return program
+    size = max(LEAST, -(-rows // BLOCKS))
+    edges = [(start, min(start + size, rows)) for start in range(0, rows, size)]
+    body = []
+    for statement in program.body:
+        if statement in found:
+            columns = found[statement]
+            for start, stop in edges:
+                count = min(columns.count, stop - columns.left)
+                if count > 0:
+                    body.append(part(statement, start, stop, count))
+        else:
+            body.append(statement)
+    for start, stop in edges[1:]:
+        for one in parts:
+            for other in parts:
+                body += _mirrored(one, other, start, stop)
+    program.body = body
+    return program
+
+
+def _fills(run, rows, columns):
+    """Whether a product is a matrix of this shape, row by row, and large."""
+    m, k, n = run.product
+    _, buffer, index = next(operand for operand in run.operands if operand[1] in run.writes)
+    laid_out = strides(run)[4:] == [columns, 1] and index.same(ir.Index())
+    return (m, n) == (rows, columns) and laid_out and m * k * n >= WORTH and buffer.size == rows * columns
+
+
+def _mirrored(one, other, start, stop):
+    """Loops that copy the rows from `start` to `stop` of `one`, as far as they are left of `start`, to the columns of `other`."""
+    first, last = max(start, other.left), min(stop, other.left + other.count)
+    across, down = min(one.count, start - one.left), last - first
+    if across <= 0 or down <= 0:
+        return []
+    outer, inner = ir.Loop(across), ir.Loop(down)
+    load = ir.Load(one.output, _at(first * one.count, (outer, 1), (inner, one.count)))
+    to = _at(one.left * other.count + first - other.left, (outer, other.count), (inner, 1))
+    inner.body = [load, ir.Store(other.output, to, load)]
+    outer.body = [inner]
+    return [outer]
+
+
+def _at(base, *steps):
+    return ir.Index(base, tuple(steps))
+
+
+class _Destinations:
+    """Where what is read from memory goes."""
+
+    def __init__(self, program):
+        self.users, self.loads, self.writers, self.read = {}, {}, {}, set()
+        for statement in ir.walk(program.body):
+            for value in ir.operands(statement):
+                self.users.setdefault(value, []).append(statement)
+            if isinstance(statement, ir.Loop):
+                for carry in statement.carries:
+                    self.users.setdefault(carry.init, []).append(statement)
+                    self.users.setdefault(carry.next, []).append(statement)
+            elif isinstance(statement, ir.Load):
+                self.loads.setdefault(statement.buffer, []).append(statement)
+            elif isinstance(statement, ir.Store):
+                self.writers.setdefault(statement.buffer, []).append(statement)
+            elif isinstance(statement, ir.Run):
+                self.read |= statement.reads
+                for buffer in statement.writes:
+                    self.writers.setdefault(buffer, []).append(statement)
+
+    def of(self, run):
+        """The output to whose same elements all goes that `run` writes; None if there is no such one."""
+        (buffer,) = run.writes
+        if buffer in self.read or self.writers[buffer] != [run] and buffer.role != ir.OUTPUT:
+            return None
+        targets = {target for load in self.loads.get(buffer, ()) for target in self._targets(load)}
+        if buffer.role == ir.OUTPUT:
+            targets.add(buffer)
+        return targets.pop() if len(targets) == 1 else None
+
+    def ends(self, buffer):
+        """Whether an output is read for nothing but its own same elements."""
+        return buffer not in self.read and all(self._targets(load) == {buffer} for load in self.loads.get(buffer, ()))
+
+    def _targets(self, load):
+        """The outputs to whose element of the same number the value of `load` goes; None among them for anything else."""
+        found, seen, waiting = set(), {load}, [load]
+        while waiting:
+            value = waiting.pop()
+            for user in self.users.get(value, ()):
+                if isinstance(user, ir.Let):
+                    if user not in seen:
+                        seen.add(user)
+                        waiting.append(user)
+                elif (
+                    isinstance(user, ir.Store) and user.value is value and user.index.plus is not value
+                    and user.buffer.role == ir.OUTPUT and user.index.same(load.index)
+                ):  # fmt: skip
+                    found.add(user.buffer)
+                else:
+                    found.add(None)
+        return found
