@@ -1,7 +1,8 @@
 """What sweeps and kernels cost, counted in steps, from what is known of a tape before anything is compiled.
 
-A step is about 10 ns, the time in which a sweep makes one scalar instruction and its
-derivative (7 to 20 ns), or five elements of an array (0.5 ns each in near memory, 2 ns in far, 3 ns of a sine).  Nothing here looks at a clock.  The constants are those of fitted lines
+A step is about 10 ns: the time in which a sweep makes one scalar instruction and its derivative
+(7 to 20 ns), or five elements of an array (an element takes 0.5 ns in near memory, 2 ns in far, 3 ns if it is a sine).
+Nothing here looks at a clock.  The constants are those of fitted lines
 (processor time of one core, seconds of tapes from 16 to 200 000 instructions):
 
 =============  ==========  ==================================================================
