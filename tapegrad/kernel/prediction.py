@@ -1,7 +1,8 @@
 """What sweeps and kernels cost, counted in steps, from what is known of a tape before anything is compiled.
 
-A step is about 10 ns, the time in which a sweep makes one scalar instruction and its
-derivative.  Nothing here looks at a clock.  The constants are those of fitted lines
+A step is about 10 ns: the time in which a sweep makes one scalar instruction and its derivative
+(7 to 20 ns), or five elements of an array (an element takes 0.5 ns in near memory, 2 ns in far, 3 ns if it is a sine).
+Nothing here looks at a clock.  The constants are those of fitted lines
 (processor time of one core, seconds of tapes from 16 to 200 000 instructions):
 
 =============  ==========  ==================================================================
@@ -12,7 +13,7 @@ constant       steps       of
 `DERIVE_ARRAY` 4 000       the same of an instruction on arrays (40 us)
 `KERNEL`       800 000     a kernel of nothing (8 ms)
 `LINE`         17 500      an instruction of the rolled program (0.18 ms)
-`LOOP`         130 000     a loop of the rolled program, or an instruction on arrays (1.3 ms)
+`LOOP`         100 000     a loop of the rolled program, or an instruction on arrays (1 ms)
 =============  ==========  ==================================================================
 
 So code that rolls costs what its loops and their bodies do, and code that does not is
@@ -25,7 +26,7 @@ import numpy as np
 
 CALL = 500
 DERIVE, DERIVE_ARRAY = 130, 4000
-KERNEL, LINE, LOOP = 800_000, 17_500, 130_000
+KERNEL, LINE, LOOP = 800_000, 17_500, 100_000
 
 
 class TooDear(Exception):
@@ -37,8 +38,8 @@ class TooDear(Exception):
 
 
 def sweep(tape):
-    """Steps of a replay of `tape` by sweep with its derivative: instructions, and eighths of elements."""
-    return CALL + len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // 8
+    """Steps of a replay of `tape` by sweep with its derivative: instructions, and fifths of elements."""
+    return CALL + len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // 5
 
 
 def derivation(tape):
