@@ -86,6 +86,9 @@ def _factors(values):
     for k, (v, other) in enumerate(zip(values, values[::-1])):
         if isinstance(v, Traced):
             continue
+        if v.__class__ is float:
+            # No infinity and no nan minus itself is zero.
+            return found, v != 0.0 and v - v == 0.0
         if isinstance(v, np.ndarray) and v.ndim and uniform(v) and v.shape == np.shape(other) and v.dtype == other.dtype:
             v = found[k] = float(v[(0,) * v.ndim])
         if np.ndim(v) == 0 and v != 0 and np.isfinite(v):

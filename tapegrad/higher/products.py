@@ -45,6 +45,14 @@ def _directions(direction, bases, structure):
     )
 
 
+def _of_floats(direction):
+    """A direction whose arrays of integers are floats: unit vectors are often written so."""
+    leaves, structure = flatten(direction)
+    if not any(v.__class__ is np.ndarray and v.dtype.kind in "iub" for v in leaves):
+        return direction
+    return unflatten(structure, [v.astype(float) if v.__class__ is np.ndarray and v.dtype.kind in "iub" else v for v in leaves])
+
+
 def _second_products(e, directions, lanes):
     """The tangent of the gradient: one product with the Hessian for each direction."""
     gradients = e.pull(e.results[:1], [1.0])
@@ -104,8 +112,7 @@ class _Products(Transformed):
         found = None if flat is None or nested.inside() else self._replayed.quick(flat)
         if found is not None:
             return found[0]
-        if self._one:
-            direction = (direction,)
+        direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
             if _among_duals((direction, args, kwargs)):
                 return self._by_duals(self, args, kwargs, direction)

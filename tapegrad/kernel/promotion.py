@@ -90,7 +90,7 @@ class Promotion:
         self._made, self._untried = {}, {}
         self._lock = threading.Lock()
         self.calls, self.price = defaultdict(int), {}
-        due = math.inf if policy == "never" else 1
+        due = math.inf if policy == "never" else self.least
         if policy == "auto":
             due = max(self.least, prediction.calls(prediction.KERNEL + prediction.derivation(tape), self.weight))
         self.due = defaultdict(lambda: due)

@@ -145,9 +145,7 @@ class Replayed:
 
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True, flat=None):
-        """Answer a call: an `Outcome`.
-
-        `flat` are the leaves of the arguments where only values are wanted, and the next call is to go the short way.
+        """Answer a call: an `Outcome`.  `flat` are the leaves of the arguments, for `replay.quick_values`, if that may serve.
 
         `backward` may also be a function that is given a `Recording` of the call
         (`replay.swept`); what it returns stands for the gradients.  If it has a method

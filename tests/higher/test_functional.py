@@ -101,6 +101,7 @@ def test_products_with_the_hessian():
     assert tg.hvp(lambda x: x**3)(2.0, 0.5) == 6.0
     np.testing.assert_array_equal(tg.hvp(lambda x: x**3)(2.0, np.array([1.0, 2.0])), [12.0, 24.0])
     assert tg.hvp(lambda x: x * 3.0)(2.0, 1.0) == 0.0
+    np.testing.assert_array_equal(product(X, np.eye(4, dtype=int)[1]), product(X, np.eye(4)[1]))
     found, aux = tg.hvp(lambda x: (x**3, {"twice": 2.0 * x}), has_aux=True)(2.0, 1.0)
     assert found == 12.0 and aux == {"twice": 4.0}
     assert tg.hvp(lambda x, *, power: x**power)(2.0, 1.0, power=3) == 12.0

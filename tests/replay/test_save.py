@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import tracemalloc
 
 import numpy as np
@@ -245,6 +246,28 @@ def test_no_gradient_of_an_array():
     tape.outputs[0] = (tape.leaves[0] or 1, tape.inputs[0])
     with pytest.raises(GradientError, match="one number"):
         tape.value_and_grad(X)
+
+
+def test_a_loaded_tape_in_eight_threads():
+    data = to_bytes(tape_of(fuzz.order, X))
+    alone = from_bytes(data)
+    points = [X, OTHER, X * X]
+    wanted = [(value, slope.tobytes()) for value, slope in map(alone.value_and_grad, points)]
+    together, start, found = from_bytes(data), threading.Barrier(8), []
+
+    def work():
+        start.wait()
+        for k in range(60):
+            own = from_bytes(data) if k % 20 == 0 else together
+            value, slope = own.value_and_grad(points[k % 3])
+            found.append((value, slope.tobytes()) == wanted[k % 3])
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(timeout=120)
+    assert len(found) == 480 and all(found)
 
 
 # ---- memory ----------------------------------------------------------------------------
