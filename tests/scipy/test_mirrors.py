@@ -37,7 +37,8 @@ def test_the_signature_is_that_of_scipy(module, name):
 
 
 def _parameters(function):
-    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+    # A bare object is SciPy's mark of an argument that is deprecated; here it has the default it had.
+    return [(p.name, p.kind, None if type(p.default) is object else p.default) for p in inspect.signature(function).parameters.values()]
 
 
 def test_the_table_is_sorted_and_has_no_duplicates():
