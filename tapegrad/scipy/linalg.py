@@ -7,6 +7,7 @@ LAPACK routine that does not change the result are accepted and have no effect.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 
 from ..errors import UnsupportedFunctionError
 from ..record import apply
@@ -94,17 +95,21 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     return _triangular(a, b, {"N": 0, "T": 1, "C": 1}.get(trans, trans) != 0, lower, unit_diagonal)
 
 
+#: Whether SciPy's `cho_factor` keeps the elements of the other triangle.
+_KEEPS = np.lib.NumpyVersion(scipy.__version__) < "1.18.0"
+
+
 @_mirror
 def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
     """Cholesky factor of a positive definite matrix for `cho_solve`, as ``(c, lower)``.
 
     One triangle of `a` is read, with the symmetric adjoint of ``np.linalg.cholesky``.
-    As in SciPy, the other triangle of `c` keeps the elements of `a`.
+    As in SciPy, the other triangle of `c` keeps the elements of `a`, or has zeros (since 1.18).
     """
     a = _square(a, check_finite)
     factor = np.linalg.cholesky(a, upper=not lower)
     inside = np.tri(a.shape[-1], dtype=bool)
-    return np.where(inside if lower else inside.T, factor, a), lower
+    return np.where(inside if lower else inside.T, factor, a if _KEEPS else 0.0), lower
 
 
 @_mirror

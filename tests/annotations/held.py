@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type as assert_type
@@ -28,8 +29,9 @@ def holds(value: Any, kind: Any) -> bool:
         return any(holds(value, part) for part in parts)
     if origin is Literal:
         return value in parts
-    if origin is np.ndarray:
-        (dtype,) = get_args(parts[1])
+    if origin is np.ndarray or origin is get_origin(NDArray[Any]):
+        # Since NumPy 2.5 the alias is an origin of its own.
+        dtype = get_args(parts[1])[0] if origin is np.ndarray else parts[0]
         return isinstance(value, np.ndarray) and (isinstance(dtype, type) and issubclass(value.dtype.type, dtype) or dtype is Any)
     if origin is tuple:
         if parts[1:] == (...,):

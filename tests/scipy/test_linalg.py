@@ -112,8 +112,17 @@ CASES = [
 IDS = [f"{name}-{k}" for k, (name, _, _) in enumerate(CASES)]
 
 
+#: Before stacks of matrices, and `inv` with options.
+OLD = np.lib.NumpyVersion(scipy.__version__) < "1.17.0"
+
+
 @pytest.mark.parametrize("name, call, arrays", CASES, ids=IDS)
 def test_value_and_derivative(name, call, arrays):
+    if OLD:
+        try:
+            call(scipy.linalg, *arrays)
+        except ValueError as error:
+            pytest.skip(f"this SciPy takes no stacks of matrices: {error}")
     check_mirror("scipy.linalg", name, call, arrays, atol=1e-11)
 
 
@@ -218,8 +227,9 @@ def test_bad_input_raises_the_class_of_scipy(name, arguments, error, message):
             return tuple(tracked(t) for t in thing)
         return leaf(thing) if isinstance(thing, np.ndarray) else thing
 
-    with pytest.raises(error):
-        getattr(scipy.linalg, name)(*arguments)
+    if not OLD:
+        with pytest.raises(error):
+            getattr(scipy.linalg, name)(*arguments)
     with pytest.raises(error, match=message):
         getattr(mirrored, name)(*[tracked(a) for a in arguments])
 

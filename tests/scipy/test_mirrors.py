@@ -33,11 +33,16 @@ def test_the_signature_is_that_of_scipy(module, name):
         return
     if inspect.isclass(theirs):
         theirs, ours = theirs.__init__, ours.__init__
+    if name == "inv" and np.lib.NumpyVersion(scipy.__version__) < "1.17.0":
+        # Options of its own came then.
+        assert [p[0] for p in _parameters(theirs)] == [p[0] for p in _parameters(ours)][: len(_parameters(theirs))]
+        return
     assert _parameters(ours) == _parameters(theirs)
 
 
 def _parameters(function):
-    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+    # A bare object is SciPy's mark of an argument that is deprecated; here it has the default it had.
+    return [(p.name, p.kind, None if type(p.default) is object else p.default) for p in inspect.signature(function).parameters.values()]
 
 
 def test_the_table_is_sorted_and_has_no_duplicates():
