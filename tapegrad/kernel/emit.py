@@ -84,7 +84,7 @@ class Emission:
         self._pieces(pieces, found, shared)
         self._end()
         if entry:
-            emit_entry(module, main, found.nbytes, H_SWEEP)
+            emit_entry(module, main, found.nbytes, H_SWEEP, len(program.inputs) > 1)
         self.module, self.nbytes, self.keeps = module, found.nbytes, shared.keeps
         self.text = loop_names(vectorise_calls(str(module)))
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]

@@ -21,7 +21,7 @@ from .entry import walk as W
 from .kernel import Kernel
 from .passes.halving import halve
 from .passes.ordering import order
-from .pipeline import lower
+from .pipeline import lower, without_collection
 from .prediction import affordable
 
 
@@ -54,6 +54,7 @@ class TapeKernel(Kernel):
         They are more than `limit`.
     """
 
+    @without_collection()
     def __init__(self, tape, gradients=True, options=Options(), limit=None):
         seconds = {}
         clock = time.perf_counter()

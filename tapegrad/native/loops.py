@@ -21,8 +21,6 @@ reassociated, so that they vectorise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .code import machine_code
 from .library import needs_symbols
 from .vector_math import available, vectorise_calls
@@ -31,11 +29,10 @@ from .vector_math import available, vectorise_calls
 IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
-@dataclass(frozen=True)
 class LoopSpec:
     """What a loop kernel computes.
 
-    Attributes
+    Parameters
     ----------
     exprs : tuple of Expr
         One per output, over operands ``0, 1, ...`` (the inputs).
@@ -47,11 +44,11 @@ class LoopSpec:
         Per output: None to store, or a key of `IDENTITY`.
     """
 
-    exprs: tuple
-    inputs: str
-    outputs: str
-    pattern: str
-    accumulate: tuple
+    __slots__ = ("exprs", "inputs", "outputs", "pattern", "accumulate")
+
+    def __init__(self, exprs, inputs, outputs, pattern, accumulate):
+        self.exprs, self.inputs, self.outputs = exprs, inputs, outputs
+        self.pattern, self.accumulate = pattern, accumulate
 
     def key(self):
         """Text that identifies the kernel."""

@@ -187,9 +187,9 @@ class Reverse(Switch):
 
     def row(self, row, emitter):
         found = [(name, self.product(emitter, self.w, p, self.may_be_zero)) for name, p in partials(row)]
-        for name, term in found:
-            if term is not None:
-                self.contribute(self.slots[name], term)
+        for name, added in found:
+            if added is not None:
+                self.contribute(self.slots[name], added)
         self.b.branch(self.follow)
 
     def contribute(self, slot, value):
@@ -239,9 +239,9 @@ class Tangents(Switch):
     def row(self, row, emitter):
         b, total = self.b, None
         for name, partial in partials(row):
-            value = self.product(emitter, self.load(self.slots[name]), partial, True)
-            if value is not None:
-                total = value if total is None else b.fadd(total, value)
+            added = self.product(emitter, self.load(self.slots[name]), partial, True)
+            if added is not None:
+                total = added if total is None else b.fadd(total, added)
         if total is None:
             b.branch(self.idle)
             return

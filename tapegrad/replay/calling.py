@@ -20,6 +20,10 @@ class Callable:
     @cached_property
     def kept(self):
         """Its pool of workspaces."""
+        if self.declared is not None:
+            from .budget import LoadedKept
+
+            return LoadedKept(self)
         from .cache import Kept
 
         return Kept(self)

@@ -10,6 +10,7 @@ In the order in which `run_passes` runs them:
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
     combining     the derivative of tanh is one function
+    peeling       loops that meet one iteration later are shifted, and fused
 
 and, once it is known which outputs are gradients,
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 from .combining import combine
 from .filling import narrow
 from .fusing import fuse
+from .peeling import peel
 from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
@@ -44,4 +46,10 @@ def run_passes(program):
     simplify(program, recompute(program))
     combine(program)
     prune(program)
+    new = peel(program)
+    if new is not None:
+        simplify(program, new)
+        fuse(program)
+        simplify(program)
+        prune(program)
     return program

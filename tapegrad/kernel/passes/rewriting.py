@@ -144,10 +144,18 @@ class Copying:
 
     def written_out(self, loop):
         """All iterations of `loop`, and of the loops in it, one after the other."""
-        result, now = [], [resolve(carry.init, self.new) for carry in loop.carries]
-        for k in range(loop.extent):
+        result = []
+        self.iterations(loop, range(loop.extent), [resolve(carry.init, self.new) for carry in loop.carries], result, flat=True)
+        return result
+
+    def iterations(self, loop, numbers, now, result, flat=False):
+        """Append the iterations `numbers` of `loop` to `result`.
+
+        `now` are the values of its carries before them; returns those after them.
+        """
+        for k in numbers:
             self.copies.update(zip(loop.carries, now))
             self.loops[loop] = None, 1, k
-            result += self.body(loop.body, flat=True)
+            result += self.body(loop.body, flat)
             now = [resolve(carry.next, self.new) for carry in loop.carries]
-        return result
+        return now

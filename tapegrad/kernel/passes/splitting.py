@@ -7,15 +7,14 @@ one stores for the next goes through memory.  Here
 
     a nest whose outer loop is short   is written out: its inner loops, one after the other
     a short loop that counts through   several times a length that others have is cut at its multiples
-    short loops inside a long one      are written out, too, so that each element is known by itself
+    short loops inside a long one      are written out, too, so that each element is known by itself, if elements of
+                                       the long one lie side by side
 
-if the loops that come out have the extent of another loop of the same body.
+but only if another loop of the same body goes along one such row of an array that they touch.
 Nothing is moved: statements are executed in the order in which they were.
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 from .. import ir
 from .rewriting import Copying, resolve
@@ -47,54 +46,52 @@ def _split(body, new):
     for statement in body:
         if isinstance(statement, ir.Loop):
             changed |= _split(statement.body, new)
-    extents = Counter()
-    for statement in body:
-        if isinstance(statement, ir.Loop):
-            extents.update(_extents(statement))
-    rows = {extent for extent, count in extents.items() if count > 1 and extent >= LONG}
-    rows = {extent for extent in rows if not any(extent % other == 0 and extent // other <= ROWS for other in rows - {extent})}
-    if not rows:
-        return changed
-    result = []
-    for statement in body:
-        parts = _parts(statement, rows, new) if isinstance(statement, ir.Loop) else None
-        changed |= parts is not None
-        result += [statement] if parts is None else parts
-    body[:] = result
-    return changed
+    # What was split may show that others should be.
+    while True:
+        rows = _rows(body)
+        parts = {s: _parts(s, rows, new) for s in body if rows and isinstance(s, ir.Loop) and not s.ragged}
+        if not any(parts.values()):
+            return changed
+        changed = True
+        body[:] = [part for statement in body for part in parts.get(statement) or [statement]]
 
 
-def _extents(loop):
-    """Extents that a loop may contribute: its own, and that of the loops in a short one."""
-    if loop.ragged:
-        return set()
-    inner = {s.extent for s in loop.body if isinstance(s, ir.Loop) and not s.ragged} if loop.extent <= ROWS else set()
-    return inner or {loop.extent}
+def _rows(body):
+    """For buffers the extents of loops that go along a part of them."""
+    rows = {}
+    for loop in body:
+        if isinstance(loop, ir.Loop) and not loop.ragged and loop.extent >= LONG:
+            for statement in loop.body:
+                if isinstance(statement, (ir.Load, ir.Store)) and statement.buffer.size > loop.extent:
+                    if statement.index.table is None and statement.index.steps in (((loop, 1),), ((loop, -1),)):
+                        rows.setdefault(statement.buffer, set()).add(loop.extent)
+    return rows
 
 
 def _parts(loop, rows, new):
     """What `loop` becomes, or None."""
-    if loop.ragged:
-        return None
     inside = list(ir.walk(loop.body))
     if any(isinstance(s, ir.Run) or isinstance(s, ir.Loop) and s.ragged for s in inside):
         return None
     inner = [s for s in loop.body if isinstance(s, ir.Loop)]
-    if loop.extent <= ROWS and len(inside) * loop.extent <= MOST and inner and all(s.extent in rows for s in inner):
-        result = []
-        for statement in _rows(loop, new):
-            parts = _parts(statement, rows, new) if isinstance(statement, ir.Loop) else None
-            result += [statement] if parts is None else parts
-        return result
-    if loop.extent in rows:
-        if inner and _written_size(loop.body) <= MOST and all(s.extent <= ROWS for s in inside if isinstance(s, ir.Loop)):
-            loop.body = _without_loops(loop.body, new)
-            return [loop]
-        return None
-    length = max((n for n in rows if loop.extent % n == 0 and loop.extent // n <= ROWS), default=None)
-    if length is None or len(inside) > FEW or inner:
-        return None
-    return _cut(loop, length, new)
+    touched = {s.buffer for s in inside if isinstance(s, (ir.Load, ir.Store))}
+    lengths = set().union(*(rows.get(buffer, ()) for buffer in touched))
+    if not inner:
+        length = max((n for n in lengths if loop.extent % n == 0 and 1 < loop.extent // n <= ROWS), default=None)
+        return None if length is None or len(inside) > FEW else _cut(loop, length, new)
+    if loop.extent <= ROWS and len(inside) * loop.extent <= MOST and all(s.extent in lengths for s in inner):
+        return _each(loop, new)
+    short = all(s.extent <= ROWS for s in inside if isinstance(s, ir.Loop))
+    if loop.extent in lengths and short and _along(loop, inner) and _written_size(loop.body) <= MOST:
+        loop.body = _without_loops(loop.body, new)
+        return [loop]
+    return None
+
+
+def _along(loop, inner):
+    """Whether what `inner` loops touch lies side by side in the iterations of `loop`; else they may be the better vectors."""
+    accesses = (s for s in ir.walk(inner) if isinstance(s, (ir.Load, ir.Store)))
+    return all(abs(dict(s.index.steps).get(loop, 0)) <= 1 for s in accesses)
 
 
 def _written_size(body):
@@ -114,15 +111,10 @@ def _without_loops(body, new):
     return result
 
 
-def _rows(loop, new):
+def _each(loop, new):
     """The iterations of `loop`, one after the other; loops inside stay loops."""
     copying, result = Copying(new), []
-    now = [resolve(carry.init, new) for carry in loop.carries]
-    for k in range(loop.extent):
-        copying.copies.update(zip(loop.carries, now))
-        copying.loops[loop] = None, 1, k
-        result += copying.body(loop.body)
-        now = [resolve(carry.next, copying.new) for carry in loop.carries]
+    copying.iterations(loop, range(loop.extent), [resolve(carry.init, new) for carry in loop.carries], result)
     new.update(copying.copies)
     return result
 

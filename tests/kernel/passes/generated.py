@@ -109,6 +109,46 @@ class Rows(Generated):
         return 6 * int(self.random.integers(0, 4)) + int(self.random.random() < 0.2)
 
 
+class Windows:
+    """A random program of loops over windows of few arrays, ``y[:-1]``, ``y[1:]`` and the whole, in place.
+
+    Each loop computes from elements near its own, stores to one or two, and may add up a sum.
+    """
+
+    def __init__(self, seed):
+        self.random = draw = np.random.default_rng(seed)
+        self.w = w = Writer()
+        inputs = [w.input(SIZE) for _ in range(2)]
+        outputs = [w.output(SIZE, zeroed=True) for _ in range(2)]
+        temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
+        sums, written = w.output(SIZE, zeroed=True), []
+        extents = [SIZE - 1, SIZE - 1, SIZE - 1, SIZE - 2, SIZE]
+        for number in range(int(draw.integers(2, 7))):
+            extent = int(draw.choice(extents))
+            adds = draw.random() < 0.3
+            with w.loop(extent, *[w.let(0.5)] * adds, reorder=True) as i:
+                at = lambda: (int(draw.integers(0, SIZE - extent + 1)), (i, 1))
+                value = a(w.load(inputs[int(draw.integers(2))], *at()))
+                for _ in range(int(draw.integers(0, 3))):
+                    sources = inputs + 2 * (written or inputs)
+                    value = a(w.let(0.5 * value + 0.25 * a(w.load(sources[int(draw.integers(len(sources)))], *at()))))
+                for _ in range(int(draw.integers(1, 3))):
+                    target, place = (outputs + temporaries)[int(draw.integers(4))], at()
+                    if draw.random() < 0.5:
+                        value = a(w.let(a(w.load(target, *place)) + value))
+                    w.store(w.let(value), target, *place)
+                    written.append(target)
+                for carry in i.carries:
+                    carry.next = w.let(a(carry) + value)
+            for carry in i.carries:
+                w.store(carry.next, sums, number)
+        for output, temporary in zip(outputs, temporaries):
+            with w.loop(SIZE) as i:
+                both = w.let(a(w.load(output, 0, (i, 1))) + 2.0 * a(w.load(temporary, 0, (i, 1))))
+                w.store(both, output, 0, (i, 1))
+        self.program = w.program()
+
+
 def results(program, seed):
     """Status and outputs of the interpreter."""
     random = np.random.default_rng(seed)

@@ -99,6 +99,34 @@ def test_what_stays_as_it_is(extent, fewer):
     assert split(w.program()) is None
 
 
+def test_a_loop_over_another_array_is_no_reason():
+    """Half as long, but it goes along no row of what the longer one touches."""
+    w = Writer()
+    x, y, z = w.input(2 * N), w.output(2 * N), w.output(2 * N)
+    with w.loop(2 * N) as i:
+        w.store(w.load(x, 0, (i, 1)), y, 0, (i, 1))
+    for row in range(2):
+        with w.loop(N) as i:
+            w.store(w.let(1.0), z, row * N, (i, 1))
+    assert split(w.program()) is None
+
+
+def test_what_was_split_shows_what_else_is_to_be_split():
+    """A fill of an array that only a nest copies, to an array of which a row is used."""
+    w = Writer()
+    x, y = w.input(N), w.output(3 * N)
+    t = ir.Buffer(ir.TEMPORARY, 3 * N)
+    with w.loop(3 * N) as i:
+        w.store(w.let(0.5), t, 0, (i, 1))
+    with w.loop(3) as i:
+        with w.loop(N) as j:
+            w.store(w.load(t, 0, (i, N), (j, 1)), y, 0, (i, N), (j, 1))
+    with w.loop(N) as i:
+        w.store(w.let(a(w.load(y, N, (i, 1))) * a(w.load(x, 0, (i, 1)))), y, N, (i, 1))
+    assert extents(unchanged(w.program(), divided)) == 7 * [N]
+    assert extents(unchanged(w.program(), run_passes)) == [N]
+
+
 def test_work_is_in_proportion(monkeypatch):
     """A loop that is cut or written out does not become more than `MOST` statements."""
     from tapegrad.kernel.passes import splitting
