@@ -291,8 +291,10 @@ class Evaluation(contextlib.ExitStack):
             for part in parts_of(thing):
                 if isinstance(part, Tensor) and part._t is not None and part._t is not store:
                     return False
-        for slot, reference, _ in store.leaf_list:
-            leaf = reference() if slot >= start else None
+        for slot, reference, _ in reversed(store.leaf_list):
+            if slot < start:
+                break
+            leaf = reference()
             if leaf is not None and id(leaf) not in own and not (leaf._x is not None and leaf._x.past):
                 return False
         records = store.records()[start:]
