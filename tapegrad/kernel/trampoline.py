@@ -42,12 +42,10 @@ def emit_entry(module, main, nbytes, sweep, several):
     function.attributes.add("noinline")
     result, exception, handle, x, g, value = function.args
     b = ir.IRBuilder(function.append_basic_block("begin"))
-    inputs, outputs = b.inttoptr(x, POINTER), b.bitcast(b.alloca(POINTER, 2), POINTER)
-    block = b.alloca(I8, max(64, nbytes))
-    block.align = 64
-    workspace = b.bitcast(block, POINTER)
+    inputs, outputs = b.inttoptr(x, POINTER) if several else _place(b, I64, 1), _place(b, I64, 2)
+    workspace = _place(b, I8, max(64, nbytes))
+    workspace.align = 64
     if not several:
-        inputs = b.bitcast(b.alloca(POINTER, 1), POINTER)
         b.store(b.inttoptr(x, POINTER), inputs)
     for k, address in enumerate((value, g)):
         b.store(b.inttoptr(address, POINTER), b.gep(outputs, [ir.Constant(I64, k)], source_etype=POINTER))
@@ -65,6 +63,14 @@ def emit_entry(module, main, nbytes, sweep, several):
     _by_address(module, function, sweep, several)
 
 
+def _place(b, element, count):
+    """Room on the stack."""
+    place = b.alloca(element, count)
+    # llvmlite before 0.46 gives it the type of a pointer to the element, or to an opaque pointer, which has no valid name.
+    place.type = POINTER
+    return place
+
+
 def _by_address(module, entry, sweep, several):
     """``kernel(inputs, outputs, workspace)`` by the entry: what that leaves as result is the kernel's, with all bits inverted."""
     nothing = ir.Function(module, _ENTRY, "nothing")
@@ -73,7 +79,7 @@ def _by_address(module, entry, sweep, several):
     function = ir.Function(module, _KERNEL, "kernel")
     b = ir.IRBuilder(function.append_basic_block("begin"))
     inputs, outputs, _ = function.args
-    spare, handle = b.bitcast(b.alloca(I64, 2), POINTER), b.bitcast(b.alloca(I64, sweep + 1), POINTER)
+    spare, handle = _place(b, I64, 2), _place(b, I64, sweep + 1)
 
     def word(table, k):
         return b.gep(table, [ir.Constant(I64, k)], source_etype=I64)

@@ -87,7 +87,8 @@ def to_bytes(tape):
     members["declared"][1] = file + of_text(text) + of_workspace(workspace)
     tape.kept.give(workspace)
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **members)
+    # (`allow_pickle` is a member, not an option, before NumPy 2.1; every member is a plain array.)
+    np.savez(file, **members)
     return file.getvalue()
 
 
