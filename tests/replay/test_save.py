@@ -1,6 +1,7 @@
 """Saved tapes: the same bits after loading, in another process, through pickle; damaged files are refused."""
 
 import io
+import itertools
 import json
 import os
 import pickle
@@ -15,10 +16,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import GradientError, GuardError, ShapeError, TapeFileError
+from tapegrad.errors import GradientError, GuardError, ShapeError, TapeFileError, TapegradError
 from tapegrad.replay.save import VERSION, from_bytes, to_bytes
-from tapegrad.replay.shapes import STRUCTURAL
+from tapegrad.replay.shapes import STRUCTURAL, result
 from tapegrad.rules import ROWS
+from tapegrad.tape.meta import SCALAR, c_array
 from tests.replay import fuzz, greedy
 
 X = fuzz.POINT
@@ -372,3 +374,43 @@ def test_mutated_files():
     found, most = fuzz.fuzz(2000)
     assert sum(found.values()) == 2000
     assert found["refused"] > 1000 and found["replayed"] > 50
+
+
+IMPORTS = """
+import sys
+import numpy as np
+import tapegrad as tg
+from tapegrad.replay import shapes
+from tapegrad.rules import ROWS
+from tapegrad.tape.meta import SCALAR, c_array
+
+for row in ROWS:
+    for meta in (SCALAR, c_array((1,), "f"), c_array((2,), "i")):
+        if row.elementwise:
+            try:
+                shapes.result(row, [meta] * max(1, row.arity + len(row.constants)), {}, 0)
+            except shapes.Misfit:
+                pass
+print(sorted({name.split(".")[0] for name in sys.modules} & {"scipy", "numba"}))
+"""
+
+
+def test_to_check_a_file_imports_no_library():
+    """SciPy is eight megabytes, whoever asks for it first."""
+    run = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
+    assert run.stdout == "[]\n", run.stdout + run.stderr
+
+
+def test_results_of_rows_of_scipy_have_the_dtypes_that_are_allowed():
+    rows = [row for row in ROWS if row.elementwise and (row.calls_scipy or row.name == "erf")]
+    assert len(rows) > 5
+    for row in rows:
+        for chars in itertools.product("Sdf?bhl", repeat=row.arity):
+            metas = [SCALAR if c == "S" else c_array((1,), c) for c in chars]
+            values = [1.0 if c == "S" else np.ones(1, c) for c in chars]
+            try:
+                with np.errstate(all="ignore"):
+                    found = np.asarray(row.value(*values)).dtype.char
+            except (TypeError, ValueError, TapegradError):
+                continue
+            assert found in result(row, metas, {}, 0)[1], (row.name, chars)
