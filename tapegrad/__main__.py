@@ -80,6 +80,24 @@ def reference(options):
     return 0
 
 
+def explain(options):
+    """Print what the page of errors says of one of them, or what there is."""
+    from . import errors
+    from .explanations import explanation, names
+
+    if options.error is None:
+        width = max(map(len, names()))
+        for name in names():
+            print(f"{name:<{width}}  {getattr(errors, name).__doc__.splitlines()[0]}")
+        return 0
+    try:
+        print(explanation(options.error))
+    except errors.OptionError as error:
+        print(f"python -m tapegrad explain: {error.message}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def _parser():
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
@@ -114,6 +132,15 @@ def _parser():
         epilog="examples:\n  python -m tapegrad reference | less\n\nexit code: 0",
         formatter_class=raw,
     ).set_defaults(run=reference)
+    explaining = commands.add_parser(
+        "explain",
+        help="say what an error means: its cause, a program that raises it, one that does not",
+        description="Prints the paragraph of docs/errors.md about a class of errors; without NAME all classes, a line each.",
+        epilog="examples:\n  python -m tapegrad explain GuardError\n  python -m tapegrad explain\n\nexit codes: 0, or 2 if there is no such class",
+        formatter_class=raw,
+    )  # fmt: skip
+    explaining.add_argument("error", nargs="?", metavar="NAME", help='as the message says, or without "Error": guard')
+    explaining.set_defaults(run=explain)
     return parser
 
 

@@ -13,12 +13,16 @@ Recording goes the long way then: the stores of the thread say that nobody owns 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .errors import NonFiniteError
 from .tape.places import Place
 from .tape.store import thread_state
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class detect_anomaly:
@@ -53,28 +57,28 @@ class detect_anomaly:
     the derivative of sqrt
     """
 
-    def __init__(self, inf=True):
+    def __init__(self, inf: bool = True) -> None:
         self.inf = inf
-        self._before = []
+        self._before: list[Any] = []
 
-    def __enter__(self):
+    def __enter__(self) -> detect_anomaly:
         state = thread_state()
         self._before.append(state.checking)
         state.set_checking(self)
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         thread_state().set_checking(self._before.pop())
 
-    def __call__(self, function):
+    def __call__(self, function: F) -> F:
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
             with detect_anomaly(self.inf):
                 return function(*args, **kwargs)
 
-        return wrapper
+        return wrapper  # type: ignore[return-value]
 
-    def bad(self, value):
+    def bad(self, value: Any) -> bool:
         """Whether some number in `value` is one to be found."""
         if type(value) is float:
             return value != value or self.inf and value - value != 0.0
@@ -84,7 +88,7 @@ class detect_anomaly:
         return bool((~np.isfinite(array) if self.inf else np.isnan(array)).any())
 
     # -- forward --------------------------------------------------------------------
-    def result(self, name, values, value, frame):
+    def result(self, name: str, values: Any, value: Any, frame: Any) -> None:
         """Look at the result of an operation."""
         if not self.bad(value) or any(self.bad(v) for v in values):
             return
@@ -92,7 +96,7 @@ class detect_anomaly:
         raise NonFiniteError(f"{name} at {place}{_text(place)} gave {_example(value, self.bad)}, from {_operands(values)}")
 
     # -- backward -------------------------------------------------------------------
-    def adjoint(self, name, place, adjoint, found, which):
+    def adjoint(self, name: str, place: Any, adjoint: Any, found: Any, which: Any) -> None:
         """Raise for a derivative `found` that is not finite although `adjoint` is."""
         what = "the operand" if which is None else f"operand {which + 1}"
         raise NonFiniteError(
@@ -119,7 +123,7 @@ def first_anomaly(function, args):
             if isinstance(value, Tensor) and value.requires_grad:
                 value.backward()
     except NonFiniteError as error:
-        return str(error)
+        return error.message
     return ""
 
 

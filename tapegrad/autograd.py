@@ -9,7 +9,8 @@ import sys
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from .graph import RemovableHandle
 from .record import normalise, plain, settle, tracked
 from .tape.places import name_of
 from .tensor import Tensor
+from .typing import TensorLike
 
 if TYPE_CHECKING:
     from .function import Function as Function  # set by the package: the two import each other
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 _ACCUMULATE = threading.Lock()
 
 # ---- gradients into leaves --------------------------------------------------------
+
+#: Adjoints of outputs: one, or one for each; None is 1.
+Seeds: TypeAlias = TensorLike | Sequence[TensorLike | None] | None
 
 
 def _tensors(things, what):
@@ -84,8 +89,8 @@ def _seeds(outputs, grads, what, recorded=False):
 
 
 def backward(
-    tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-    grad_variables: Any = None, inputs: Any = None,
+    tensors: Tensor | Sequence[Tensor], grad_tensors: Seeds = None, retain_graph: bool | None = None, create_graph: bool = False,
+    grad_variables: Seeds = None, inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:  # fmt: skip
     """Accumulate gradients of `tensors` into the leaves they depend on.
 
@@ -146,10 +151,20 @@ def backward(
         accumulate(t, value)
 
 
+@overload
 def grad(
-    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-    only_inputs: bool = True, allow_unused: bool = False,
-) -> tuple[Any, ...]:  # fmt: skip
+    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Seeds = None, retain_graph: bool | None = None,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: Literal[False] = False,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def grad(
+    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Seeds = None, retain_graph: bool | None = None,
+    create_graph: bool = False, only_inputs: bool = True, *, allow_unused: bool,
+) -> tuple[Tensor | None, ...]: ...  # fmt: skip
+def grad(
+    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Seeds = None, retain_graph: bool | None = None,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients of `outputs` with respect to `inputs`; no ``.grad`` is touched.
 
     Parameters
@@ -210,7 +225,7 @@ def _given(gradient):
     return gradient if isinstance(gradient, Tensor) else plain(normalise(gradient))
 
 
-def jvp(outputs, inputs, tangents):
+def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     """Tangents of `outputs` along `tangents` of `inputs`: forward mode over the recorded tape.
 
     The counterpart of `grad`: a compiled sweep walks the instructions upwards

@@ -82,13 +82,13 @@ class Report:
     """
 
     name: str
-    checks: list = field(default_factory=list)
-    results: list = field(default_factory=list)
-    gradients: list = field(default_factory=list)
-    weights: list = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    results: list[Tensor] = field(default_factory=list)
+    gradients: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
 
     @property
-    def passed(self):
+    def passed(self) -> bool:
         return all(c.passed for c in self.checks)
 
     def __str__(self):
@@ -323,7 +323,7 @@ def _kernel(problem, check):
     try:
         promoted.kernel(*problem.points)
     except (UnsupportedFunctionError, GradientError) as why:
-        check.remark = f"no kernel: {str(why).partition(' has no kernel: ')[2] or why}"
+        check.remark = f"no kernel: {why.message.partition(' has no kernel: ')[2] or why.message}"
         return
     single = any(np.asarray(p).dtype.char == "f" for p in problem.points)
     for step in (0.0, 1e-2 if single else 1e-3):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from .errors import StructureError
 from .record import normalise
 from .traced import Traced
 from .tree import flatten, unflatten
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Layout:
@@ -114,7 +116,7 @@ def _seeds(values, ports):
     ]
 
 
-def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint(fun: F) -> F:
     """A function that stores nothing between its arguments and its result, and is computed again on the way back.
 
     In define-by-run the tape of a call is one instruction, whatever the length
@@ -173,4 +175,4 @@ def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
         return unflatten(layout.made, found if isinstance(found, tuple) else (found,))
 
     call.stats = lambda: [replayed.stats for replayed in segment.replays.values()]  # type: ignore[attr-defined]
-    return call
+    return call  # type: ignore[return-value]

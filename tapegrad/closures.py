@@ -1,9 +1,10 @@
-"""Partial derivatives of element-wise rows as Python functions of floats and of arrays.
+"""Partial derivatives of element-wise rows as Python functions of floats.
 
-Dual numbers call them for every operation, where running a rule through
+Dual numbers of scalars call them for every operation, where running a rule through
 `tapegrad.eager.Eager` would cost several times the operation itself, and the first
 gradient of a short tape (`tapegrad.replay.plainly`) for every instruction.  They are
-written out from the same traced expressions as the machine code of the sweeps.
+written out from the same traced expressions as the machine code of the sweeps, and
+give the same bits.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import numpy as np
-
-from .eager import value_function
 from .rules.lang import Expr, arg
 
 _OPERATORS = {
@@ -30,14 +28,16 @@ _ON_FLOATS = {
         if hasattr(math, name)
     },
     **{f"arc{name}": f"math.a{name}" + "({})" for name in "sin cos tan sinh cosh tanh".split()},
-    "pow": "math.pow({}, {})", "arctan2": "math.atan2({}, {})", "hypot": "math.hypot({}, {})",
+    "pow": "math.pow({}, {})", "arctan2": "math.atan2({}, {})",
+    # math.hypot has a method of its own; the absolute value of a complex number is the C library's.
+    "hypot": "abs(complex({}, {}))",
     "copysign": "math.copysign({}, {})", "fmod": "math.fmod({}, {})",
     "sign": "(1.0 if {0} > 0.0 else -1.0 if {0} < 0.0 else {0})",
     "sigmoid": "(1.0 if {0} >= 0.0 else math.exp(-abs({0}))) / (1.0 + math.exp(-abs({0})))",
 }  # fmt: skip
 
 #: Functions that Python computes in another way than the compiled code: the last bit, or the case of infinity, may differ.
-_OWN_BITS = frozenset(["hypot", "lgamma", "floor_divide"])
+_OWN_BITS = frozenset(["lgamma", "floor_divide"])
 #: What has one result in IEEE arithmetic; NumPy computes other functions of scalars in code of its own.
 _EXACT = frozenset([*_OPERATORS, "and", "or", "not", "select", "isnan", "abs", "sqrt", "floor", "ceil", "trunc", "rint"])
 
@@ -46,7 +46,7 @@ class _Unknown(Exception):
     """An operation that has no form on floats."""
 
 
-def _written(expression, lines, scope, on_floats, indent):
+def _written(expression, lines, indent):
     """Lines that compute an expression; returns the text that stands for its value."""
     names = {}
 
@@ -58,12 +58,9 @@ def _written(expression, lines, scope, on_floats, indent):
         key = node.key()
         if key not in names:
             given = [visit(a) for a in node.args]
-            form = (_ON_FLOATS if on_floats else _OPERATORS).get(node.op)
+            form = _ON_FLOATS.get(node.op)
             if form is None:
-                if on_floats or node.op == "mul0":
-                    raise _Unknown(node.op)
-                scope[f"f_{node.op}"] = value_function(node.op)
-                form = f"f_{node.op}({', '.join('{}' for _ in given)})"
+                raise _Unknown(node.op)
             names[key] = f"v{len(lines)}"
             lines.append(f"{indent}{names[key]} = {form.format(*given)}")
         return names[key]
@@ -78,8 +75,8 @@ def _partials(row):
     return names, {k: Expr.lift(row.partials[k](*operands)) for k in row.slots(row.arity)}
 
 
-def _compiled(head, lines, tail, scope):
-    text = "\n".join([head, *lines, tail])
+def _compiled(head, lines, tail):
+    text, scope = "\n".join([head, *lines, tail]), {"math": math}
     exec(compile(text, "<tapegrad rule>", "exec"), scope)
     return scope["rule"]
 
@@ -100,15 +97,17 @@ def tangent_on_floats(row):
     lines = ["    total = 0.0"]
     try:
         for k, expression in partials.items():
+            if not _OWN_BITS.isdisjoint(_operations(expression)):
+                return None
             lines.append(f"    if t{k} != 0.0:")
-            found = _written(expression, lines, {}, True, "        ")
+            found = _written(expression, lines, "        ")
             lines.append(f"        p = {found}")
             lines.append("        if p != 0.0:")
             lines.append(f"            total += t{k} * p")
     except _Unknown:
         return None
     head = f"def rule({', '.join(names)}, z, {', '.join(f't{k}' for k in range(row.arity))}):"
-    return _compiled(head, lines, "    return total", {"math": math})
+    return _compiled(head, lines, "    return total")
 
 
 @cache
@@ -133,7 +132,7 @@ def adjoints_on_floats(row):
             if not _OWN_BITS.isdisjoint(_operations(expression)):
                 return None
             if not expression.is_const:
-                found = _written(expression, lines, {}, True, "    ")
+                found = _written(expression, lines, "    ")
                 lines.append(f"    p{k} = 0.0 if {found} == 0.0 else w * {found}")
                 added[k] = f"p{k}"
             elif expression.args[0] != 0.0:
@@ -141,21 +140,10 @@ def adjoints_on_floats(row):
                 added[k] = "w" if factor == 1.0 else "-w" if factor == -1.0 else f"w * {factor!r}"
     except _Unknown:
         return None
-    return _compiled(f"def rule({', '.join(names)}, z, w):", lines, f"    return {', '.join(added)},", {"math": math})
+    return _compiled(f"def rule({', '.join(names)}, z, w):", lines, f"    return {', '.join(added)},")
 
 
 def _operations(expression):
     if expression.op in ("arg", "const"):
         return set()
     return {expression.op}.union(*(_operations(a) for a in expression.args))
-
-
-@cache
-def partial_on_arrays(row, k):
-    """``rule(*operands, z)``: the partial derivative of a row in operand `k`, on arrays; a number if constant."""
-    names, partials = _partials(row)
-    if partials[k].is_const:
-        return float(partials[k].args[0])
-    lines, scope = [], {"np": np}
-    found = _written(partials[k], lines, scope, False, "    ")
-    return _compiled(f"def rule({', '.join(names)}, z):", lines, f"    return {found}", scope)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -194,7 +195,7 @@ class Comparison:
     forward_cost: float
     reverse_cost: float
 
-    def row(self, name):
+    def row(self, name: str) -> Measured:
         """The line of a way, by its name."""
         return next(row for row in self.rows if row.name == name)
 
@@ -226,11 +227,11 @@ class Comparison:
                 row["operations"] = row["disagreement"] = None
         return found
 
-    def to_json(self, path=None) -> str:
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """`to_dict` as JSON; also written to a file if `path` is given."""
         return write_json(self.to_dict(), path)
 
-    def plot(self, path):
+    def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw times and operations of the ways to a file; the name's ending says the format.
 
         Raises

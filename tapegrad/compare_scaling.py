@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ class Point:
     m: int | None
     comparison: Comparison
 
-    def size(self, axis):
+    def size(self, axis: str) -> int | None:
         return self.n if axis == "n" else self.m
 
     def cost(self, measure, forward):
@@ -60,11 +61,11 @@ class Scaling:
     """
 
     function: str
-    axes: tuple
+    axes: tuple[str, ...]
     points: list[Point]
     crossovers: dict[str, dict[str, float | None]]
 
-    def along(self, axis):
+    def along(self, axis: str) -> list[Point]:
         """The points that differ in `axis` only, by size."""
         return _along(self.points, self.axes, axis)
 
@@ -87,7 +88,7 @@ class Scaling:
 
     __repr__ = __str__
 
-    def sentence(self, axis):
+    def sentence(self, axis: str) -> str:
         """Where the modes cross along an axis, in words."""
         points = self.along(axis)
         fixed = f" (m = {points[0].m})" if axis == "n" and len(self.axes) > 1 else ""
@@ -108,11 +109,11 @@ class Scaling:
         points = [{"n": p.n, "m": p.m, **p.comparison.to_dict()} for p in self.points]
         return {"function": self.function, "axes": list(self.axes), "points": points, "crossovers": self.crossovers}
 
-    def to_json(self, path=None) -> str:
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """`to_dict` as JSON; also written to a file if `path` is given."""
         return write_json(self.to_dict(), path)
 
-    def plot(self, path, measure="seconds"):
+    def plot(self, path: str | os.PathLike[str], measure: str = "seconds") -> None:
         """Draw the cost of each way against size, the crossover marked.
 
         Parameters

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from .typing import Array
+
+if TYPE_CHECKING:
+    from .replay.finish import FinishedTape
 
 #: Compiled functions by the address of their handle.
 _ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
@@ -24,25 +28,32 @@ class Compiled:
 
     ``c(x, g)`` returns the value at `x` and writes the gradient into `g`, both
     C-contiguous float64 arrays of the shape of `x0`; the same from Python and from
-    functions compiled by Numba, to which it is best given as an argument.
+    functions compiled by Numba, to which it is best given as an argument.  What was
+    compiled with `data` is called ``c(x, g, *data)``.
 
     Attributes
     ----------
     shape : tuple of int
+    data : list of (tuple or None)
+        Shapes of the further arguments; None: a float.
     tape : FinishedTape
         What is replayed.
     """
 
-    def __init__(self, function, x0, workspaces, policy):
+    shape: tuple[int, ...]
+    data: list[tuple[int, ...] | None]
+    tape: FinishedTape
+
+    def __init__(self, function, x0, data, workspaces, policy):
         from .native.compile import native_address
         from .replay import entry as E
         from .replay import handle as H
         from .sweep.native import data_address
 
         E.register(Compiled)
-        self.shape = x0.shape
+        self.shape, self.data = x0.shape, [None if type(d) is float else d.shape for d in data]
         self._entry, self._address_of, self._failed = E.enter, data_address, H.H_FAILED
-        self.tape, kept, self._surroundings = _recorded(function, x0)
+        self.tape, kept, self._surroundings = _recorded(function, x0, data)
         self._workspaces = [kept.take() for _ in range(workspaces)]
         _refuse_python(self.tape, self._workspaces[0])
         self._constant = np.array(0.0)
@@ -57,6 +68,9 @@ class Compiled:
         self._handle = handle = np.zeros(H.HANDLE, np.int64)
         handle[H.H_ENTRY], handle[H.H_VERSION] = native_address(E.entry), E.VERSION
         handle[H.H_DIMENSIONS], handle[H.H_SHAPE] = x0.ndim, data_address(self._extents)
+        words = [w for shape in self.data for w in ([H.NUMBER] if shape is None else [len(shape), *shape])]
+        self._described = np.array(words, np.int64)
+        handle[H.H_DATA], handle[H.H_MORE] = data_address(self._described), len(data)
         handle[H.H_NBYTES], handle[H.H_COUNT] = x0.nbytes, workspaces
         handle[H.H_WORKSPACES] = data_address(self._table)
         handle[H.H_SWEEP] = handle[H.H_ENTRY]
@@ -99,8 +113,8 @@ class Compiled:
         self._constant[...] = getattr(constant, "_v", constant)
         return self._address_of(self._constant)
 
-    def __call__(self, x, g):
-        """The value at `x`; the gradient goes into `g`.
+    def __call__(self, x: Array, g: Array, *data: Array | float) -> float:
+        """The value at `x` (and `data`); the gradient goes into `g`.
 
         Raises
         ------
@@ -115,20 +129,44 @@ class Compiled:
                 raise DtypeError(f"{name} must be a C-contiguous float64 array" + (" that can be written to" if name == "g" else ""))
             if a.shape != self.shape:
                 raise ShapeError(f"{name} has the shape {a.shape}, the function was compiled for {self.shape}")
-        if np.may_share_memory(x, g) and x.size:
-            raise ShapeError("x and g share memory: the gradient would be written over the point")
+        data = self._checked_data(data)
+        for other in (x, *data):
+            if np.may_share_memory(other, g) and x.size:
+                what = "x" if other is x else "an argument"
+                raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
         changed = self._surroundings.changed()
         if changed is not None:
             raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
         value = np.empty(1)
-        status = self._entry(self.handle_address, self._address_of(x), self._address_of(g), self._address_of(value))
+        place = self._address_of(x)
+        if data:
+            table = np.array([place, *(self._address_of(d) for d in data)], np.int64)
+            place = self._address_of(table)
+        status = self._entry(self.handle_address, place, self._address_of(g), self._address_of(value))
         if status:
             g[...] = np.nan
             self._handle[self._failed] = 0
             raise GuardError(status - 1, self.handle_address)
         return float(value[0])
 
-    def check(self):
+    def _checked_data(self, data):
+        """The further arguments as float64 arrays."""
+        if len(data) != len(self.data):
+            raise ShapeError(f"the function was compiled with {len(self.data)} arguments after x, got {len(data)} after x and g")
+        found = []
+        for k, (given, shape) in enumerate(zip(data, self.data)):
+            if shape is None and isinstance(given, (int, float, np.integer, np.floating)):
+                found.append(np.array(given, np.float64))
+                continue
+            wanted = "a number" if shape is None else f"a C-contiguous float64 array of the shape {shape}"
+            if shape is None or not isinstance(given, np.ndarray) or given.dtype != np.float64 or not given.flags.c_contiguous:
+                raise DtypeError(f"argument {k + 2} must be {wanted}, as when the function was compiled")
+            if given.shape != shape:
+                raise ShapeError(f"argument {k + 2} has the shape {given.shape}, the function was compiled for {shape}")
+            found.append(given)
+        return found
+
+    def check(self) -> None:
         """Raise `GuardError` if a guard has failed since the last `check`: to be called after a ``prange``."""
         failed = int(self._handle[self._failed])
         if failed:
@@ -142,14 +180,14 @@ class Compiled:
         return f"Compiled(shape={self.shape}, instructions={len(self.tape)})"
 
 
-def _recorded(function, x0):
-    """The tape of `function` at `x0`, with its pool and the surroundings of the function."""
+def _recorded(function, x0, data):
+    """The tape of `function` at `x0` and `data`, with its pool and the surroundings of the function."""
     from .replay.function import Replayed
 
     replayed = Replayed(function, (0,))
     # The second call is recorded again and compared: so functions that draw random numbers are found out.
     for _ in range(2):
-        replayed.call((x0,), {})
+        replayed.call((x0, *data), {})
     (kind,) = replayed.kinds.values()
     if kind.given_up:
         raise GradientError(f"the function cannot be compiled: {kind.given_up}")
@@ -184,28 +222,37 @@ def what_failed(number, handle):
     )
 
 
-def compile(f: Callable[[Any], Any], x0: np.ndarray, workspaces: int | None = None, kernel: bool | None = None) -> Compiled:
+def compile(
+    f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
+) -> Compiled:
     """A function of one array, with its gradient, to be called from Numba's nopython code.
 
     Parameters
     ----------
     f : callable
-        Takes a float64 array, returns a float.
+        Takes a float64 array, and `data`; returns a float.
     x0 : array_like of float
-        Where `f` is recorded; the result is for arrays of this shape.
+        Where `f` is recorded; the result is for arrays of this shape, C-contiguous and float64.
     workspaces : int, optional
         How many threads can be inside at the same time (others wait); by default one a processor.
     kernel : str, optional
         "never" to replay the tape by sweeps; else it becomes machine code now, if all its instructions can
         (`Compiled.not_lowered` says which cannot). By default ``tg.config.kernel``.
 
+    data : sequence of float and array_like of float, optional
+        Further arguments of `f`, which are not differentiated: each call gives its own, of the same shapes
+        (observations, a batch, a step size). Integers, index arrays and other objects are part of a recording, not
+        arguments of it: let `f` capture them.
+
     Returns
     -------
     Compiled
-        ``c(x, g)`` returns the value at `x` and writes the gradient into `g`.
+        ``c(x, g)``, or ``c(x, g, *data)``, returns the value at `x` and writes the gradient into `g`.
 
     Raises
     ------
+    DtypeError
+        If something in `data` is neither a float nor an array of floats.
     UnsupportedFunctionError
         If an instruction needs the interpreter; it is named with its line.
     GradientError
@@ -235,6 +282,13 @@ def compile(f: Callable[[Any], Any], x0: np.ndarray, workspaces: int | None = No
     ...     return c(x, g)
     >>> descend(c, np.zeros(2), 200) < 1e-20
     True
+
+    With observations that change from call to call:
+
+    >>> c = tg.compile(lambda x, a, b: np.sum((a @ x - b) ** 2), np.zeros(2), data=(np.eye(2), np.zeros(2)))
+    >>> g = np.empty(2)
+    >>> c(np.ones(2), g, np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0])), g
+    (4.0, array([4., 8.]))
     """
     x0 = np.array(x0, np.float64, order="C")
     if x0.ndim == 0:
@@ -244,4 +298,17 @@ def compile(f: Callable[[Any], Any], x0: np.ndarray, workspaces: int | None = No
     count = workspaces if workspaces is not None else os.cpu_count() or 1
     if count < 1:
         raise ValueError(f"workspaces must be at least 1, got {count}")
-    return Compiled(f, x0, int(count), checked_policy(kernel))
+    return Compiled(f, x0, [_datum(k, d) for k, d in enumerate(data)], int(count), checked_policy(kernel))
+
+
+def _datum(k, given):
+    """One of the further arguments: a float, or a C-contiguous float64 array."""
+    if type(given) is float or isinstance(given, np.floating):
+        return float(given)
+    array = np.asarray(given)
+    if array.dtype.kind != "f" or not array.ndim:
+        raise DtypeError(
+            f"data[{k}] is {type(given).__name__ if not array.ndim else f'an array of {array.dtype}'}, not a float or an array of "
+            "floats: let the function capture it, or convert it with float() or .astype(float)"
+        )
+    return np.array(array, np.float64, order="C")

@@ -44,8 +44,11 @@ def package_hash():
     for folder in (
         "kernel/entry", "kernel/expand", "kernel/roll", "native", "nopython", "optimize", "replay", "rules", "sparse", "sweep", "tape",
     ):  # fmt: skip
-        for path in sorted((here / folder).glob("*.py")):
-            digest.update(path.read_bytes())
+        with os.scandir(here / folder) as entries:
+            paths = sorted(entry.path for entry in entries if entry.name.endswith(".py"))
+        for path in paths:
+            with open(path, "rb", buffering=0) as file:
+                digest.update(file.read())
     return digest.hexdigest()[:16]
 
 

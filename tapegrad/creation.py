@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from . import docstrings
 from .record import normalise
 from .tensor import Tensor, _rebuild, tensor
 from .traced import Traced
+from .typing import TensorLike
+
+T = TypeVar("T", bound=Traced)
+
+if TYPE_CHECKING:
+
+    class ByShape(Protocol):
+        def __call__(
+            self, *size: int | tuple[int, ...] | list[int], requires_grad: bool = False, dtype: DTypeLike | None = None
+        ) -> Tensor: ...
+
+    class Like(Protocol):
+        def __call__(self, x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
 
 _RANDOM = np.random.default_rng()
 
@@ -31,8 +45,8 @@ def _shape(size):
     return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
-def _by_shape(name, maker, doc):
-    def function(*size: Any, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+def _by_shape(name: str, maker: Callable[[Any], Any], doc: str) -> ByShape:
+    def function(*size: int | tuple[int, ...] | list[int], requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
         return _made(maker(_shape(size)), requires_grad, dtype)
 
     function.__name__ = function.__qualname__ = name
@@ -59,7 +73,7 @@ rand = _by_shape("rand", lambda s: _RANDOM.random(s), "Uniform random numbers on
 randn = _by_shape("randn", lambda s: _RANDOM.standard_normal(s), "Standard normal random numbers; see `manual_seed`.")
 
 
-def full(size: Any, fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+def full(size: int | tuple[int, ...], fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of `fill_value`."""
     return _made(np.full(size, fill_value, dtype=dtype or np.float64), requires_grad)
 
@@ -80,13 +94,13 @@ def linspace(start: float, end: float, steps: int = 50, *, requires_grad: bool =
     return _made(np.linspace(start, end, steps), requires_grad, dtype)
 
 
-def from_numpy(array: np.ndarray) -> Tensor:
+def from_numpy(array: NDArray[Any]) -> Tensor:
     """A constant tensor that shares the memory of `array`."""
     return _made(array, False)
 
 
-def _like(name, maker):
-    def function(x: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+def _like(name: str, maker: Callable[[Any], Any]) -> Like:
+    def function(x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
         shape = tuple(x.shape) if isinstance(x, Traced) else np.shape(x)
         kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
         return _made(maker(shape), requires_grad, kind)
@@ -103,17 +117,21 @@ rand_like = _like("rand_like", lambda s: _RANDOM.random(s))
 randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
 
 
-def full_like(x: Any, fill_value: Any, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Any:
+def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
     if isinstance(fill_value, Traced) and fill_value.requires_grad:
         from .functions import broadcast_to
 
-        return broadcast_to(fill_value, tuple(x.shape))
+        return broadcast_to(fill_value, tuple(np.shape(getattr(x, "_v", x))))
     kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
     value = fill_value._let_out("a constant") if isinstance(fill_value, Traced) else fill_value
     return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), value, kind), requires_grad)
 
 
+@overload
+def as_tensor(data: T, dtype: None = None) -> T: ...  # type: ignore[overload-overlap]
+@overload
+def as_tensor(data: TensorLike, dtype: DTypeLike | None = None) -> Tensor: ...
 def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Any:
     """`data` itself if it is a tensor, else a tensor made of it."""
     return data if isinstance(data, Traced) and dtype is None else tensor(data, dtype=dtype)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, overload
 
 from .custom_primitive import Primitive
 from .traced import Traced
 
+Rule: TypeAlias = Callable[..., Any]
+R = TypeVar("R")
+T = TypeVar("T")
 
-def primitive(function: Callable[..., Any]) -> Primitive:
+
+def primitive(function: Callable[..., R]) -> Primitive[R]:
     """Make a function one instruction, with derivative rules of its own.
 
     Parameters
@@ -64,7 +68,11 @@ def primitive(function: Callable[..., Any]) -> Primitive:
     return function if isinstance(function, Primitive) else Primitive(function)
 
 
-def custom_vjp(function: Callable[..., Any], rule: Callable[..., Any] | None = None) -> Any:
+@overload
+def custom_vjp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
+@overload
+def custom_vjp(function: Callable[..., Any], rule: None = None) -> Callable[[Rule], Rule]: ...
+def custom_vjp(function: Callable[..., Any], rule: Rule | None = None) -> Primitive[Any] | Callable[[Rule], Rule]:
     """Give a function its VJP (reverse-mode) rule.
 
     Parameters
@@ -96,7 +104,11 @@ def custom_vjp(function: Callable[..., Any], rule: Callable[..., Any] | None = N
     return found
 
 
-def custom_jvp(function: Callable[..., Any], rule: Callable[..., Any] | None = None) -> Any:
+@overload
+def custom_jvp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
+@overload
+def custom_jvp(function: Callable[..., Any], rule: None = None) -> Callable[[Rule], Rule]: ...
+def custom_jvp(function: Callable[..., Any], rule: Rule | None = None) -> Primitive[Any] | Callable[[Rule], Rule]:
     """Give a function its JVP (forward-mode) rule.
 
     Parameters
@@ -126,7 +138,7 @@ def custom_jvp(function: Callable[..., Any], rule: Callable[..., Any] | None = N
     return found
 
 
-def stop_gradient(thing: Any) -> Any:
+def stop_gradient(thing: T) -> T:
     """The same value, through which no derivative passes.
 
     Parameters
@@ -147,7 +159,7 @@ def stop_gradient(thing: Any) -> Any:
     tensor(3.)
     """
     if isinstance(thing, Traced):
-        return thing.detach()
+        return thing.detach()  # type: ignore[return-value]
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
     if isinstance(thing, tuple) and hasattr(thing, "_fields"):

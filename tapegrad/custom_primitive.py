@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -38,8 +40,11 @@ from .record import apply, check_dtype, normalise, plain, trace_of, tracked
 from .rules.table import Row
 from .traced import Traced
 
+R = TypeVar("R")
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 
-class Primitive:
+
+class Primitive(Generic[R]):
     """A function with derivative rules of its own; made by `primitive`.
 
     Call it as the function.  `defvjp` and `defjvp` give it its rules.
@@ -48,11 +53,12 @@ class Primitive:
     #: Whether a replay may call the function again at another point.
     replayed = True
 
-    def __init__(self, function):
+    def __init__(self, function: Callable[..., R]) -> None:
         self.function = function
         functools.update_wrapper(self, function)
         self.name = getattr(function, "__name__", type(function).__name__)
-        self.vjp_rule = self.jvp_rule = None
+        self.vjp_rule: Callable[..., Any] | None = None
+        self.jvp_rule: Callable[..., Any] | None = None
         self.row = self._row()
 
     def _row(self):
@@ -67,7 +73,7 @@ class Primitive:
         return f"<primitive {self.name}, rules: {', '.join(rules) or 'none'}>"
 
     # -- rules --------------------------------------------------------------------
-    def defvjp(self, rule):
+    def defvjp(self, rule: Rule) -> Rule:
         """Set the VJP rule, ``rule(g, result, *operands, **static)``; returns it (so it is also a decorator).
 
         Parameters
@@ -80,7 +86,7 @@ class Primitive:
         self.vjp_rule = rule
         return rule
 
-    def defjvp(self, rule):
+    def defjvp(self, rule: Rule) -> Rule:
         """Set the JVP rule, ``rule(tangents, result, *operands, **static)``; returns it.
 
         Parameters
@@ -95,11 +101,12 @@ class Primitive:
         return rule
 
     # -- calling --------------------------------------------------------------------
-    def __call__(self, *args, **static):
+    def __call__(self, *args: Any, **static: Any) -> Any:
         refuse_hidden(self.name, args, static)
         if not any(isinstance(a, Traced) for a in args):
             return self._direct(args, static)
-        template, operands = [], []
+        template: list[Any] = []
+        operands: list[Any] = []
         for a in args:
             if isinstance(a, Traced) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.ndim:
                 operands.append(a)

@@ -19,19 +19,24 @@ an axis for them), `_level`.
 from __future__ import annotations
 
 import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import record as _record
-from .closures import partial_on_arrays, tangent_on_floats
+from .closures import tangent_on_floats
 from .eager import Eager
 from .errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from .lifted import Lifted
 from .printing import format_tensor
 from .record import as_operand, check_dtype, normalise, plain, tracked
-from .rules.transposed import absolute_product_value
 from .tape.places import name_of
 from .traced import Traced, below
+from .typing import TensorLike
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 _new = object.__new__
 
@@ -101,7 +106,9 @@ class Dual(Traced):
     #: The slots of a tensor under the names of their content here.
     _p, _d, _lanes, _level = (Traced.__dict__[name] for name in ("_k", "_i", "_t", "_r"))
 
-    def __new__(cls, value, tangent=None, *, lanes=None, level=None):
+    def __new__(
+        cls, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
+    ) -> Dual:
         value = _primal(value)
         shape = np.shape(value)
         if lanes is not None and (not isinstance(lanes, (int, np.integer)) or lanes < 1):
@@ -119,35 +126,37 @@ class Dual(Traced):
             )
         return made(value, tangent, lanes if lanes is None else int(lanes), level)
 
-    def __init__(self, value, tangent=None, *, lanes=None, level=None):
+    def __init__(
+        self, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
+    ) -> None:
         pass
 
     # -- parts --------------------------------------------------------------------
     @property
-    def value(self):
+    def value(self) -> Any:
         return self._v if self._p is None else self._p
 
     @property
-    def tangent(self):
+    def tangent(self) -> Any:
         if self._d is not None:
             return self._d
         shape = self.shape if self._lanes is None else (self._lanes, *self.shape)
         return normalise(np.zeros(shape, self.dtype))
 
     @property
-    def lanes(self):
+    def lanes(self) -> int | None:
         return self._lanes
 
     @property
-    def level(self):
+    def level(self) -> int:
         return self._level
 
     @property
-    def requires_grad(self):
+    def requires_grad(self) -> bool:
         """True: a dual number carries a derivative, as a tensor that requires a gradient does."""
         return True
 
-    def detach(self):
+    def detach(self) -> Tensor:
         """The plain value as a constant tensor; every tangent is dropped, and every tape left.
 
         In a functional recording it is a live tensor through which no derivative passes.
@@ -307,13 +316,16 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     ]
     tangent = None
     if any(t is not None for t in tangents):
+        plain_values = not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Traced) for t in tangents)
+        if plain_values and row.elementwise:
+            given = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
+            values = [p._v if isinstance(p, Traced) else p for p in primals]
+            tangent = _compiled()(row, [*values, value], given, lanes)
+            return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
         primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
-        on_arrays = not any(isinstance(x, Traced) for x in (primal, *primals, *tangents))
-        if on_arrays and row.elementwise:
-            return made(primal, _on_arrays(row, primals, primal, tangents, lanes), lanes, level)
-        if on_arrays:  # in C order, as in a sweep: how NumPy adds depends on strides
+        if plain_values:  # in C order, as in a sweep: how NumPy adds depends on strides
             tangents = [t if t is None else np.asarray(t, order="C") for t in tangents]
-        lift = Eager if on_arrays and lanes is None else Lifted
+        lift = Eager if plain_values and lanes is None else Lifted
         wrapped = [None if t is None else Eager(t) if lift is Eager else Lifted(t, lanes) for t in tangents]
         found = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))
         if found is not None:
@@ -321,26 +333,12 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     return made(primal, tangent, lanes, level)
 
 
-def _on_arrays(row, primals, z, tangents, lanes):
-    """The tangent of an element-wise result from its partial derivatives, on plain arrays."""
-    total, ndim = None, np.ndim(z)
-    # Python's own floats raise where NumPy's give infinity.
-    numbers = [np.float64(x) if x.__class__ is float else x for x in (*primals, z)]
-    with np.errstate(all="ignore"):
-        for k, t in zip(row.slots(len(primals)), tangents):
-            if t is None:
-                continue
-            partial = partial_on_arrays(row, k)
-            if partial.__class__ is float and partial == 0.0:
-                continue
-            if lanes is not None:
-                t = Lifted(t, lanes).aligned(ndim)
-            if partial.__class__ is float:
-                part = t if partial == 1.0 else partial * t
-            else:
-                part = absolute_product_value(t, partial(*numbers))
-            total = part if total is None else total + part
-    return None if total is None else _fitted(Lifted(total, lanes), z, lanes)
+@cache
+def _compiled():
+    """`sweep.single.tangent_of`, imported with the compiled code that dual numbers of scalars do without."""
+    from .sweep.single import tangent_of
+
+    return tangent_of
 
 
 def _operand(primal, constant):

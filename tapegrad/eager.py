@@ -12,6 +12,7 @@ from numpy.linalg import _umath_linalg
 from .native.ufuncs import reduced_svd
 from .rules import BY_NAME
 from .rules import lang as L
+from .rules.accumulating import add_at_value, add_window_value
 from .rules.scans import recurrence_value
 from .tape.meta import c_strides
 
@@ -31,7 +32,7 @@ REDUCTIONS = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
 def value_function(name):
     """NumPy function for an operation of the rules' language."""
     if name in L.COMPILED_BINARY:
-        from .native.emit import compiled_function
+        from .native.library import compiled_function
 
         return np.vectorize(compiled_function(name), otypes=[float])
     return _DIRECT.get(name) or BY_NAME[ROW_OF.get(name, name)].value
@@ -165,6 +166,12 @@ class Eager:
         return Eager(np.bincount(index.a.reshape(-1), self.a.reshape(-1), count).reshape(shape))
 
     placed, scattered = place, scatter
+
+    def add_window(self, other, strides, offset):
+        return Eager(add_window_value(self.a, other.a, other.shape, strides, offset))
+
+    def add_at(self, other, index):
+        return Eager(add_at_value(self.a, other.a, index.a))
 
     def gather(self, index, shape):
         # The positions of nothing may not have been kept.

@@ -2,12 +2,52 @@
 
 Every class also inherits the builtin exception a NumPy or PyTorch user would
 expect, so existing ``except`` clauses keep working.  Messages say, in this
-order: what happened, to which variable, and what to do now.
+order: what happened, to which variable, and what to do now; printed, they end with
+the command that shows the paragraph of docs/errors.md (which is in the wheel) about
+their class: ``[tapegrad explain GuardError]``.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 
 class TapegradError(Exception):
-    """Base class of all errors raised on purpose by tapegrad."""
+    """Base class of all errors raised on purpose by tapegrad.
+
+    Attributes
+    ----------
+    message : str
+        What it says, without the pointer to its explanation.
+    """
+
+    #: The heading of docs/errors.md; a class of yours that is derived from one of these has that of its base.
+    _heading = "TapegradError"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__:
+            cls._heading = cls.__name__
+
+    @property
+    def message(self) -> str:
+        return super().__str__()
+
+    def __str__(self) -> str:
+        text = self.message
+        return f"{text}{chr(10) if chr(10) in text else ' '}[tapegrad explain {self._heading}]" if text else text
+
+    @classmethod
+    def explain(cls) -> None:
+        """Print what docs/errors.md says of the class: the cause, a program that raises it, and one that does not."""
+        from .explanations import explanation
+
+        print(explanation(cls._heading))
+
+
+def said_by(error: Exception) -> str:
+    """The text of an error, to be part of another one."""
+    return error.message if isinstance(error, TapegradError) else str(error)
 
 
 class ClearedTapeError(TapegradError, RuntimeError):
@@ -61,7 +101,7 @@ class GuardError(TapegradError, RuntimeError):
     `tapegrad.compiled.Compiled`; the message is looked up.
     """
 
-    def __init__(self, message, handle=None):
+    def __init__(self, message: Any, handle: int | None = None) -> None:
         if handle is not None:
             from .compiled import what_failed
 
@@ -99,13 +139,14 @@ class StructureError(TapegradError, TypeError, ValueError):
 class UnsupportedInNumbaError(TapegradError, TypeError):
     """A function cannot be differentiated in nopython code."""
 
-    def __init__(self, message):
+    def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.message = message
-
-    def __str__(self):
         # Numba puts the names of its passes in front of the arguments of errors that go through it.
-        return self.message
+        self._message = message
+
+    @property
+    def message(self) -> str:
+        return self._message
 
 
 class TapeFileError(TapegradError, ValueError):

@@ -54,7 +54,7 @@ class Argument:
     index: int
     size: int
     zeros: int
-    reasons: list
+    reasons: list[str]
 
     def __str__(self):
         if not self.zeros:
@@ -72,7 +72,7 @@ class Explanation:
     arguments : list of Argument
     """
 
-    arguments: list
+    arguments: list[Argument]
 
     def __str__(self):
         return "\n".join(map(str, self.arguments))

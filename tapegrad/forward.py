@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .errors import StructureError
 from .record import check_dtype, normalise, tracked
 from .traced import Traced
+from .typing import Argnums, Between, OfJacobian
+
+R = TypeVar("R", bound=Any)
+X = TypeVar("X", bound=Any)
 
 _LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
 
@@ -163,7 +167,7 @@ def _name(function):
     return getattr(function, "__name__", type(function).__name__)
 
 
-def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
     """The value of a function and its derivative along one direction: the Jacobian-vector product.
 
     Parameters
@@ -218,7 +222,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
         return _pass(f, arguments, level, None, f"the result of {_name(f)}")
 
 
-def derivative(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def derivative(f: Between[Any, R]) -> Callable[..., R]:
     """The derivative of a function of one number, in forward mode.
 
     Parameters
@@ -266,7 +270,11 @@ def derivative(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return df
 
 
-def jacfwd(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
+@overload
+def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
+@overload
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
 
     Parameters

@@ -7,6 +7,9 @@ is noticed; any others are copies.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 from .custom_call import Fixed, _parts, handed, noted
@@ -25,28 +28,28 @@ class Context:
         For each argument of ``apply``.
     """
 
-    def __init__(self, needed):
+    def __init__(self, needed: Iterable[bool]) -> None:
         self.needs_input_grad = tuple(needed)
-        self._saved = ()  # argument numbers, ("result", number), or arrays in a tuple
-        self._given = ()
-        self._plain_results = ()
+        self._saved: tuple[Any, ...] = ()  # argument numbers, ("result", number), or arrays in a tuple
+        self._given: tuple[Any, ...] = ()
+        self._plain_results: tuple[Any, ...] = ()
 
-    def save_for_backward(self, *arrays):
+    def save_for_backward(self, *arrays: Any) -> None:
         """Keep arrays (or floats) for ``backward``, which finds them in `saved_tensors`."""
         self._given = arrays
 
     save_for_forward = save_for_backward
 
-    def mark_non_differentiable(self, *results):
+    def mark_non_differentiable(self, *results: Any) -> None:
         """Say that these results carry no derivative."""
         self._plain_results = results
 
-    def mark_dirty(self, *arrays):
+    def mark_dirty(self, *arrays: Any) -> None:
         """Refused: arguments are read-only."""
         raise RuleError("ctx.mark_dirty: a Function cannot change its arguments in place; return a new array")
 
     @property
-    def saved_tensors(self):
+    def saved_tensors(self) -> tuple[Any, ...]:
         """The saved arrays, read-only."""
         return self._given
 
@@ -62,7 +65,7 @@ class _View:
         self.saved_tensors = tuple(handed(found, None))
 
 
-class FunctionPrimitive(Primitive):
+class FunctionPrimitive(Primitive[Any]):
     """The primitive behind a `Function` class."""
 
     def __init__(self, cls):
@@ -230,7 +233,10 @@ class Function:
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
     >>> import tapegrad as tg
     >>> class Exp(tg.autograd.Function):
     ...     @staticmethod
@@ -250,26 +256,26 @@ class Function:
     """
 
     @staticmethod
-    def forward(*args):
+    def forward(*args: Any) -> Any:
         """To be written."""
         raise MissingRuleError("a Function needs a static method forward(ctx, *args)")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Context, inputs: Any, output: Any) -> None:
         """To be written where ``forward`` takes no context."""
 
     @staticmethod
-    def backward(ctx, *gradients):
+    def backward(ctx: Context, *gradients: Any) -> Any:
         """To be written."""
 
     @staticmethod
-    def jvp(ctx, *tangents):
+    def jvp(ctx: Context, *tangents: Any) -> Any:
         """May be written."""
 
     @classmethod
-    def apply(cls, *args):
+    def apply(cls, *args: Any) -> Any:
         """Run ``forward`` and record one instruction."""
         found = cls.__dict__.get("_primitive")
         if found is None:
-            found = cls._primitive = FunctionPrimitive(cls)
+            found = cls._primitive = FunctionPrimitive(cls)  # type: ignore[attr-defined]
         return found(*args)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -16,10 +16,20 @@ from .errors import StructureError
 from .higher import nested
 from .traced import Traced
 from .tree import flatten, unflatten
+from .typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
+
+if TYPE_CHECKING:
+    from .kernel.of_tape import TapeKernel
+    from .replay.finish import FinishedTape
+    from .replay.stats import Stats
+
+R = TypeVar("R", bound=Any, covariant=True)
+X = TypeVar("X", bound=Any)
+Y = TypeVar("Y", bound=Any)
 
 
-class Transformed:
-    """What a transformation returns: a function, with its statistics.
+class Transformed(Generic[R]):
+    """What a transformation returns: a function with results of type `R`, and its statistics.
 
     Attributes
     ----------
@@ -29,6 +39,18 @@ class Transformed:
 
     if TYPE_CHECKING:
 
+        __name__: str
+        __wrapped__: Callable[..., Any]
+
+        # Of what is called with a number that is not an int, an array, or a container the derivative is one, too.
+        @overload
+        def __call__(self: Transformed[Unknown], *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def __call__(self: Transformed[Traced], *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def __call__(self: Transformed[int], *args: Any, **kwargs: Any) -> float: ...
+        @overload
+        def __call__(self, *args: Any, **kwargs: Any) -> R: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def __init__(self, function, argnums, has_aux=False, scalar=True, kernel=None):
@@ -51,11 +73,11 @@ class Transformed:
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, policy=checked_policy(kernel), options=options)
         self._has_aux = has_aux
 
-    def stats(self):
+    def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
         return self._replayed.stats
 
-    def tape(self, *args, **kwargs):
+    def tape(self, *args: Any, **kwargs: Any) -> FinishedTape:
         """The finished tape that answers a call with these arguments: ``print(g.tape(x))`` lists it.
 
         Examples
@@ -67,7 +89,7 @@ class Transformed:
         """
         return self._replayed.tape(args, kwargs)
 
-    def kernel(self, *args, **kwargs):
+    def kernel(self, *args: Any, **kwargs: Any) -> TapeKernel:
         """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
 
         Its ``source()``, ``llvm()``, ``asm()``, ``nbytes`` (of the workspace) and ``seconds`` (by stage of compilation)
@@ -117,7 +139,7 @@ class Transformed:
         return unflatten(outcome.structure, values)
 
 
-class Jitted(Transformed):
+class Jitted(Transformed[R]):
     """What `jit` returns: the function itself, by kernels."""
 
     def __init__(self, function, fastmath):
@@ -126,14 +148,18 @@ class Jitted(Transformed):
         super().__init__(function, (), kernel="always")
         self.options = self._replayed.options = Options(fastmath=fastmath)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
         if any(isinstance(leaf, Traced) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self.__wrapped__(*args, **kwargs)
         return self._value(self._replayed.call(args, kwargs, backward=False))
 
 
-def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Any:
+@overload
+def jit(fun: Callable[..., X], *, fastmath: bool = False) -> Jitted[X]: ...
+@overload
+def jit(fun: None = None, *, fastmath: bool = False) -> Callable[[Callable[..., X]], Jitted[X]]: ...
+def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Jitted[Any] | Callable[[Callable[..., Any]], Jitted[Any]]:
     """`fun` by machine code made from its tape, as its derivatives will be.
 
     The first call with given shapes, types and static arguments records the function and
@@ -205,7 +231,7 @@ def _together(gradients):
     return gradients if type(gradients) is tuple else (gradients,)
 
 
-class _ValueAndGrad(Transformed):
+class _ValueAndGrad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
         found = None if kwargs or nested.inside() else self._replayed.quick(args)
         if found is not None:
@@ -216,7 +242,7 @@ class _ValueAndGrad(Transformed):
         return self._value(outcome), self._gradients(outcome, args)
 
 
-class _Grad(Transformed):
+class _Grad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
         found = None if kwargs or nested.inside() else self._replayed.quick(args)
         if found is not None:
@@ -229,10 +255,34 @@ class _Grad(Transformed):
         return (gradient, self._value(outcome)[1]) if self._has_aux else gradient
 
 
+@overload
 def value_and_grad(
-    fun: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None,
-    kernel: str | None = None,
-) -> Transformed:  # fmt: skip
+    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, X]]: ...
+@overload
+def value_and_grad(
+    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, X]]: ...
+@overload
+def value_and_grad(
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, tuple[X, Y]]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, tuple[Any, ...]]]: ...
+@overload
+def value_and_grad(
+    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True], kernel: KernelPolicy | None = None
+) -> Transformed[tuple[tuple[float, Any], X]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
+def value_and_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
+    kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:  # fmt: skip
     """The value of a scalar function together with its gradient.
 
     Parameters
@@ -277,10 +327,34 @@ def value_and_grad(
     return _ValueAndGrad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
 
 
+@overload
 def grad(
-    fun: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None,
-    kernel: str | None = None,
-) -> Transformed:  # fmt: skip
+    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[X]: ...
+@overload
+def grad(
+    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[X]: ...
+@overload
+def grad(
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[X, Y]]: ...
+@overload
+def grad(
+    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[Any, ...]]: ...
+@overload
+def grad(
+    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True], kernel: KernelPolicy | None = None
+) -> Transformed[tuple[X, Any]]: ...
+@overload
+def grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]: ...  # fmt: skip
+def grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
+    kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:  # fmt: skip
     """The gradient of a scalar function.
 
     Parameters
@@ -302,9 +376,25 @@ def grad(
     return _Grad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
 
 
+@overload
+def elementwise_grad(fun: OfFirst[X], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
+def elementwise_grad(fun: OfSecond[X], argnums: Literal[1], *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
 def elementwise_grad(
-    fun: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None, kernel: str | None = None
-) -> Transformed:
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[X, Y]]: ...
+@overload
+def elementwise_grad(
+    fun: Callable[..., Any], argnums: tuple[int, ...], *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[Any, ...]]: ...
+@overload
+def elementwise_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]: ...  # fmt: skip
+def elementwise_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]:
     """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
 
     This is the gradient of the sum of all results: the sums of the columns of

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from builtins import abs as builtin_abs
+from collections.abc import Iterable, Sequence
 from math import inf
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -23,7 +24,25 @@ from .record import apply, apply_one, as_operand, derived, observed, plain
 from .rules import BY_NAME
 from .tape.meta import c_strides
 from .traced import Traced
+from .typing import ArrayLike, Axis, DTypeLike, TensorLike
 from .views import note_view
+
+if TYPE_CHECKING:
+    from .dual import Dual
+    from .tensor import Tensor
+
+    class Reduction(Protocol):
+        def __call__(
+            self, x: TensorLike, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+        ) -> Tensor: ...
+
+    class Moment(Protocol):
+        def __call__(
+            self, x: TensorLike, axis: Axis = None, ddof: int = 0, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+        ) -> Tensor: ...
+
+    class Along(Protocol):
+        def __call__(self, x: TensorLike, axis: int = -1, *, dim: int | None = None) -> Tensor: ...
 
 #: Names in this namespace -> element-wise row, where they differ from the row's own.
 _ALIASES = {
@@ -34,7 +53,7 @@ _ALIASES = {
 }  # fmt: skip
 
 
-def lift(x):
+def lift(x: Any) -> Any:
     """`x` as a tensor."""
     if x is True or x is False:
         # Promotes as a boolean does, not as a float.
@@ -45,10 +64,10 @@ def lift(x):
 def _elementwise(name, row):
     arity = row.arity
 
-    def one(x):
+    def one(x: TensorLike) -> Tensor:
         return apply_one(row, x) if isinstance(x, Traced) else apply(row, (x,))
 
-    def two(x, y):
+    def two(x: TensorLike, y: TensorLike) -> Tensor:
         return apply(row, (x, y))
 
     function = one if arity == 1 else two
@@ -79,7 +98,17 @@ globals().update(ELEMENTWISE)
 
 if TYPE_CHECKING:
     # The same names, for type checkers; a test keeps the two equal.
+    @overload
+    def _unary(x: Dual) -> Dual: ...  # type: ignore[overload-overlap]
+    @overload
+    def _unary(x: TensorLike) -> Tensor: ...
     def _unary(x: Any) -> Any: ...
+    @overload
+    def _binary(x: Dual, y: TensorLike) -> Dual: ...  # type: ignore[overload-overlap]
+    @overload
+    def _binary(x: TensorLike, y: Dual) -> Dual: ...  # type: ignore[overload-overlap]
+    @overload
+    def _binary(x: TensorLike, y: TensorLike) -> Tensor: ...
     def _binary(x: Any, y: Any) -> Any: ...
 
     abs = absolute = acos = acosh = arccos = arccosh = arcsin = arcsinh = arctan = arctanh = asin = asinh = atan = atanh = \
@@ -93,7 +122,7 @@ if TYPE_CHECKING:
         remainder = sub = subtract = true_divide = xlog1py = xlogy = yv = _binary
 
 
-def power(x, y):
+def power(x: TensorLike, y: TensorLike) -> Tensor:
     """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
     return x**y if isinstance(x, Traced) else apply("power", (x, y))
 
@@ -103,7 +132,7 @@ def _truth(condition):
     return condition.astype(bool)
 
 
-def where(condition, x, y):
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     """`x` where `condition` holds, else `y`.
 
     Parameters
@@ -119,7 +148,7 @@ def where(condition, x, y):
     return apply("where", (derived(_truth(), condition), x, y))
 
 
-def clip(x, min=None, max=None):
+def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """`x` limited to ``[min, max]``; either bound may be None.  The derivative is 1 at the bounds themselves."""
     if min is None and max is None:
         return lift(x)
@@ -146,7 +175,7 @@ def _axis_tuple(axes, ndim):
     return found
 
 
-def _axis(x, axis, dim):
+def _axis(x: Any, axis: Any, dim: Any) -> Any:
     axis = dim if axis is None else axis
     if axis is None:
         return None
@@ -156,10 +185,10 @@ def _axis(x, axis, dim):
     return tuple(sorted(_axis_tuple(axis, x.ndim)))
 
 
-def _reduction(name, doc):
+def _reduction(name: str, doc: str) -> Reduction:
     row = BY_NAME[name]
 
-    def function(x, axis=None, keepdims=False, *, dim=None, keepdim=False):
+    def function(x: TensorLike, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
         x = lift(x)
         return apply(row, (x,), (("axis", _axis(x, axis, dim)), ("keepdims", bool(keepdims or keepdim))))
 
@@ -190,10 +219,12 @@ norm = _reduction("norm", "Euclidean norm over axes; its derivative at 0 is 0.")
 logsumexp = _reduction("logsumexp", "log(sum(exp(x))) over axes, without overflow.")
 
 
-def _moment(name, doc):
+def _moment(name: str, doc: str) -> Moment:
     row = BY_NAME[name]
 
-    def function(x, axis=None, ddof=0, keepdims=False, *, dim=None, keepdim=False):
+    def function(
+        x: TensorLike, axis: Axis = None, ddof: int = 0, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+    ) -> Tensor:
         x = lift(x)
         attrs = (("axis", _axis(x, axis, dim)), ("ddof", ddof), ("keepdims", bool(keepdims or keepdim)))
         return apply(row, (x,), attrs)
@@ -207,7 +238,7 @@ var = _moment("var", "Variance")
 std = _moment("std", "Standard deviation (derivative 0 where it is 0)")
 
 
-def cumsum(x, axis=None, *, dim=None):
+def cumsum(x: TensorLike, axis: int | None = None, *, dim: int | None = None) -> Tensor:
     """Cumulative sum along `axis` (of the flattened array by default)."""
     x = lift(x)
     axis = dim if axis is None else axis
@@ -216,10 +247,10 @@ def cumsum(x, axis=None, *, dim=None):
     return apply("cumsum", (x,), (("axis", _axis_index(axis, x.ndim)),))
 
 
-def _along(name, doc):
+def _along(name: str, doc: str) -> Along:
     row = BY_NAME[name]
 
-    def function(x, axis=-1, *, dim=None):
+    def function(x: TensorLike, axis: int = -1, *, dim: int | None = None) -> Tensor:
         x = lift(x)
         if x.ndim == 0:
             x = reshape(x, (1,))
@@ -238,12 +269,12 @@ log_softmax = _along("log_softmax", "Logarithm of `softmax` along `axis` (defaul
 # ---- products ---------------------------------------------------------------------
 
 
-def matmul(a, b):
+def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     """Matrix product with NumPy's rules for 1-d operands and stacks."""
     return apply("matmul", (a, b))
 
 
-def dot(a, b):
+def dot(a: TensorLike, b: TensorLike) -> Tensor:
     """``np.dot``: products of scalars, inner products, matrix products."""
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         # Numbers are arrays here, as in NumPy.
@@ -257,12 +288,12 @@ def dot(a, b):
     return reshape(matmul(a, moved), (*a.shape[:-1], *b.shape[:-2], b.shape[-1]))
 
 
-def outer(a, b):
+def outer(a: TensorLike, b: TensorLike) -> Tensor:
     """Outer product of two flattened operands."""
     return apply("multiply", (reshape(a, (-1, 1)), reshape(b, (1, -1))))
 
 
-def trace(x, offset=0, axis1=0, axis2=1):
+def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Sum of a diagonal of a matrix, or of each matrix of a stack."""
     return sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
@@ -270,7 +301,7 @@ def trace(x, offset=0, axis1=0, axis2=1):
 # ---- shapes -----------------------------------------------------------------------
 
 
-def reshape(x, *shape):
+def reshape(x: TensorLike, *shape: Any) -> Tensor:
     """The same elements in another shape; one extent may be -1."""
     x = lift(x)
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
@@ -289,7 +320,7 @@ def _scalar(value):
     return float(value) if value.ndim == 0 and value.dtype.char == "d" else value
 
 
-def ravel(x):
+def ravel(x: TensorLike) -> Tensor:
     """All elements in one axis, in C order: a view if they are stored so, else a copy (as in NumPy)."""
     x = lift(x)
     if type(x._v) is float or x._v.flags.c_contiguous:
@@ -297,18 +328,18 @@ def ravel(x):
     return clone(reshape(x, (-1,)))
 
 
-def flatten(x):
+def flatten(x: TensorLike) -> Tensor:
     """`ravel` under PyTorch's name."""
     return reshape(x, (-1,))
 
 
-def squeeze(x, axis=None, *, dim=None):
+def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:
     """Without axes of extent 1."""
     x = lift(x)
     return _reshaped("squeeze", x, np.squeeze(np.asarray(x._v), _axis(x, axis, dim)))
 
 
-def expand_dims(x, axis):
+def expand_dims(x: TensorLike, axis: int) -> Tensor:
     """With a new axis of extent 1 at `axis` of the result."""
     x = lift(x)
     return _reshaped("expand_dims", x, np.expand_dims(x._v, axis))
@@ -317,7 +348,7 @@ def expand_dims(x, axis):
 unsqueeze = expand_dims
 
 
-def transpose(x, *axes):
+def transpose(x: TensorLike, *axes: Any) -> Tensor:
     """Axes permuted; reversed by default.  ``transpose(i, j)`` swaps two (PyTorch) if there are more."""
     x = lift(x)
     if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
@@ -339,7 +370,7 @@ def _permute(row, x, axes):
     return note_view(x, apply(row, (x,), (("axes", axes),), value=np.transpose(x._v, axes)))
 
 
-def t(x):
+def t(x: TensorLike) -> Tensor:
     """A matrix transposed (a vector or scalar as it is)."""
     x = lift(x)
     if x.ndim > 2:
@@ -347,7 +378,7 @@ def t(x):
     return _permute("t", x, tuple(range(x.ndim))[::-1])
 
 
-def swapaxes(x, axis1, axis2):
+def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
     """Two axes exchanged."""
     x = lift(x)
     axes = list(range(x.ndim))
@@ -356,7 +387,7 @@ def swapaxes(x, axis1, axis2):
     return _permute("transpose", x, axes)
 
 
-def moveaxis(x, source, destination):
+def moveaxis(x: TensorLike, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Tensor:
     """Axes moved to other positions, as ``np.moveaxis``."""
     x = lift(x)
     source, destination = _axis_tuple(source, x.ndim), _axis_tuple(destination, x.ndim)
@@ -368,7 +399,7 @@ def moveaxis(x, source, destination):
     return _permute("transpose", x, axes)
 
 
-def flip(x, axis=None, *, dims=None):
+def flip(x: TensorLike, axis: Axis = None, *, dims: Axis = None) -> Tensor:
     """The order along `axis` (default: all) reversed."""
     x = lift(x)
     axes = _axis(x, axis, dims)
@@ -376,7 +407,7 @@ def flip(x, axis=None, *, dims=None):
     return note_view(x, apply("flip", (x,), (("axes", axes),), value=np.flip(x._v, axes))) if x.ndim else x
 
 
-def broadcast_to(x, shape):
+def broadcast_to(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     """`x` repeated (as a view) to `shape`."""
     x = lift(x)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -389,7 +420,7 @@ def broadcast_to(x, shape):
     return _view("broadcast_to", x, value, strides, 0)
 
 
-def expand(x, *shape):
+def expand(x: TensorLike, *shape: Any) -> Tensor:
     """`broadcast_to` under PyTorch's name; -1 keeps an extent."""
     shape = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     own = (1,) * (len(shape) - x.ndim) + tuple(x.shape)
@@ -402,7 +433,7 @@ def _view(row, x, value, strides, offset):
     return note_view(x, apply(row, (x,), attrs, value=_scalar(value), integer=offset))
 
 
-def diagonal(x, offset=0, axis1=0, axis2=1):
+def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Diagonal `offset` of a matrix as a vector; of a stack of matrices along the last axis."""
     x = lift(x)
     value = np.diagonal(np.asarray(x._v), offset, axis1, axis2)
@@ -413,7 +444,7 @@ def diagonal(x, offset=0, axis1=0, axis2=1):
     return _view("diagonal", x, value, (*strides, steps[row] + steps[column]), start if value.size else 0)
 
 
-def diag(x, k=0):
+def diag(x: TensorLike, k: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
     x = lift(x)
     if x.ndim == 2:
@@ -424,7 +455,7 @@ def diag(x, k=0):
     return apply("diag", (x,), (("k", int(k)), ("shape", (n, n))))
 
 
-def concatenate(tensors, axis=0, *, dim=None):
+def concatenate(tensors: Iterable[TensorLike], axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Arrays joined along an existing axis (None: flattened first)."""
     tensors = [lift(x) for x in tensors]
     axis = dim if dim is not None else axis
@@ -447,7 +478,7 @@ def _batches(tensors):
     return [tensors[k : k + JOIN] for k in range(0, len(tensors), JOIN)]
 
 
-def stack(tensors, axis=0, *, dim=None):
+def stack(tensors: Iterable[TensorLike], axis: int = 0, *, dim: int | None = None) -> Tensor:
     """Arrays of one shape joined along a new axis."""
     tensors = [lift(x) for x in tensors]
     axis = dim if dim is not None else axis
@@ -457,12 +488,12 @@ def stack(tensors, axis=0, *, dim=None):
     return apply("stack", tensors, (("axis", _axis_index(axis, ndim + 1)),))
 
 
-def split(x, indices_or_sections, axis=0):
+def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Parts along `axis`, as ``np.split`` cuts them."""
     return _split(np.split, x, indices_or_sections, axis)
 
 
-def array_split(x, indices_or_sections, axis=0):
+def array_split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Parts along `axis` of nearly equal extent, as ``np.array_split``."""
     return _split(np.array_split, x, indices_or_sections, axis)
 
@@ -501,22 +532,22 @@ def moved_by(row, x, function, *others):
     return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Traced) else index.reshape(-1)), (("shape", index.shape),))
 
 
-def repeat(x, repeats, axis=None):
+def repeat(x: TensorLike, repeats: ArrayLike, axis: int | None = None) -> Tensor:
     """Elements repeated, as ``np.repeat``."""
     return _moved("repeat", x, lambda p: np.repeat(p, repeats, axis))
 
 
-def tile(x, reps):
+def tile(x: TensorLike, reps: int | tuple[int, ...]) -> Tensor:
     """The array repeated, as ``np.tile``."""
     return _moved("tile", x, lambda p: np.tile(p, reps))
 
 
-def roll(x, shift, axis=None):
+def roll(x: TensorLike, shift: int | tuple[int, ...], axis: Axis = None) -> Tensor:
     """Elements rolled along axes, as ``np.roll``."""
     return _moved("roll", x, lambda p: np.roll(p, shift, axis))
 
 
-def take(x, indices, axis=None, mode="raise"):
+def take(x: TensorLike, indices: TensorLike, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise") -> Tensor:
     """Elements at integer positions, as ``np.take``; `mode` "wrap" or "clip" brings positions outside back in."""
     x = lift(x)
     return moved_by("gather", x, _taken(x.shape, None if axis is None else as_index(axis), mode), indices)
@@ -540,7 +571,7 @@ def along_axis(order, shape, axis):
 # ---- on and off the tape -------------------------------------------------------------
 
 
-def clone(x):
+def clone(x: TensorLike) -> Tensor:
     """A copy that is recorded: the gradient passes through."""
     return apply("clone", (x,))
 
@@ -550,7 +581,7 @@ def _cast(x, dtype):
     return x.astype(dtype)
 
 
-def astype(x, dtype):
+def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
     """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
     x, dtype = lift(x), np.dtype(dtype)
     if dtype.kind != "f":

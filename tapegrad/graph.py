@@ -28,7 +28,7 @@ class RemovableHandle:
         self._number = next(self._numbers)
         table[self._number] = hook
 
-    def remove(self):
+    def remove(self) -> None:
         """Remove the hook; doing it twice does no harm."""
         self._table.pop(self._number, None)
 

@@ -19,7 +19,9 @@ A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed. (2008), chapter 15
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,6 +33,10 @@ from .higher import nested
 from .jacobians import jacobian, vjp
 from .traced import Traced, below
 from .tree import flatten, unflatten
+from .typing import Pytree
+
+#: How the linear system of a derivative is solved.
+LinearSolver: TypeAlias = Literal["dense", "gmres", "bicgstab", "cg"]
 
 #: How large the largest residual may be, beside the largest one at the start (or 1).
 TOLERANCE = 1e-6
@@ -238,7 +244,10 @@ class _ByScipy:
         )  # fmt: skip
 
 
-def root(f, x0, *args, solver=None, linear="dense", tol=TOLERANCE):
+def root(
+    f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
+    tol: float = TOLERANCE,
+) -> Pytree:  # fmt: skip
     """The x near `x0` with ``f(x, *args) = 0``, as a differentiable function of `args`.
 
     Parameters
@@ -310,7 +319,10 @@ class _ByIteration:
         return solution.container(x)
 
 
-def fixed_point(g, x0, *args, solver=None, linear="dense", tol=TOLERANCE):
+def fixed_point(
+    g: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
+    tol: float = TOLERANCE,
+) -> Pytree:  # fmt: skip
     """The x with ``g(x, *args) = x`` to which iteration from `x0` leads, as a differentiable function of `args`.
 
     Parameters
@@ -376,7 +388,10 @@ class _ByMinimizing:
         return found
 
 
-def argmin(f, x0, *args, solver=None, linear="dense", tol=TOLERANCE):
+def argmin(
+    f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
+    tol: float = TOLERANCE,
+) -> Pytree:  # fmt: skip
     """The x near `x0` at which ``f(x, *args)`` is smallest, as a differentiable function of `args`.
 
     Parameters

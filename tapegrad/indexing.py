@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import sys
+from _thread import get_ident
 from functools import lru_cache
 from types import EllipsisType
 
@@ -111,7 +112,20 @@ def getitem(x, key):
             offset = 0
             for k, extent in zip(keys, value.shape):
                 offset = offset * extent + (k if k >= 0 else k + extent)
-            return apply_view(_SELECT, x, _ONE_ELEMENT, found, offset)
+            store = x._t
+            if store is None or store.trace is None or store.ident != get_ident():
+                return apply_view(_SELECT, x, _ONE_ELEMENT, found, offset)
+            # Read again in a recording it is the same value: a finished tape would have it once anyway.
+            read = store.trace.read
+            slot = read.get((x._i, offset))
+            if slot is None:
+                t = apply_view(_SELECT, x, _ONE_ELEMENT, found, offset)
+                if t._t is store:
+                    read[x._i, offset] = t._i
+                return t
+            t = plain(found)
+            t._t, t._i, t._k = store, slot, store.tokens[slot]
+            return t
     if type(value) is float:
         if key == () or key is Ellipsis:
             return x

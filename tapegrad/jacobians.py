@@ -11,7 +11,7 @@ every ``.grad`` stay as they are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from .record import normalise
 from .recording import Recording, as_plain
 from .tensor import Tensor
 from .tree import flatten, leaf_names, unflatten
+from .typing import Argnums, Between, KernelPolicy, Mode, OfJacobian
+
+R = TypeVar("R", bound=Any)
+X = TypeVar("X", bound=Any)
 
 MODES = ("auto", "forward", "reverse")
 
@@ -66,7 +70,7 @@ def _arguments(recording, values):
     return tuple(found)
 
 
-def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
     """The value of a function, and a function that pulls adjoints back through it.
 
     Parameters
@@ -114,7 +118,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     return _value(recording), pullback
 
 
-def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """The value of a function, and its derivative as a linear function of tangents.
 
     Parameters
@@ -167,10 +171,15 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     return _value(recording), push
 
 
+@overload
+def jacrev(f: Between[X, R], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Jacobian[X, R]: ...
+@overload
 def jacrev(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None,
-    kernel: str | None = None,
-) -> Transformed:  # fmt: skip
+    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]: ...  # fmt: skip
+def jacrev(
+    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]:
     """The Jacobian of `f` by reverse mode; see `jacobian`.
 
     Parameters
@@ -195,10 +204,19 @@ def jacrev(
     return jacobian(f, argnums, mode="reverse", argnum=argnum, kernel=kernel)
 
 
+@overload
 def jacobian(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", explain: bool = False, *,
-    argnum: int | tuple[int, ...] | None = None, kernel: str | None = None,
-) -> Transformed:  # fmt: skip
+    f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False, *, kernel: KernelPolicy | None = None
+) -> Jacobian[X, R]: ...
+@overload
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...  # fmt: skip
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:  # fmt: skip
     """A function that gives the Jacobian of `f`.
 
     Parameters
@@ -247,7 +265,13 @@ def jacobian(
     return _Jacobian(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
-class _Jacobian(Transformed):
+if TYPE_CHECKING:
+
+    class Jacobian(OfJacobian[X, R], Transformed[Any]):
+        """What type checkers are told that `jacobian` returns."""
+
+
+class _Jacobian(Transformed[Any]):
     """What `jacobian` returns."""
 
     def __init__(self, function, argnums, mode, explain, kernel=None):

@@ -22,8 +22,10 @@ from .native.ufuncs import reduced_svd
 from .record import apply, apply_two, derived, trace_of
 from .rules import BY_NAME
 from .rules import lang as L
+from .rules.accumulating import add_at_value, add_window_value
 from .rules.shaping import logical_view
 from .rules.transposed import place_value, scatter_value
+from .sweep.contributions import Placed, Scattered, fills, once
 from .tape.meta import c_strides
 from .traced import Traced, below
 
@@ -44,7 +46,10 @@ def elementwise(name, values):
     """An operation of the rules' language on arrays, numbers, tensors or dual numbers."""
     with np.errstate(all="ignore"):
         if not any(isinstance(v, Traced) for v in values):
-            return value_function(name)(*values)
+            return _of_constants(value_function(name), values)
+        if name in ("mul", "mul0"):
+            values, plain = _factors(values)
+            name = "mul" if plain else name
         if name in _WITHOUT_DERIVATIVE:
             return derived(value_function(name), *map(_undifferentiated, values))
         row = BY_NAME.get("where" if name == "select" else ROW_OF.get(name, name))
@@ -55,6 +60,40 @@ def elementwise(name, values):
         if name == "select":
             values = [_undifferentiated(values[0]), *values[1:]]
         return apply(row, values)
+
+
+def _of_constants(function, values):
+    """``function(*values)``; one number repeated stays that."""
+    arrays = [v for v in values if isinstance(v, np.ndarray) and v.ndim]
+    if arrays and all(uniform(v) for v in arrays):
+        found = function(*[v[(0,) * v.ndim] if isinstance(v, np.ndarray) and v.ndim else v for v in values])
+        return np.broadcast_to(found, np.broadcast_shapes(*(v.shape for v in arrays)))
+    return function(*values)
+
+
+def uniform(array):
+    """Whether an array is one number repeated, as its strides say."""
+    return array.size > 0 and not any(array.strides)
+
+
+def _factors(values):
+    """The operands of a product, one of them on a tape, and whether a constant among them allows to multiply plainly.
+
+    A number that is repeated for each element is that number.  A product with a finite number other than zero is zero only
+    where the other factor is: that it is absolute makes no difference.
+    """
+    found = list(values)
+    for k, (v, other) in enumerate(zip(values, values[::-1])):
+        if isinstance(v, Traced):
+            continue
+        if v.__class__ is float:
+            # No infinity and no nan minus itself is zero.
+            return found, v != 0.0 and v - v == 0.0
+        if isinstance(v, np.ndarray) and v.ndim and uniform(v) and v.shape == np.shape(other) and v.dtype == other.dtype:
+            v = found[k] = float(v[(0,) * v.ndim])
+        if np.ndim(v) == 0 and v != 0 and np.isfinite(v):
+            return found, True
+    return found, False
 
 
 class Lifted:
@@ -131,9 +170,11 @@ class Lifted:
         x, y = self, other
         if x.lanes is None and y.lanes is None:
             return Lifted(x.a @ y.a)
-        together = _one_product(x, y)
-        if together is not None:
-            return together
+        if isinstance(x.a, Traced) or isinstance(y.a, Traced):
+            together = _one_product(x, y)
+            if together is not None:
+                return together
+        # On arrays a product for each lane, as in a sweep: how BLAS adds depends on the shape.
         row, column = x.ndim == 1, y.ndim == 1
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y
@@ -167,6 +208,9 @@ class Lifted:
     def solve(self, other):
         return self._linalg("solve", other)
 
+    def cofactors(self):
+        return self._with(apply("cofactors", (self.a,)))
+
     def svd(self):
         if isinstance(self.a, Traced):
             return [self._with(part) for part in np.linalg.svd(self.a, full_matrices=False)]
@@ -193,6 +237,8 @@ class Lifted:
         return self._with(np.flip(self.a, self._axes(axes)))
 
     def broadcast_to(self, shape):
+        if tuple(shape) == self.shape:
+            return self
         return self._with(np.broadcast_to(self.aligned(len(shape)), self._front(shape)))
 
     def narrow(self, axis, start, stop):
@@ -211,6 +257,11 @@ class Lifted:
         return self._with(logical_view(self.a, *(v for _, v in attrs), offset).copy())
 
     def place(self, shape, strides, offset):
+        """Contribution: this array added into a window of zeros of `shape`."""
+        source, strides = once(self, strides)
+        return source.reshape(shape) if fills(source, shape, strides, offset) else Placed(source, shape, strides, offset)
+
+    def placed(self, shape, strides, offset):
         attrs = self._window(shape, strides, int(np.prod(shape, dtype=np.int64)))
         if isinstance(self.a, Traced):
             return self._with(apply("place", (self.a,), attrs, integer=offset))
@@ -224,14 +275,30 @@ class Lifted:
         front = np.arange(self.lanes or 1)[:, None] * count
         return derived(lambda positions: (front + positions.reshape(-1)).reshape(-1), index)
 
+    def add_window(self, other, strides, offset):
+        whole, other = _side_by_side(self, other)
+        attrs = (("shape", other.a.shape), whole._window(other.shape, strides, whole.size)[1])
+        if isinstance(whole.a, Traced) or isinstance(other.a, Traced):
+            return whole._with(apply("add_window", (whole.a, other.a), attrs, integer=offset))
+        return whole._with(add_window_value(whole.a, other.a, *(v for _, v in attrs), offset))
+
+    def add_at(self, other, index):
+        whole, other = _side_by_side(self, other)
+        positions = whole._positions(index, whole.size)
+        if isinstance(whole.a, Traced) or isinstance(other.a, Traced):
+            return whole._with(apply("add_at", (whole.a, other.a, positions)))
+        return whole._with(add_at_value(whole.a, other.a, _value(positions)))
+
     def scatter(self, index, shape):
+        """Contribution: this array added at flat positions `index` of zeros of `shape`."""
+        return Scattered(self, index, shape)
+
+    def scattered(self, index, shape):
         positions = self._positions(index, int(np.prod(shape, dtype=np.int64)))
         shape = self._front(shape)
         if isinstance(self.a, Traced):
             return self._with(apply("scatter", (self.a, positions), (("shape", shape),)))
         return self._with(scatter_value(self.a, positions, shape))
-
-    placed, scattered = place, scatter
 
     def gather(self, index, shape):
         positions, shape = self._positions(index, self.size), self._front(shape)
@@ -315,6 +382,12 @@ class Lifted:
             found = f * found if lag else found
             found = np.flip(_delayed(np.flip(found, axis), axis, 0.0), axis) if reverse else _delayed(found, axis, 0.0)
         return Lifted(found, lanes)
+
+
+def _side_by_side(x, y):
+    """Both with the same lanes."""
+    lanes = _lanes((x, y))
+    return [t if t.lanes == lanes else Lifted(np.broadcast_to(t.a, (lanes, *t.shape)), lanes) for t in (x, y)]
 
 
 def _one_product(x, y):

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .tape.store import thread_state
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Mode:
@@ -14,16 +19,16 @@ class _Mode:
 
     enabled = True
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         state = thread_state()
         self._before = [*getattr(self, "_before", []), state.enabled]
         state.set_enabled(self.enabled)
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         thread_state().set_enabled(self._before.pop())
 
-    def __call__(self, function):
+    def __call__(self, function: F) -> F:
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
             state = thread_state()
@@ -34,10 +39,14 @@ class _Mode:
             finally:
                 state.set_enabled(before)
 
-        return wrapper
+        return wrapper  # type: ignore[return-value]
 
 
 class _Switch(_Mode):
+    @overload
+    def __new__(cls, function: F) -> F: ...  # type: ignore[misc]
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         made = super().__new__(cls)
         # Used as a bare decorator: @tg.no_grad
@@ -106,10 +115,10 @@ class set_grad_enabled(_Mode):
         self._before = [thread_state().enabled]
         thread_state().set_enabled(self.enabled)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __call__(self, function):
+    def __call__(self, function: F) -> F:
         thread_state().set_enabled(self._before.pop())
         return super().__call__(function)
 

@@ -23,7 +23,40 @@ from .tensor import Parameter, Tensor
 from .traced import Traced
 
 #: Source of the scalar operators.  Written out per operator because a call of a
-#: Python function costs as much as a tenth of the whole operation.
+#: Python function costs as much as a tenth of the whole operation.  What follows the
+#: computation of `value` is the same in all.
+_APPEND = """
+            tokens = store.tokens
+            index = len(tokens)
+            if index >= store.limit:
+                store.make_room()
+                return {slow}
+            frame = _frame(1)
+            if frame.f_code is not store.code:
+                store.note_code(frame.f_code)
+            store.ops.append({opcode})
+            store.lefts.append({left})
+            store.rights.append({right})
+            store.offsets.append(frame.f_lasti)
+            tokens.append(value)
+            t = new(Tensor)
+            t._v = value
+            t._t = store
+            t._i = index
+            return t
+    return {slow}
+"""
+
+#: The square, which is written so often; any other power goes the long way.
+_SQUARE = """
+def __pow__(self, other):
+    store = self._t
+    if store is not None and store.ident == get_ident() and (type(other) is int or type(other) is float) and other == 2:
+        x = self._v
+        if type(x) is float:
+            value = x * x
+"""
+
 _FAST_PATH = """
 def {method}(self, other):
     store = self._t
@@ -57,25 +90,6 @@ def {method}(self, other):
                 value = x {symbol} y
             except ArithmeticError:
                 return binary(row, {order})
-            tokens = store.tokens
-            index = len(tokens)
-            if index >= store.limit:
-                store.make_room()
-                return binary(row, {order})
-            frame = _frame(1)
-            if frame.f_code is not store.code:
-                store.note_code(frame.f_code)
-            store.ops.append({opcode})
-            store.lefts.append({left})
-            store.rights.append({right})
-            store.offsets.append(frame.f_lasti)
-            tokens.append(value)
-            t = new(Tensor)
-            t._v = value
-            t._t = store
-            t._i = index
-            return t
-    return binary(row, {order})
 """
 
 
@@ -200,6 +214,12 @@ _NAMES = (
 ).split()
 
 
+_SCOPE = {
+    "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary, "get_ident": get_ident,
+    "new": object.__new__,
+}  # fmt: skip
+
+
 def _install_operators():
     """Put the operators on `Traced`; those of tensors for ``+ - * /`` come from the template `_FAST_PATH`."""
     for name in _NAMES:
@@ -208,25 +228,30 @@ def _install_operators():
         ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
     ):  # fmt: skip
         row = BY_NAME[name]
-        scope = {
-            "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary,
-            "get_ident": get_ident, "new": object.__new__, "row": row,
-        }  # fmt: skip
+        scope = {**_SCOPE, "row": row}
         for reflected in (False, True):
             full = f"__{'r' if reflected else ''}{method}__"
-            source = _FAST_PATH.format(
+            order = "other, self" if reflected else "self, other"
+            source = (_FAST_PATH.rstrip() + _APPEND).format(
                 method=full,
                 symbol=symbol,
                 own="y" if reflected else "x",
                 theirs="x" if reflected else "y",
-                order="other, self" if reflected else "self, other",
+                order=order,
+                slow=f"binary(row, {order})",
                 left="operand" if reflected else "self._i",
                 right="self._i" if reflected else "operand",
                 opcode=row.opcode,
             )
-            exec(compile(source, f"{PACKAGE}<operators>", "exec"), scope)
-            setattr(Tensor, full, scope[full])
+            setattr(Tensor, full, _compiled(source, scope, full))
             setattr(Traced, full, _arithmetic(row, reflected))
+    source = (_SQUARE.rstrip() + _APPEND).format(slow="power(self, other)", opcode=BY_NAME["power2"].opcode, left="self._i", right="0")
+    Tensor.__pow__ = _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")
+
+
+def _compiled(source, scope, name):
+    exec(compile(source, f"{PACKAGE}<operators>", "exec"), scope)
+    return scope[name]
 
 
 _install_operators()

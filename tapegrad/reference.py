@@ -57,11 +57,23 @@ def public():
     return found
 
 
+class _Plain(str):
+    """An annotation, which a signature shows without quotes."""
+
+    __repr__ = str.__str__
+
+
 def _signature(thing):
     try:
-        return str(inspect.signature(thing))
+        signature = inspect.signature(thing)
     except (TypeError, ValueError):
         return "(...)"
+
+    def plain(annotation):
+        return _Plain(annotation) if isinstance(annotation, str) else annotation
+
+    parameters = [p.replace(annotation=plain(p.annotation)) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=plain(signature.return_annotation)))
 
 
 def _entries(text):

@@ -19,7 +19,8 @@ those names.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -32,6 +33,12 @@ from .record import normalise, plain
 from .tape.meta import meta_of
 from .tape.places import name_of
 from .traced import Traced
+from .typing import TensorLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .graph import RemovableHandle
 
 _new = object.__new__
 
@@ -71,7 +78,7 @@ class Tensor(Traced):
                 f"To leave the tape on purpose use `.item()` or `.detach()`; {instead}"
             )
 
-    def detach(self):
+    def detach(self) -> Tensor:
         """The same value as a constant: no gradient flows through it.
 
         An array shares memory.  That of a leaf may be written to (it counts as a
@@ -92,7 +99,7 @@ class Tensor(Traced):
         found._extras().source = weakref.ref(self)
         return found
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         leaf = self._t is None
         return format_tensor(
             self._v,
@@ -122,7 +129,7 @@ class Tensor(Traced):
 
     # -- gradients ----------------------------------------------------------------
     @property
-    def requires_grad(self):
+    def requires_grad(self) -> bool:
         store = self._t
         if store is not None and store.trace is not None:
             # In a functional recording everything is on the tape, with a derivative or not.
@@ -130,10 +137,10 @@ class Tensor(Traced):
         return store is not None or self._r
 
     @requires_grad.setter
-    def requires_grad(self, value):
+    def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad=True):
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set `requires_grad` in place; returns self."""
         if self._t is not None:
             if requires_grad:
@@ -149,29 +156,29 @@ class Tensor(Traced):
         return self
 
     @property
-    def is_leaf(self):
+    def is_leaf(self) -> bool:
         return self._t is None
 
     @property
-    def data(self):
+    def data(self) -> Tensor:
         """The value as a tensor outside the tape that shares memory."""
         return self.detach()
 
     @data.setter
-    def data(self, value):
+    def data(self, value: Any) -> None:
         from .inplace import assign_value
 
         assign_value(self, value)
 
     @property
-    def grad(self):
+    def grad(self) -> Tensor | None:
         try:
             return self._x and self._x.grad
         except AttributeError:  # an interior tensor of the fast path
             return None
 
     @grad.setter
-    def grad(self, value):
+    def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
                 raise TypeError(f"grad must be a Tensor or None, got {type(value).__name__}")
@@ -180,7 +187,7 @@ class Tensor(Traced):
         self._extras().grad = value
 
     @grad.deleter
-    def grad(self):
+    def grad(self) -> None:
         self.grad = None
 
     def _become(self, other):
@@ -195,14 +202,17 @@ class Tensor(Traced):
         self._k = getattr(other, "_k", None)
 
     @property
-    def grad_fn(self):
+    def grad_fn(self) -> Any:
         if self._t is None:
             return None
         from .graph import node_of
 
         return node_of(self)
 
-    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None, *, retain_variables=None):
+    def backward(
+        self, gradient: TensorLike | None = None, retain_graph: bool | None = None, create_graph: bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None, *, retain_variables: bool | None = None,
+    ) -> None:  # fmt: skip
         """Accumulate the gradients of this tensor into the leaves it depends on.
 
         Parameters
@@ -241,20 +251,20 @@ class Tensor(Traced):
             retain_graph = retain_variables
         _autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
-    def retain_grad(self):
+    def retain_grad(self) -> None:
         """Keep the gradient of this computed tensor in `.grad` after backward."""
         from .autograd import retain_grad
 
         retain_grad(self)
 
     @property
-    def retains_grad(self):
+    def retains_grad(self) -> bool:
         """Whether `retain_grad` was called."""
         from .autograd import retains_grad
 
         return retains_grad(self)
 
-    def register_hook(self, hook):
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
 
         A hook that returns a tensor replaces the gradient; None leaves it.
@@ -268,7 +278,7 @@ class Tensor(Traced):
 
         return register_hook(self, hook)
 
-    def zero_grad(self):
+    def zero_grad(self) -> None:
         """Forget the accumulated gradient (sets `.grad` to None)."""
         if self._extras(False) is not None:
             self._x.grad = None
@@ -294,14 +304,14 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: TensorLike | None = None, requires_grad: bool = True) -> Self:
         value = data._v if isinstance(data, Tensor) else tensor(() if data is None else data)._v
         return _rebuild(cls, value, requires_grad, None)
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+    def __init__(self, data: TensorLike | None = None, requires_grad: bool = True) -> None:
         pass
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "Parameter containing:\n" + Tensor.__repr__(self)
 
     __str__ = __repr__
@@ -336,7 +346,7 @@ def _rebuild(kind, value, requires_grad, grad):
     return t
 
 
-def tensor(data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor with a copy of `data`.
 
     Parameters

@@ -13,13 +13,23 @@ an element of it.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .errors import UnsupportedFunctionError
 from .leaving import LISTENERS, tell
 from .printing import format_number
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .tensor import Tensor
+    from .typed_methods import Methods
+else:
+    Methods = object
 
 
 def below(thing):
@@ -31,9 +41,10 @@ def below(thing):
 
 class Extras:
     """What few tensors have: gradient, hooks, where it was changed in place, the
-    leaf whose memory it shares (`source`), views."""
+    leaf whose memory it shares (`source`), views; whether it was the variable of a
+    derivative inside of another one that is done (`past`)."""
 
-    __slots__ = ("grad", "hooks", "changed", "source", "made", "views")
+    __slots__ = ("grad", "hooks", "changed", "source", "made", "views", "past")
 
     def __init__(self):
         self.grad = None
@@ -42,9 +53,10 @@ class Extras:
         self.source = None
         self.made = None
         self.views = None
+        self.past = False
 
 
-class Traced:
+class Traced(Methods):
     """Base class of `Tensor` and `Dual`.
 
     Attributes
@@ -56,17 +68,20 @@ class Traced:
     __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
 
     if TYPE_CHECKING:
-        # What other modules put on the class, for type checkers.
-        def __getattr__(self, name: str) -> Any: ...
-        def __getitem__(self, index: Any) -> Any: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
-        def __neg__(self) -> Any: ...
-        def __abs__(self) -> Any: ...
-        def _binary(self, other: Any) -> Any: ...
+        # The slots, and what both classes define.
+        _v: Any
+        _t: Any
+        _i: int
+        _m: Any
+        _r: bool
+        _k: Any
+        _x: Any
 
-        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
-        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _binary
-        __lt__ = __le__ = __gt__ = __ge__ = _binary
+        @property
+        def requires_grad(self) -> bool: ...
+        def detach(self) -> Tensor: ...
+        def _refuse(self, how: str, instead: str) -> None: ...
+
     __array_priority__ = 1000.0
     _is_dual = False
 
@@ -74,22 +89,22 @@ class Traced:
     __hash__ = object.__hash__
 
     # -- leaving the tape -------------------------------------------------------
-    def __float__(self):
+    def __float__(self) -> float:
         self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
         self._let_out("float()")
         return float(self._only())
 
-    def __int__(self):
+    def __int__(self) -> int:
         self._refuse("int()", "for the integer part of the value write int(t.item())")
         self._let_out("int()")
         return int(self._only())
 
-    def __trunc__(self):
+    def __trunc__(self) -> int:
         self._refuse("math.trunc()", "for the integer part of the value write np.trunc(t)")
         self._let_out("int()")
         return int(self._only())
 
-    def __complex__(self):
+    def __complex__(self) -> complex:
         self._refuse("complex()", "complex numbers are not supported")
         self._let_out("complex()")
         return complex(self._only())
@@ -102,13 +117,13 @@ class Traced:
             store.trace.exact(base, how)
         return self._v
 
-    def __index__(self):
+    def __index__(self) -> int:
         value = np.asarray(self._let_out("index"))
         if value.dtype.kind not in "iub":
             raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}")
         return operator.index(value.item())
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(
                 f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
@@ -119,7 +134,7 @@ class Traced:
             return store.trace.truth(base)
         return bool(self._v)
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if self.requires_grad:
             from .scipy.mirrors import advice
 
@@ -135,7 +150,7 @@ class Traced:
             raise ValueError(f"only a tensor with one element has a number as its value, this one has {self.size}")
         return np.asarray(self._v).reshape(-1)[0]
 
-    def item(self):
+    def item(self) -> Any:
         """The only element as a Python number; leaves the tape.
 
         Raises
@@ -149,14 +164,14 @@ class Traced:
         # A new object: the value itself is the token by which the tape knows that this tensor is alive.
         return 1.0 * self._v if type(self._v) is float else self._only().item()
 
-    def tolist(self):
+    def tolist(self) -> Any:
         """The values as nested lists of Python numbers; leaves the tape."""
         if LISTENERS:
             tell(".tolist()", self)
         self._let_out("tolist()")
         return 1.0 * self._v if type(self._v) is float else self._v.tolist()
 
-    def numpy(self):
+    def numpy(self) -> NDArray[Any]:
         """The values as an ndarray that shares memory; read-only if a gradient is required."""
         if LISTENERS:
             tell(".numpy()", self)
@@ -176,43 +191,43 @@ class Traced:
 
     # -- description --------------------------------------------------------------
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...]:
         return self._v.shape if type(self._v) is not float else ()
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype[Any]:
         return self._v.dtype if type(self._v) is not float else np.dtype(np.float64)
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def size(self):
+    def size(self) -> int:
         return 1 if type(self._v) is float else self._v.size
 
-    def dim(self):
+    def dim(self) -> int:
         """Number of dimensions (PyTorch's name)."""
         return self.ndim
 
-    def numel(self):
+    def numel(self) -> int:
         """Number of elements (PyTorch's name)."""
         return self.size
 
-    def __len__(self):
+    def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")
         return self.shape[0]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(self.shape[0]))
 
-    def __contains__(self, value):
+    def __contains__(self, value: Any) -> bool:
         return bool(np.any(self == value))
 
-    def __format__(self, spec):
+    def __format__(self, spec: str) -> str:
         if not spec:
             return repr(self) if self.shape else format_number(self._v, spec)
         if self.shape:

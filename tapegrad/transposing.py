@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .errors import MissingRuleError, RuleError
+from .errors import MissingRuleError, RuleError, said_by
 from .modes import enable_grad
 from .record import tracked
 from .tape.tape import Tape
@@ -60,7 +60,7 @@ def transpose(linear, likes, cotangents, name, instead):
             raise
         except Exception as error:
             raise MissingRuleError(
-                f"{name} was to be transposed, and cannot be recorded ({type(error).__name__}: {error}). Write it in "
+                f"{name} was to be transposed, and cannot be recorded ({type(error).__name__}: {said_by(error)}). Write it in "
                 f"NumPy functions that tapegrad differentiates, or give the other rule: {instead}"
             ) from error
         pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None]

@@ -4,10 +4,19 @@ import gc
 
 import pytest
 
+from tapegrad.tape.store import thread_state
+
 
 @pytest.fixture(scope="module", autouse=True)
 def what_stays_is_not_searched_again():
-    """What a file leaves behind on purpose (tables, kernels, imported libraries) is not searched for garbage ever after."""
+    """What a file leaves behind on purpose (tables, kernels, imported libraries) is not searched for garbage ever after.
+
+    Nor do the next files record behind the long tapes of this one, which are forgotten only when there is no more room.
+    """
     yield
     gc.collect()
     gc.freeze()
+    store = thread_state().anonymous
+    if not store.pinned:
+        store.flush()
+        store.reclaim()

@@ -18,11 +18,11 @@ x = tg.tensor(0.5, requires_grad=True)
 v = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
 (np.exp(v) @ np.eye(3) * v).sum().backward()
 
-from tapegrad.native import compile, llvm
+from tapegrad.native import code, compile
 print(json.dumps({
     "grads": [x.grad.item(), *v.grad.tolist()],
-    "compiled": [compile.COUNTS["compiled"], llvm.COUNTS["compiled"]],
-    "loaded": [compile.COUNTS["loaded"], llvm.COUNTS["loaded"]],
+    "compiled": [compile.COUNTS["compiled"], code.COUNTS["compiled"]],
+    "loaded": [compile.COUNTS["loaded"], code.COUNTS["loaded"]],
 }))
 """
 

@@ -180,6 +180,115 @@ def test_wrong_arguments_are_refused():
         tg.compile(lambda x: x * x, 1.0)
 
 
+# ---- further arguments -------------------------------------------------------------------
+
+
+def residuals(x, a, b, s):
+    return np.sum((a @ x - b) ** 2) * s + x[0] * s
+
+
+A, B = np.random.default_rng(4).normal(size=(2, 5, 3)), np.random.default_rng(5).normal(size=(2, 5))
+
+
+@numba.njit
+def with_data(c, x, g, a, b, s):
+    return c(x, g, a, b, s)
+
+
+@numba.njit
+def with_one(c, x, g, y):
+    return c(x, g, y)
+
+
+@pytest.mark.parametrize("kernel", ["always", "never"])
+def test_further_arguments_are_given_to_each_call(kernel):
+    c = tg.compile(residuals, np.zeros(3), kernel=kernel, data=(A[0], B[0], 1.0))
+    assert (c.kernel is None) == (kernel == "never")
+    x = np.array([0.3, -0.2, 0.5])
+    for a, b, s in zip(A, B, (1.5, -0.25)):
+        g, h = np.empty(3), np.empty(3)
+        assert c(x, g, a, b, s) == with_data(c, x, h, a, b, s) == pytest.approx(residuals(x, a, b, s), rel=1e-14)
+        assert np.array_equal(g, h)
+        np.testing.assert_allclose(g, 2 * s * a.T @ (a @ x - b) + s * np.eye(3)[0], rtol=1e-13)
+
+
+def test_a_kernel_whose_workspace_is_too_large_for_the_stack_has_further_arguments_too():
+    n = 4000
+    c = tg.compile(lambda x, y: np.sum(np.cumsum(np.sin(x)) * np.cumsum(np.exp(x * y))), np.ones(n), data=(np.ones(n),))
+    swept = tg.compile(lambda x, y: np.sum(np.cumsum(np.sin(x)) * np.cumsum(np.exp(x * y))), np.ones(n), data=(np.ones(n),), kernel="never")
+    assert c.kernel is not None and not c.kernel.machine.entry
+    x, y = np.linspace(0.0, 1.0, n), np.linspace(-1.0, 1.0, n)
+    g, h = np.empty(n), np.empty(n)
+    assert with_one(c, x, g, y) == pytest.approx(swept(x, h, y), rel=1e-13)
+    np.testing.assert_allclose(g, h, rtol=1e-11)
+
+
+def test_a_guard_on_a_further_argument_names_its_line():
+    def f(x, limit):
+        if x[0] > limit:
+            return x[0] * limit
+        return x[0]
+
+    c, g = tg.compile(f, np.ones(1), data=(0.5,)), np.empty(1)
+    assert with_one(c, np.ones(1), g, 0.25) == c(np.ones(1), g, 0.25) == 0.25 and g[0] == 0.25
+    # An integer is a number, too.
+    assert with_one(c, np.array([3.0]), g, 2) == c(np.array([3.0]), g, 2) == 6.0
+    for call in (c, lambda *args: with_one(c, *args)):
+        with pytest.raises(GuardError, match=r"if x\[0\] > limit"):
+            call(np.ones(1), g, 2.0)
+        assert np.isnan(g).all()
+
+
+def test_mini_batches_under_prange_have_the_bits_of_one_thread():
+    @numba.njit(parallel=True)
+    def batches(c, x, a, b, gradients, values):
+        for k in numba.prange(len(a)):
+            values[k] = c(x, gradients[k], a[k], b[k], 2.0)
+
+    c = tg.compile(residuals, np.zeros(3), data=(A[0], B[0], 1.0))
+    rng = np.random.default_rng(6)
+    a, b, x = rng.normal(size=(500, 5, 3)), rng.normal(size=(500, 5)), rng.normal(size=3)
+    gradients, values, g = np.empty((500, 3)), np.empty(500), np.empty(3)
+    batches(c, x, a, b, gradients, values)
+    c.check()
+    for k in range(500):
+        assert c(x, g, a[k], b[k], 2.0) == values[k] and np.array_equal(g, gradients[k])
+
+
+def test_wrong_further_arguments_are_refused():
+    c, x, g = tg.compile(residuals, np.zeros(3), data=(A[0], B[0], 1.0)), np.zeros(3), np.empty(3)
+    a, b = A[1], B[1]
+    wrong = [
+        ((a, b), ShapeError, "compiled with 3 arguments after x, got 2"), ((a, b, b), DtypeError, "argument 4 must be a number"),
+        ((a, 1.0, 1.0), DtypeError, "argument 3 must be a C-contiguous float64 array of the shape"),
+        ((a.astype(np.float32), b, 1.0), DtypeError, "argument 2"), ((a.T.copy().T, b, 1.0), DtypeError, "argument 2"),
+        ((a[:4], b, 1.0), ShapeError, r"argument 2 has the shape \(4, 3\)"), ((a, b, None), DtypeError, "argument 4"),
+    ]  # fmt: skip
+    for data, error, message in wrong:
+        with pytest.raises(error, match=message):
+            c(x, g, *data)
+    with pytest.raises(ShapeError, match="an argument and g share memory"):
+        c(x, b[:3], a, b, 1.0)
+    with pytest.raises(ShapeError, match="as many arguments after x and g"):
+        with_one(c, x, g, a)
+    with pytest.raises(ShapeError, match="numbers and arrays as in the data"):
+        with_data(c, x, g, a[:4].copy(), b, 1.0)
+    one = tg.compile(lambda x, y: np.sum(x * y), np.zeros(3), data=(np.ones(3),))
+    with pytest.raises(ShapeError, match="g is also an argument"):
+        with_one(one, x, g, g)
+    with pytest.raises(ShapeError, match="numbers and arrays as in the data"):
+        with_one(one, x, g, 1.0)
+    with pytest.raises((numba.TypingError, TypeError), match="too many positional arguments"):
+        with_one(tg.compile(rosenbrock, np.ones(3)), x, g, 1.0)
+    with pytest.raises(ShapeError, match="compiled with 0 arguments after x, got 1"):
+        tg.compile(rosenbrock, np.ones(3))(x, g, 1.0)
+    with pytest.raises(numba.TypingError, match="argument 2 of a function compiled by tapegrad must be a number or"):
+        with_one(one, x, g, np.ones(3, np.int64))
+    for data in ((np.arange(3),), (2,), ("x",)):
+        with pytest.raises(DtypeError, match=r"data\[0\] is .*let the function capture it"):
+            tg.compile(lambda x, k: np.sum(x), np.zeros(3), data=data)
+
+
 def test_what_needs_the_interpreter_is_refused_by_name_and_line():
     def f(x):
         order = np.argsort(x)

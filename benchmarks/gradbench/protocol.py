@@ -13,14 +13,18 @@ anything else                                              ``{"id"}``
 A module is a file of `modules` with a table ``FUNCTIONS``: the name of each
 function to a *preparation*, which is given the input and returns two callables:
 the work, which is timed, and the conversion of its result to JSON, which is not.
-The work is done at least ``min_runs`` times and for at least ``min_seconds``
-seconds in all, every run timed for itself.
+The work is done at least ``min_runs`` times (once, if that is not given) and for at least
+``min_seconds`` seconds in all, every run timed for itself.
+
+Every answer is JSON as its standard has it, which knows no NaN and no infinity: an output that
+has one is an error.  In messages they are understood.  Whatever comes, the process goes on to the next line.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 import pkgutil
 import time
 import traceback
@@ -55,22 +59,30 @@ def evaluate(name: str, function: str, given: Any) -> dict[str, Any]:
     ------
     LookupError
         If there is no such module or function.
+    ValueError
+        If ``min_runs`` or ``min_seconds`` is no finite number.
     """
     functions: dict[str, Callable] = module(name).FUNCTIONS
     if function not in functions:
         raise LookupError(f"module {name!r} has no function {function!r}; it has {', '.join(functions)}")
-    work, convert = functions[function](given)
     options = given if isinstance(given, dict) else {}
-    runs, seconds = int(options.get("min_runs", 1)), float(options.get("min_seconds", 0.0))
+    runs, seconds = (_finite(options.get(key, 0), key) for key in ("min_runs", "min_seconds"))
+    work, convert = functions[function](given)
     taken: list[int] = []
-    while True:
+    left = 1e9 * seconds
+    while not taken or len(taken) < runs or left > 0:
         start = time.perf_counter_ns()
         result = work()
         taken.append(time.perf_counter_ns() - start)
-        if len(taken) >= runs and sum(taken) >= 1e9 * seconds:
-            break
+        left -= taken[-1]
     timings = [{"name": "evaluate", "nanoseconds": nanoseconds} for nanoseconds in taken]
     return {"output": convert(result), "timings": timings}
+
+
+def _finite(number: Any, key: str) -> float:
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+        raise ValueError(f"{key} is {number!r}: it must be a number")
+    return number
 
 
 def answer(message: Any) -> dict[str, Any]:
@@ -102,6 +114,19 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (line {last.lineno} of {last.name})"
 
 
+def _text(reply: dict[str, Any]) -> str:
+    """An answer as a line of JSON; an error where it cannot be one."""
+    try:
+        return json.dumps(reply, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        try:
+            mark = json.dumps(reply.get("id"), allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            mark = "null"
+        why = json.dumps(f"the output cannot be written as JSON (NaN and infinity cannot): {error}")
+        return f'{{"id": {mark}, "success": false, "error": {why}}}'
+
+
 def serve(lines: Iterable[str], out: TextIO) -> None:
     """Answer every line, until there are no more."""
     for line in lines:
@@ -109,13 +134,9 @@ def serve(lines: Iterable[str], out: TextIO) -> None:
             continue
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             reply: dict[str, Any] = {"id": None, "success": False, "error": _line(error)}
         else:
             reply = answer(message)
-        try:
-            text = json.dumps(reply)
-        except (TypeError, ValueError) as error:
-            text = json.dumps({"id": reply.get("id"), "success": False, "error": _line(error)})
-        out.write(text + "\n")
+        out.write(_text(reply) + "\n")
         out.flush()

@@ -16,10 +16,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..errors import HigherOrderError, TapegradError
+from ..errors import HigherOrderError, TapegradError, said_by
 from ..lifted import Lifted
 from ..record import normalise, tracked
 from ..rules import BY_NAME
+from ..sweep.contributions import Placed, Scattered
 from ..traced import Traced
 from .reading import like
 
@@ -67,7 +68,7 @@ def between(stretch, roots, bottoms):
     return found
 
 
-def pull(stretch, order, adjoints, lanes=None, visit=None):
+def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
     """Walk down, recording the adjoint.
 
     Parameters
@@ -81,7 +82,11 @@ def pull(stretch, order, adjoints, lanes=None, visit=None):
         The adjoints have one leading axis of this extent: several seeds at once.
     visit : callable, optional
         ``visit(slot, adjoint)`` sees each complete adjoint, and returns the one to go on with.
+    through : dict of int to callable, optional
+        ``through[slot](row, gradients, adjoint)`` sees what an instruction hands to its operands (None: constants), and
+        returns what is handed on.
     """
+    through = through or {}
     wanted, reads = set(order), {}
     with np.errstate(all="ignore"):
         for slot in reversed(order):
@@ -99,15 +104,32 @@ def pull(stretch, order, adjoints, lanes=None, visit=None):
             if read is None:
                 continue
             del adjoints[slot]
-            if read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
+            if slot in through:
+                found = _seen(through[slot], stretch, slot, read, g, lanes)
+            elif read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
                 o = read.slots[0][1]
                 if o not in reads:
                     reads[o] = _Reads(read.metas[0])
                 reads[o].add(read.integer, g)
                 continue
-            for o, part in contributions(stretch, slot, read, g, lanes, wanted):
-                known = adjoints.get(o)
-                adjoints[o] = part if known is None else known + part
+            else:
+                found = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
+            slots = dict(read.slots)
+            for k, part in found:
+                if slots[k] in wanted:
+                    adjoints[slots[k]] = joined(adjoints.get(slots[k]), part, read.metas[k], lanes)
+
+
+def _seen(see, stretch, slot, read, g, lanes):
+    """`contributions` to all operands, as `see` lets them pass."""
+    found, slots = {}, dict(read.slots)
+    for k, part in contributions(stretch, slot, read, g, lanes, list(slots)):
+        found[k] = joined(found.get(k), part, read.metas[k], lanes)
+    positions, front = read.row.slots(len(read.operands)), () if lanes is None else (lanes,)
+    for k in slots.keys() - found.keys():
+        found[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
+    handed = see(read.row, tuple(found.get(k) for k in positions), g)
+    return [(k, Lifted(value, lanes)) for k, value in zip(positions, handed) if k in slots and value is not None]
 
 
 class _Reads:
@@ -128,15 +150,13 @@ class _Reads:
     def total(self, known, lanes):
         """The adjoint of the array, with what is `known` of it already (or None)."""
         parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
-        whole = Lifted(np.stack(parts, axis=-1), lanes).scatter(Lifted(np.array(self.positions)), self.meta.shape)
-        part = fitted(whole, self.meta, lanes)
-        return part if known is None else known + part
+        found = Lifted(np.stack(parts, axis=-1), lanes)
+        return joined(known, found.scatter(Lifted(np.array(self.positions)), self.meta.shape), self.meta, lanes)
 
 
-def contributions(stretch, slot, read, g, lanes, wanted):
-    """What the adjoint `g` of an instruction adds to each wanted slot: a list of (slot, adjoint)."""
+def contributions(stretch, slot, read, g, lanes, positions):
+    """What the adjoint `g` of an instruction adds to the operands at `positions`: pairs of a position and a contribution."""
     row = read.row
-    positions = [k for k, o in read.slots if o in wanted]
     if not positions:
         return []
     if row.primitive is not None:
@@ -148,12 +168,24 @@ def contributions(stretch, slot, read, g, lanes, wanted):
             found = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
         found = dict(zip(row.slots(len(operands)), found))
     parts = []
-    for k, o in read.slots:
-        c = found.get(k) if k in positions else None
-        for part in c if isinstance(c, tuple) else (c,):
-            if part is not None:
-                parts.append((o, fitted(part, read.metas[k], lanes)))
+    for k in positions:
+        c = found.get(k)
+        parts += [(k, part) for part in (c if isinstance(c, tuple) else (c,)) if part is not None]
     return parts
+
+
+def joined(known, part, meta, lanes):
+    """The adjoint of an operand, of which `known` (or None) is known, with one contribution more."""
+    if isinstance(part, (Placed, Scattered)):
+        source = part.source
+        if source.lanes != lanes:
+            source = Lifted(np.broadcast_to(source.a, (lanes, *source.shape)), lanes)
+        if source.a.dtype.char != meta.char:
+            source = source._with(source.a.astype(meta.char))
+        found = part.joined(None if known is None else Lifted(known, lanes), source).a
+        return found if isinstance(found, Traced) else normalise(found)
+    part = fitted(part, meta, lanes)
+    return part if known is None else known + part
 
 
 @contextmanager
@@ -162,7 +194,7 @@ def naming(row, stretch, slot):
     try:
         yield
     except HigherOrderError as error:
-        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {error}") from error
+        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {said_by(error)}") from error
 
 
 def as_rule_takes(value, meta, constant):
@@ -213,7 +245,7 @@ def _of_primitive(stretch, slot, read, g, lanes, positions):
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
             raise HigherOrderError(
                 f"{primitive._rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
-                f"and cannot be run on tensors ({type(error).__name__}: {error}). Write it in NumPy functions that tapegrad "
+                f"and cannot be run on tensors ({type(error).__name__}: {said_by(error)}). Write it in NumPy functions that tapegrad "
                 "differentiates"
             ) from error
     together = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -20,9 +20,15 @@ from ..jacobians import _Jacobian
 from ..record import normalise
 from ..recording import prepared
 from ..tree import flatten, unflatten
+from ..typing import Argnums, KernelPolicy, Mode, OfFirst
 from . import nested
 from .nested import Evaluation
 from .products import _among_duals, _hvp_body, _hvp_by_duals, _Products, _second_products
+
+if TYPE_CHECKING:
+    from ..jacobians import Jacobian
+
+X = TypeVar("X", bound=Any)
 
 
 class _Gradient:
@@ -43,9 +49,9 @@ class _Gradient:
 class _Second(_Jacobian):
     """The Jacobian of a recorded gradient, and what is read off it."""
 
-    def __init__(self, function, argnums, mode="auto", explain=False):
+    def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
         numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-        super().__init__(function, argnums, mode, explain)
+        super().__init__(function, argnums, mode, explain, kernel)
         if self._asked is not None:
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
         self._gradient = _Gradient(function, numbers)
@@ -114,10 +120,10 @@ class _Rows:
 
 
 class _Hessian(_Second):
-    def __init__(self, function, argnums, mode="auto", explain=False):
-        super().__init__(function, argnums, mode, explain)
+    def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
+        super().__init__(function, argnums, mode, explain, kernel)
         numbers = self._gradient.argnums
-        self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals)
+        self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals, kernel)
         #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
         self._counts = {}
 
@@ -224,10 +230,17 @@ def _as_was(value, like):
     return float(value) if value.dtype.char == "d" else value[()]
 
 
+@overload
+def hessian(f: OfFirst[X], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False, *, kernel: KernelPolicy | None = None) -> Jacobian[X, X]: ...
+@overload
 def hessian(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", explain: bool = False, *,
-    argnum: int | tuple[int, ...] | None = None,
-) -> Transformed:  # fmt: skip
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...
+def hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:
     """A function that gives the Hessian of `f`, dense.
 
     Parameters
@@ -245,6 +258,8 @@ def hessian(
         in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
+    kernel : str, optional
+        When it is computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -276,7 +291,7 @@ def hessian(
     """
     if mode not in ("auto", "forward", "reverse"):
         raise ValueError(f"mode={mode!r} is not one of auto, forward, reverse")
-    return _Hessian(f, chosen(argnums, argnum), mode, explain)
+    return _Hessian(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
 #: Columns of a Hessian that are held at once where only its diagonal is wanted.
@@ -359,12 +374,16 @@ class _Laplacian(_Diagonal):
         return float(total) if isinstance(total, np.floating) and total.dtype.char == "d" else total
 
 
-def hessian_diag(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
+@overload
+def hessian_diag(f: OfFirst[X], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
+def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None) -> Transformed[Any]: ...
+def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None) -> Transformed[Any]:
     """A function that gives the diagonal of the Hessian of `f`: the second derivative in each element.
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
@@ -384,15 +403,15 @@ def hessian_diag(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, a
     >>> tg.hessian_diag(lambda x: np.sum(x ** 3))(np.array([1.0, 2.0]))
     array([ 6., 12.])
     """
-    return _Diagonal(f, chosen(argnums, argnum))
+    return _Diagonal(f, chosen(argnums, argnum), kernel=kernel)
 
 
-def laplacian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argnum: int | tuple[int, ...] | None = None) -> Transformed:
+def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None) -> Transformed[float]:
     """A function that gives the Laplacian of `f`: the sum of the second derivatives in each element.
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
@@ -410,4 +429,4 @@ def laplacian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, argn
     >>> tg.laplacian(lambda x: x[0] ** 2 + x[1] ** 3)(np.array([1.0, 2.0]))
     14.0
     """
-    return _Laplacian(f, chosen(argnums, argnum))
+    return _Laplacian(f, chosen(argnums, argnum), kernel=kernel)

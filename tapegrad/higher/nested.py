@@ -99,6 +99,8 @@ class Evaluation(contextlib.ExitStack):
         self.given = [flatten(args[k]) for k in self.argnums]
         self.structures = [structure for _, structure in self.given]
         self.variables, self.results, self.structure = [], [], None
+        #: The variables that stand for constants.
+        self.own = []
         #: What `_alone` found, when results first left.
         self.alone = None
 
@@ -114,6 +116,9 @@ class Evaluation(contextlib.ExitStack):
         return self
 
     def _leave(self):
+        # Nothing is differentiated by its own variables any more: for what goes on outside they are constants.
+        for base in self.own:
+            base._extras().past = True
         self.store.pinned -= 1
         if self.trace is not None:
             self.trace.keeping -= 1
@@ -143,7 +148,9 @@ class Evaluation(contextlib.ExitStack):
             x = x._v
         check_result(x, None, what)
         t = tensor(x, requires_grad=True)
-        return t if self.trace is None else self.trace.variable(t._v)
+        t = t if self.trace is None else self.trace.variable(t._v)
+        self.own.append(t)
+        return t
 
     @property
     def bases(self):
@@ -285,7 +292,8 @@ class Evaluation(contextlib.ExitStack):
                 if isinstance(part, Tensor) and part._t is not None and part._t is not store:
                     return False
         for slot, reference, _ in store.leaf_list:
-            if slot >= start and id(reference()) not in own:
+            leaf = reference() if slot >= start else None
+            if leaf is not None and id(leaf) not in own and not (leaf._x is not None and leaf._x.past):
                 return False
         records = store.records()[start:]
         ops = records["op"]

@@ -8,6 +8,8 @@ reachability what no tensor leads to any more.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..backward import Pass, Result, second_backward_error
@@ -95,6 +97,18 @@ def replaced(new, value):
     return new
 
 
+def _through(hooks, row, gradients, g):
+    """Pass what a node hands to its operands through the hooks on it."""
+    for hook in hooks:
+        returned = hook(tuple(None if v is None else as_tensor(v) for v in gradients), (as_tensor(g),))
+        if returned is not None:
+            returned = returned if isinstance(returned, tuple) else (returned,)
+            if len(returned) != len(gradients):
+                raise GradientError(f"a hook on {row.node_name} returned {len(returned)} gradients for {len(gradients)}")
+            gradients = tuple(None if new is None else new if v is None else replaced(new, v) for new, v in zip(returned, gradients))
+    return gradients
+
+
 class _Walk:
     """What passes over both kinds of store have in common: `store`, `roots`, `high`, `wanted` (slot -> tensors)."""
 
@@ -102,14 +116,14 @@ class _Walk:
         """ids of the wanted tensors that this pass reaches."""
         return {id(t) for slot in set(self.order) & set(self.wanted) for t in self.wanted[slot]}
 
-    def _walk(self, visit, lanes):
+    def _walk(self, visit, lanes, through=None):
         adjoints = {}
         for slot, seed in self.roots:
             adjoints[slot] = seed if slot not in adjoints else adjoints[slot] + seed
         store = self.store
         store.pinned += 1
         try:
-            pull(self.stretch, self.order, adjoints, lanes, visit)
+            pull(self.stretch, self.order, adjoints, lanes, visit, through)
         finally:
             store.pinned -= 1
         return adjoints
@@ -139,7 +153,8 @@ class RecordedPass(_Walk, Pass):
                 return None
             return g
 
-        adjoints = self._walk(visit, lanes)
+        hooks = {slot: partial(_through, tuple(found.values())) for slot, found in store.node_hooks.items() if found}
+        adjoints = self._walk(visit, lanes, hooks)
         for slot in sorted(adjoints):
             leaf = leaves.get(slot)
             if leaf is None:
@@ -167,11 +182,6 @@ class RecordedPass(_Walk, Pass):
             _merge(result.requested, t, g)
         if slot in store.retained:
             result.retained.append((store.retained[slot], g))
-        if store.node_hooks.get(slot):
-            raise GradientError(
-                "a hook on a node (grad_fn.register_hook) cannot see gradients that are being recorded; use hooks on tensors, "
-                "or create_graph=False"
-            )
         return g
 
 

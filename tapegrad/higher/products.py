@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from ..forward import jvp
 from ..functional import Transformed, chosen, grad
 from ..traced import below
 from ..tree import Structure, flatten, leaf_names, unflatten
+from ..typing import Argnums, KernelPolicy, OfFirst
 from . import nested
 from .nested import Evaluation
+
+X = TypeVar("X", bound=Any)
 
 
 def _directions(direction, bases, structure):
@@ -40,6 +43,14 @@ def _directions(direction, bases, structure):
         f"the direction{name} has the shape {shape}, its argument {own}; it needs that shape, or one more axis in front for "
         "several directions at once"
     )
+
+
+def _of_floats(direction):
+    """A direction whose arrays of integers are floats: unit vectors are often written so."""
+    leaves, structure = flatten(direction)
+    if not any(v.__class__ is np.ndarray and v.dtype.kind in "iub" for v in leaves):
+        return direction
+    return unflatten(structure, [v.astype(float) if v.__class__ is np.ndarray and v.dtype.kind in "iub" else v for v in leaves])
 
 
 def _second_products(e, directions, lanes):
@@ -73,8 +84,8 @@ class _Program:
 class _Products(Transformed):
     """What `hvp` and `gnvp` return: the direction is the last argument."""
 
-    def __init__(self, function, argnums, has_aux, body, by_duals):
-        super().__init__(function, argnums, False, False)
+    def __init__(self, function, argnums, has_aux, body, by_duals, kernel=None):
+        super().__init__(function, argnums, False, False, kernel)
         if len(set(self._argnums)) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
         self._has_aux, self._by_duals = has_aux, by_duals
@@ -95,13 +106,18 @@ class _Products(Transformed):
                 f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
                 "positional arguments, and a direction"
             )
-        if self._one:
-            direction = (direction,)
+        # Leaves and nothing else: calls that are alike go the short way.
+        plain = self._one and not self._has_aux and not kwargs and direction.__class__ in (float, np.ndarray)
+        flat = (direction, *args) if plain else None
+        found = None if flat is None or nested.inside() else self._replayed.quick(flat)
+        if found is not None:
+            return found[0]
+        direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
             if _among_duals((direction, args, kwargs)):
                 return self._by_duals(self, args, kwargs, direction)
             return self._shaped(self._program(direction, *args, **kwargs))
-        outcome = self._replayed.call((direction, *args), kwargs, backward=False)
+        outcome = self._replayed.call((direction, *args), kwargs, backward=False, flat=flat)
         # The values are copies already, but for constants.
         if outcome.tape is None:
             return self._shaped(self._value(outcome))
@@ -123,40 +139,56 @@ def _joined(e):
     return e.structures[0] if len(e.structures) == 1 else Structure(tuple, (None,) * len(e.structures), tuple(e.structures))
 
 
-def _hvp_by_duals(self, args, kwargs, direction):
-    """Where dual numbers are around: forward mode over the recorded gradient, one direction at a time."""
-    function = self.__wrapped__
+def _by_duals(self, args, kwargs, direction, product):
+    """Where dual numbers are around: one direction at a time; ``product(of_variables, point, tangents)`` makes its product.
+
+    `of_variables` is the function of the arguments that are differentiated.
+    """
     bases = [below(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
     structures = [flatten(args[k])[1] for k in self._argnums]
-    given, lanes = _directions(direction, bases, flatten(tuple(args[k] for k in self._argnums))[1])
+    point = tuple(args[k] for k in self._argnums)
+    given, lanes = _directions(direction, bases, flatten(point)[1])
+
+    def of_variables(*variables):
+        full = list(args)
+        for k, v in zip(self._argnums, variables):
+            full[k] = v
+        return self.__wrapped__(*full, **kwargs)
 
     def one(pick):
         parts = iter(given)
         tangents = tuple(unflatten(s, [pick(next(parts)) for _ in range(s.count)]) for s in structures)
-        gradient = grad(function, self._argnums, self._has_aux)
-
-        def of_variables(*variables):
-            full = list(args)
-            for k, v in zip(self._argnums, variables):
-                full[k] = v
-            found = gradient(*full, **kwargs)
-            return found[0] if self._has_aux else found
-
-        return jvp(of_variables, tuple(args[k] for k in self._argnums), tangents)[1]
+        return product(of_variables, point, tangents)
 
     if lanes is None:
-        found = one(lambda v: v)
-    else:
-        rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
-        structure = flatten(tuple(args[k] for k in self._argnums))[1]
-        found = unflatten(structure, [np.stack(parts) for parts in zip(*rows)])
-    aux = function(*args, **kwargs)[1] if self._has_aux else None
-    return self._shaped((found, aux) if self._has_aux else found)
+        return one(lambda v: v)
+    rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
+    parts = [np.stack(found) for found in zip(*rows)] if rows else [np.zeros((0, *np.shape(b))) for b in bases]
+    return unflatten(flatten(point)[1], parts)
 
 
+def _hvp_by_duals(self, args, kwargs, direction):
+    """Forward mode over the recorded gradient."""
+
+    def product(of_variables, point, tangents):
+        gradient = grad(of_variables, tuple(range(len(point))), self._has_aux)
+        return jvp(lambda *x: gradient(*x)[0] if self._has_aux else gradient(*x), point, tangents)[1]
+
+    found = _by_duals(self, args, kwargs, direction, product)
+    return self._shaped((found, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else found)
+
+
+@overload
+def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
 def hvp(
-    f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, argnum: int | tuple[int, ...] | None = None
-) -> Transformed:
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...
+def hvp(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:
     """A function that gives products of the Hessian of `f` with directions.
 
     Parameters
@@ -167,6 +199,8 @@ def hvp(
         As of `grad`.  Also called `argnum`.
     has_aux : bool
         As of `grad`.
+    kernel : str, optional
+        When products are computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -199,13 +233,20 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return _Products(f, chosen(argnums, argnum), has_aux, _hvp_body, _hvp_by_duals)
+    return _Products(f, chosen(argnums, argnum), has_aux, _hvp_body, _hvp_by_duals, kernel)
 
 
+@overload
+def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
 def gnvp(
-    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: int | tuple[int, ...] = 0, *,
-    argnum: int | tuple[int, ...] | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...
+def gnvp(
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:
     """A function that gives products of the Gauss-Newton matrix with directions.
 
     For ``f(x) = loss(model(x))`` the matrix is ``J.T @ H @ J`` with the Jacobian J of the
@@ -221,6 +262,8 @@ def gnvp(
         which H is the identity: the product is ``J.T @ (J @ v)``.
     argnums : int or sequence of int
         Of the model, as of `grad`.  Also called `argnum`.
+    kernel : str, optional
+        When products are computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -245,7 +288,7 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return _Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals)
+    return _Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals, kernel)
 
 
 class _GaussNewton:
@@ -270,7 +313,13 @@ class _GaussNewton:
 
 
 def _gnvp_by_duals(self, args, kwargs, direction):
-    raise StructureError(
-        "a Gauss-Newton product cannot be taken inside of forward mode (tg.jvp, tg.jacfwd, tg.derivative); differentiate it by "
-        "tg.grad or tg.vjp"
-    )
+    """The tangent of the model, times the Hessian of the loss, pulled back."""
+    from ..jacobians import vjp
+
+    loss = self._program.body.loss
+
+    def product(of_variables, point, tangents):
+        value, moved = jvp(of_variables, point, tangents)
+        return vjp(of_variables, *point)[1](moved if loss is None else hvp(loss)(value, moved))
+
+    return self._shaped(_by_duals(self, args, kwargs, direction, product))

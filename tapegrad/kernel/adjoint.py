@@ -18,12 +18,13 @@ import numpy as np
 
 from ..replay.trace import GUARD
 from ..rules import BY_NAME
+from ..sweep.contributions import Placed, Scattered
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
 from .expand.scalars import expand
 from .reasons import NotLowered
 from .templates import planned
-from .terms import Placed, Scattered, Term
+from .terms import Term
 from .writing import Writer
 
 _ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
@@ -163,18 +164,7 @@ class _Adjoint:
         """Add a contribution to the adjoint of `slot`."""
         known = self.terms.get(slot)
         if isinstance(found, (Placed, Scattered)):
-            source = found.source.cast(meta.char)
-            index = () if isinstance(found, Placed) else (found.index,)
-            shape, offset = source.shape, 0
-            if not index:
-                attrs, offset = (("shape", shape), ("strides", found.strides)), found.offset
-            if known is None:
-                found = source.scattered(*index, meta.shape) if index else source.placed(meta.shape, found.strides, offset)
-            elif index:
-                found = known._entry("add_at", meta.shape, others=(source, *index))
-            else:
-                found = known._entry("add_window", meta.shape, attrs, offset, (source,))
-            self.terms[slot] = found
+            self.terms[slot] = found.joined(known, found.source.cast(meta.char))
             return
         found = _fitted(found, meta)
         if meta is not SCALAR:

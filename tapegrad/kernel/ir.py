@@ -305,6 +305,11 @@ def _integral(node):
 
 def nodes(expr):
     """The distinct nodes of an expression, operands before what uses them."""
+    if expr.op in ("arg", "const"):
+        return [expr]
+    if all(arg.op in ("arg", "const") for arg in expr.args):
+        # Most are of one operation.
+        return [*{id(arg): arg for arg in reversed(expr.args)}.values(), expr]
     found, stack = {}, [(expr, False)]
     while stack:
         node, done = stack.pop()

@@ -12,8 +12,8 @@ from time import perf_counter
 import llvmlite.binding as llvm
 import numpy as np
 
-from ..native.emit import needs_symbols
-from ..native.llvm import new_target_machine, optimise
+from ..native.library import needs_symbols
+from ..native.llvm import know_symbols, new_target_machine, optimise
 from .emit import Emission, Options
 from .pipeline import without_collection
 from .trampoline import LIMIT
@@ -40,6 +40,7 @@ class Machine:
         emission = Emission(program, options)
         for let in emission.lets:
             needs_symbols(let.expr)
+        know_symbols()
         self._text = emission.text
         self.nbytes, self._keeps, self.size = emission.nbytes, emission.keeps, emission.size
         times.append(perf_counter())

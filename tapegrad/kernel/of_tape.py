@@ -18,18 +18,11 @@ from ..tape.meta import SCALAR
 from .adjoint import adjoint
 from .emit import FINE, Options
 from .entry import walk as W
-from .ir import walk
 from .kernel import Kernel
 from .passes.halving import halve
-from .pipeline import lower
-
-
-class TooLong(Exception):
-    """The loop program has more statements than were allowed: `size`."""
-
-    def __init__(self, size):
-        super().__init__(f"the kernel would have {size} statements")
-        self.size = size
+from .passes.ordering import order
+from .pipeline import lower, without_collection
+from .prediction import affordable
 
 
 class TapeKernel(Kernel):
@@ -41,8 +34,8 @@ class TapeKernel(Kernel):
     gradients : bool
         Whether the gradients of the wanted arguments are computed too.
     options : kernel.emit.Options
-    limit : int, optional
-        Of statements of the loop program.
+    limit : float, optional
+        Of the steps that its compilation is predicted to take (`kernel.prediction`).
 
     Attributes
     ----------
@@ -57,25 +50,24 @@ class TapeKernel(Kernel):
     ------
     NotLowered
         Some instruction cannot be machine code; the message names it.
-    TooLong
-        There are more statements than `limit`.
+    TooDear
+        They are more than `limit`.
     """
 
+    @without_collection()
     def __init__(self, tape, gradients=True, options=Options(), limit=None):
         seconds = {}
         clock = time.perf_counter()
         self.tape, self.gradients = tape, gradients
         self.whole = self._derived()
         seconds["adjoint"] = time.perf_counter() - clock
-        program = lower(self.whole, seconds)
+        program = lower(self.whole, seconds, None if limit is None else affordable(limit))
         if options.symmetric:
             halve(program)
-        size = sum(1 for _ in walk(program.body))
-        if limit is not None and size > limit:
-            raise TooLong(size)
         self.values = len(tape.outputs)
         for buffer in program.outputs[self.values :]:
             buffer.finite = buffer.char in "df"
+        order(program)
         super().__init__(program, options)
         self.seconds = seconds | self.seconds
         self._metas = [_meta(output) for output in self.whole.outputs]

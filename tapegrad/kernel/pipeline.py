@@ -29,7 +29,15 @@ def without_collection():
             gc.enable()
 
 
-def lower(tape, seconds=None):
+def rolled(columns):
+    """The structure of a tape's columns (`roll.find`)."""
+    # In a short program of arrays every instruction stands for itself: each may then share a loop over elements with
+    # others, which is worth more than a loop over a few instructions.
+    alone = len(columns.code) <= min(_SHORT, 2 * np.count_nonzero(columns.item >= 0))
+    return roll.find(np.arange(len(columns.code)) if alone else columns.code, columns.pairs())
+
+
+def lower(tape, seconds=None, check=None):
     """The loop program of `tape`.
 
     Parameters
@@ -37,6 +45,8 @@ def lower(tape, seconds=None):
     tape : FinishedTape
     seconds : dict, optional
         Receives the time of each stage, by name.
+    check : callable, optional
+        ``check(columns, structure)`` is called once the program is rolled, and may raise.
 
     Returns
     -------
@@ -58,11 +68,10 @@ def lower(tape, seconds=None):
     with without_collection():
         flat = columns(tape)
         done("columns")
-        # In a short program of arrays every instruction stands for itself: each may then share a loop over elements with
-        # others, which is worth more than a loop over a few instructions.
-        alone = len(flat.code) <= min(_SHORT, 2 * np.count_nonzero(flat.item >= 0))
-        structure = roll.find(np.arange(len(flat.code)) if alone else flat.code, flat.pairs())
+        structure = rolled(flat)
         done("roll")
+        if check is not None:
+            check(flat, structure)
         program = build(flat, structure)
         done("build")
         run_passes(program)

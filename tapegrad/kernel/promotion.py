@@ -3,14 +3,19 @@
 ========== =====================================================================
 policy
 ========== =====================================================================
-"auto"     after `CALLS` replays, or when the replays have made `WORK` steps
+"auto"     when replays by sweep have cost as much as the kernel will
 "always"   at the first replay
 "never"    by sweep only
 ========== =====================================================================
 
-Nothing is timed, so two runs of a program do the same.  A kernel is used once it has
-given the same numbers as the sweep at one point; a tape that cannot be lowered, or whose
-code would take longer to compile than the replays have taken, stays with the sweep.
+That is the rule of who rents until the rent paid is the price: never more than about
+twice the least that could have been spent, however often the function will be called.
+Both sides are counted in steps (`prediction`), nothing is timed, so two runs of a program do the same.
+What a kernel costs is known once the derivative of the tape is rolled, which costs something
+itself: when the sweeps have paid for that, it is done, and says when the kernel is due.
+
+A kernel is used once it has given the same numbers as the sweep at one point; a tape that
+cannot be lowered stays with the sweep.
 """
 
 from __future__ import annotations
@@ -19,19 +24,17 @@ import logging
 import math
 import threading
 from collections import defaultdict
+from functools import cached_property
 
 import numpy as np
 
 from ..errors import OptionError
+from . import prediction
 from .reasons import NotLowered
 
 LOG = logging.getLogger("tapegrad")
 
 POLICIES = ("auto", "always", "never")
-#: Replays after which a kernel is made in any case, and steps (instructions, and eighths of elements) after which it is.
-CALLS, WORK = 2000, 5_000_000
-#: Steps of a sweep in the time in which one instruction of a kernel is compiled.
-STEPS = 10_000
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
 TOLERANCE = 1e-7
 
@@ -67,21 +70,35 @@ class Promotion:
     Attributes
     ----------
     calls, due : dict of key to int
-        Replays by sweep (or directions); at how many of them a kernel is made.
+        Replays by sweep (or directions); at how many of them the next thing happens: the derivative is
+        rolled, or the kernel made.  0 once there is one: whoever counts then finds it.
+    price : dict of key to int
+        Steps after which a kernel is made, if that is known.
     recording : ReplayedRecording or None
         One that was swept in directions for which there are kernels now.
+    least, each : int
+        Replays before a kernel is made, at least; sweeps that one of them is.
     reason : str
         Why there is no kernel and will be none; empty otherwise.
     """
 
+    least = each = 1
+
     def __init__(self, tape, policy, options=None):
         self.tape, self.policy, self.options = tape, policy, options
         self.reason, self.recording = "", None
-        self._made = {}
-        self._weight = len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // 8
+        self._made, self._untried = {}, {}
         self._lock = threading.Lock()
-        due = math.inf if policy == "never" else 1 if policy == "always" else max(1, min(CALLS, WORK // max(1, self._weight)))
-        self.calls, self.due = defaultdict(int), defaultdict(lambda: due)
+        self.calls, self.price = defaultdict(int), {}
+        due = math.inf if policy == "never" else self.least
+        if policy == "auto":
+            due = max(self.least, prediction.calls(prediction.KERNEL + prediction.derivation(tape), self.weight))
+        self.due = defaultdict(lambda: due)
+
+    @cached_property
+    def weight(self):
+        """Steps of a replay, or of a direction."""
+        return self.each * prediction.sweep(self.tape)
 
     def get(self, key):
         """The kernel for `key`, or None."""
@@ -96,6 +113,17 @@ class Promotion:
         """Note a replay by sweep, or so many directions; whether it is time to `promote`."""
         self.calls[key] += more
         return self.calls[key] >= self.due[key]
+
+    def waiting(self):
+        """What is waited for, a line for each key that was replayed and has no kernel yet."""
+        lines = []
+        for key, calls in dict(self.calls).items():
+            left = self.due[key] - calls
+            if key not in self._made and self.policy == "auto" and left < math.inf:
+                what = "directions" if isinstance(key, tuple) else "calls"
+                after = f"after about {max(1, left)} more {what} by sweep"
+                lines.append(f"kernel {after}" if key in self.price else f"cost of a kernel is looked at {after}")
+        return lines
 
     def promote(self, key, answer, expected, stats, name):
         """Make a kernel.
@@ -134,7 +162,7 @@ class Promotion:
         kernel = self._made.get(gradients)
         if kernel is None:
             kernel = self._made[gradients] = self._compiled(gradients, None)
-            self.due[gradients] = math.inf
+            self.due[gradients] = 0
         return kernel
 
     def _compiled(self, key, limit):
@@ -148,28 +176,27 @@ class Promotion:
         return TapeKernel(self.tape, key, options, limit)
 
     def _make(self, key, answer, expected, stats, name):
-        from .of_tape import TooLong
-
-        limit = None if self.policy == "always" else self.calls[key] * self._weight // STEPS + 1000
+        paid = None if self.policy == "always" else self.calls[key] * self.weight - prediction.derivation(self.tape)
+        kernel = self._untried.pop(key, None)
         try:
-            kernel = self._compiled(key, limit)
+            kernel = kernel or self._compiled(key, paid)
         except NotLowered as why:
             self._drop(str(why), stats, name)
             return
-        except TooLong as long:
-            # So many replays are worth its compilation.
-            self.due[key] = max(2 * self.due[key], long.size * STEPS // max(1, self._weight))
+        except prediction.TooDear as dear:
+            self.price[key] = dear.steps + prediction.derivation(self.tape)
+            self.due[key] = prediction.calls(self.price[key], self.weight)
             return
-        stats.seconds["kernel"] += sum(kernel.seconds.values())
         status, results = answer(kernel)
         if results is None:
             # A gradient that is not finite here, or a guard at its very edge: try at another point.
-            self.due[key] = self.calls[key] + 1
+            self._untried[key], self.due[key] = kernel, self.calls[key] + 1
             return
+        stats.seconds["kernel"] += sum(kernel.seconds.values())
         if not all(_agree(a, b) for a, b in zip(results, expected)):
             self._drop("its kernel and the sweep disagree", stats, name)
             return
-        self._made[key], self.due[key] = kernel, math.inf
+        self._made[key], self.due[key] = kernel, 0
         stats.kernels += 1
         LOG.info("%s: %s", name, kernel)
 

@@ -15,6 +15,7 @@ import numpy as np
 from ..eager import ROW_OF, value_function
 from ..rules import BY_NAME
 from ..rules import lang as L
+from ..sweep.contributions import Placed, Scattered, fills, once
 from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
 from .templates import COMPARISONS
@@ -23,20 +24,6 @@ _UFUNCS = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "isnan": np.isnan,
 }  # fmt: skip
-
-
-class Placed:
-    """A contribution that is added into a window of its operand's adjoint."""
-
-    def __init__(self, source, strides, offset):
-        self.source, self.strides, self.offset = source, strides, offset
-
-
-class Scattered:
-    """A contribution that is added at positions of its operand's adjoint."""
-
-    def __init__(self, source, index):
-        self.source, self.index = source, index
 
 
 class Term:
@@ -290,19 +277,20 @@ class Term:
 
     def place(self, shape, strides, offset):
         """Contribution: this array added into a window of zeros of `shape`."""
-        source, strides = self, list(strides)
-        repeated = [k for k, (n, s) in enumerate(zip(self.shape, strides)) if s == 0 and n != 1]
-        if repeated and self.size:
-            source = source.reduce("add", repeated)
-            strides = [s for k, s in enumerate(strides) if k not in repeated]
-        whole = source.size == math.prod(shape) and offset == 0
-        if whole and all(s == c for n, s, c in zip(source.shape, strides, c_strides(source.shape, 1)) if n != 1):
-            return source.reshape(shape)
-        return Placed(source, tuple(strides), int(offset))
+        source, strides = once(self, strides)
+        return source.reshape(shape) if fills(source, shape, strides, offset) else Placed(source, shape, strides, int(offset))
 
     def scatter(self, index, shape):
         """Contribution: this array added at flat positions `index` of zeros of `shape`."""
-        return Scattered(self, index)
+        return Scattered(self, index, shape)
+
+    def add_window(self, other, strides, offset):
+        """This array with `other` added into a window."""
+        return self._entry("add_window", self.shape, (("shape", other.shape), ("strides", tuple(strides))), offset, (other,))
+
+    def add_at(self, other, index):
+        """This array with `other` added at flat positions `index`."""
+        return self._entry("add_at", self.shape, others=(other, index))
 
     def placed(self, shape, strides, offset):
         return self._entry("place", shape, (("shape", tuple(shape)), ("strides", tuple(strides))), integer=int(offset))

@@ -1,9 +1,12 @@
 """The entry of a kernel from nopython code: a function in Numba's calling convention, compiled with the kernel.
 
-``entry(handle, x, g, value)`` is what `replay.entry.entry` is, for a kernel with one array
-as input, and its value and gradient as outputs; it needs no memory but the stack.  If the
-kernel does not go through, the sweep (whose entry the handle knows) answers, or says which
-guard failed.
+``entry(result, exception, handle, x, g, value)`` is what `replay.entry.entry` is, for a kernel
+with a value and one gradient as outputs; it needs no memory but the stack.  If the kernel
+does not go through, the sweep (whose entry the handle knows) answers, or says which guard failed.
+
+A caller's loop waits for this function, so the kernel's code is in it, and nowhere else: it has no
+registers to save, and where the sweep has to answer it is jumped to with the arguments as they came.
+Calls by the address of ``kernel`` come here too, with a handle whose sweep does nothing (`_by_address`).
 """
 
 from __future__ import annotations
@@ -16,37 +19,73 @@ from .emit_values import POINTER
 #: Bytes of a workspace that may be on the stack.
 LIMIT = 1 << 14
 
+_ENTRY = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 4)
+_KERNEL = ir.FunctionType(I64, [POINTER] * 3)
 
-def emit_entry(module, kernel, nbytes, sweep):
-    """Add ``entry`` to the module of a kernel.
+
+def emit_entry(module, main, nbytes, sweep, several):
+    """Add ``entry``, and ``kernel`` that calls it, to the module of a kernel.
 
     Parameters
     ----------
     module : llvmlite.ir.Module
-    kernel : llvmlite.ir.Function
+    main : llvmlite.ir.Function
+        What ``kernel`` would be without an entry, but called from here only.
     nbytes : int
         Of its workspace, at most `LIMIT`.
     sweep : int
         Number of the word of the handle that has the address of the sweep's entry.
+    several : bool
+        Whether `x` is the address of the addresses of several inputs, not of one.
     """
-    signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 4)
-    function = ir.Function(module, signature, "entry")
+    function = ir.Function(module, _ENTRY, "entry")
+    function.attributes.add("noinline")
     result, exception, handle, x, g, value = function.args
     b = ir.IRBuilder(function.append_basic_block("begin"))
-    inputs, outputs = (b.bitcast(b.alloca(POINTER, k), POINTER) for k in (1, 2))
-    block = b.alloca(I8, max(64, nbytes))
-    block.align = 64
-    workspace = b.bitcast(block, POINTER)
-    b.store(b.inttoptr(x, POINTER), inputs)
+    inputs, outputs = b.inttoptr(x, POINTER) if several else _place(b, I64, 1), _place(b, I64, 2)
+    workspace = _place(b, I8, max(64, nbytes))
+    workspace.align = 64
+    if not several:
+        b.store(b.inttoptr(x, POINTER), inputs)
     for k, address in enumerate((value, g)):
         b.store(b.inttoptr(address, POINTER), b.gep(outputs, [ir.Constant(I64, k)], source_etype=POINTER))
-    status = b.call(kernel, [inputs, outputs, workspace])
+    status = b.not_(b.call(main, [inputs, outputs, workspace]))
+    # The sweep writes to it again.
+    b.store(status, result)
     fine, failed = function.append_basic_block("fine"), function.append_basic_block("failed")
-    b.cbranch(b.icmp_signed("==", status, ir.Constant(I64, -1)), fine, failed)
+    b.cbranch(b.icmp_signed("==", status, ir.Constant(I64, 0)), fine, failed)
     b.position_at_end(fine)
-    b.store(ir.Constant(I64, 0), result)
     b.ret(ir.Constant(I32, 0))
     b.position_at_end(failed)
     place = b.add(handle, ir.Constant(I64, 8 * sweep))
     address = b.load(b.inttoptr(place, POINTER), typ=I64)
-    b.ret(b.call(b.inttoptr(address, signature.as_pointer()), list(function.args)))
+    b.ret(b.call(b.inttoptr(address, _ENTRY.as_pointer()), list(function.args), tail="tail"))
+    _by_address(module, function, sweep, several)
+
+
+def _place(b, element, count):
+    """Room on the stack."""
+    place = b.alloca(element, count)
+    # llvmlite before 0.46 gives it the type of a pointer to the element, or to an opaque pointer, which has no valid name.
+    place.type = POINTER
+    return place
+
+
+def _by_address(module, entry, sweep, several):
+    """``kernel(inputs, outputs, workspace)`` by the entry: what that leaves as result is the kernel's, with all bits inverted."""
+    nothing = ir.Function(module, _ENTRY, "nothing")
+    nothing.linkage = "internal"
+    ir.IRBuilder(nothing.append_basic_block("begin")).ret(ir.Constant(I32, 0))
+    function = ir.Function(module, _KERNEL, "kernel")
+    b = ir.IRBuilder(function.append_basic_block("begin"))
+    inputs, outputs, _ = function.args
+    spare, handle = _place(b, I64, 2), _place(b, I64, sweep + 1)
+
+    def word(table, k):
+        return b.gep(table, [ir.Constant(I64, k)], source_etype=I64)
+
+    b.store(b.ptrtoint(nothing, I64), word(handle, sweep))
+    x = b.ptrtoint(inputs, I64) if several else b.load(inputs, typ=I64)
+    value, g = (b.load(word(outputs, k), typ=I64) for k in range(2))
+    b.call(entry, [spare, word(spare, 1), b.ptrtoint(handle, I64), x, g, value])
+    b.ret(b.not_(b.load(spare, typ=I64)))

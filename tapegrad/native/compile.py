@@ -3,7 +3,7 @@
 To import Numba takes a tenth of a second, so a process that finds its compiled code
 in the cache never does.  A function of plain numbers needs nothing of Numba's
 runtime: its LLVM IR, with a small entry that CPython calls (`_entry`), is compiled
-and kept as the kernels of rows are (`native.llvm.machine_code`).
+and kept as the kernels of rows are (`native.code`).
 
 What such functions are made of, intrinsics and helpers, is `Deferred`: the Numba
 object is built when a function that uses it has to be compiled.
@@ -15,6 +15,7 @@ import ctypes
 import os
 import types
 from functools import cache, cached_property
+from importlib import import_module
 from importlib.util import find_spec
 
 #: How many functions were compiled and loaded since import.
@@ -26,6 +27,21 @@ _MADE = {}
 _METHODS = []
 
 _FASTCALL = 0x80
+
+
+class Later:
+    """A module that is imported when something of it is first used.
+
+    Parameters
+    ----------
+    name : str
+    """
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, attribute):
+        return getattr(import_module(self._name), attribute)
 
 
 class Deferred:
@@ -100,7 +116,7 @@ def compiled(signature):
     """
 
     def decorate(function):
-        from . import llvm
+        from .code import machine_code
 
         name = f"{function.__module__}.{function.__qualname__}"
         built = []
@@ -109,7 +125,7 @@ def compiled(signature):
             built.append(True)
             return _module(function, signature)
 
-        call, native = llvm.machine_code(f"numba {_numba()} {name} {signature}", build, ["call", "native"])
+        call, native = machine_code(f"numba {_numba()} {name} {signature}", build, ["call", "native"])
         COUNTS["compiled" if built else "loaded"] += 1
         method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         _METHODS.append(method)

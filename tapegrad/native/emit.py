@@ -7,13 +7,11 @@ that Python's ``math`` calls), or to the inner loop of a SciPy ufunc.
 
 from __future__ import annotations
 
-from functools import cache
-
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
 from ..rules import lang as L
+from .library import COMPOSED, INTRINSICS, LIBM, UFUNCS
 
 F64, F32, I1, I8, I32, I64 = (
     ir.DoubleType(), ir.FloatType(), ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64),
@@ -23,85 +21,7 @@ PTR = I8.as_pointer()
 #: dtype character -> LLVM type in memory.
 MEMORY = {"d": F64, "f": F32, "?": I8} | {c: ir.IntType(8 * np.dtype(c).itemsize) for c in "bBhHiIlLqQ"}
 
-#: Functions with an LLVM intrinsic that is exact.
-INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
-              "copysign": "copysign"}
-
-#: Functions of the C library, by their names there.
-LIBM = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
-    "log1p": "log1p", "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
-    "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh",
-    "arccosh": "acosh", "arctanh": "atanh", "pow": "pow", "arctan2": "atan2", "hypot": "hypot", "fmod": "fmod",
-    "erf": "erf",
-}
-
-#: Functions that are inner loops of SciPy ufuncs: name -> (ufunc, types).
-UFUNCS = {
-    "lgamma": ("gammaln", "d->d"), "digamma": ("psi", "d->d"), "zeta": ("_zeta", "dd->d"),
-    **{name: (name, "d->d") for name in L.SCIPY_UNARY}, **{name: (name, "dd->d") for name in L.SCIPY_BINARY},
-}  # fmt: skip
-
-#: Functions written in the language itself.
-COMPOSED = {
-    "sign": lambda x: L.select(x > 0.0, 1.0, L.select(x < 0.0, -1.0, x)),
-    "sigmoid": lambda x: L.select(x >= 0.0, 1.0, L.exp(-L.abs(x))) / (1.0 + L.exp(-L.abs(x))),
-    "softplus": lambda x: L.select(x > 0.0, x, L.select(L.isnan(x), x, 0.0)) + L.log1p(L.exp(-L.abs(x))),
-    "mul0": lambda g, p: L.select(L.eq(g, 0.0) | L.eq(p, 0.0), 0.0, g * p),
-    "polygamma": lambda n, x: (
-        L.select(L.eq(L.fmod(n, L.Expr.lift(2.0)), 0.0), -1.0, 1.0)
-        * L.Expr("gamma", (L.Expr.lift(n + 1.0),)) * L.Expr("zeta", (n + 1.0, x))
-    ),
-}
-
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-
-
-def needs_symbols(expr):
-    """Make the addresses of SciPy's loops known to LLVM before linking `expr`."""
-    for name in {node.op for node in _walk(expr)}:
-        if name == "polygamma":
-            _define_ufunc("zeta")
-            _define_ufunc("gamma")
-        elif name in UFUNCS:
-            _define_ufunc(name)
-        elif name in L.COMPILED_BINARY:
-            from .compile import native_address
-
-            llvm.add_symbol(f"tapegrad_{name}", native_address(compiled_function(name)))
-
-
-def _walk(expr):
-    stack, seen = [expr], set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        if node.op not in ("arg", "const"):
-            stack.extend(node.args)
-
-
-@cache
-def compiled_function(name):
-    """A function of two floats that is written in Python, compiled by Numba."""
-    from . import incomplete_gamma
-    from .compile import compiled
-
-    return compiled("float64(float64, float64)")(getattr(incomplete_gamma, name))
-
-
-def _define_ufunc(name):
-    import scipy.special
-
-    from .ufuncs import inner_loop
-
-    ufunc, types = UFUNCS[name]
-    found = getattr(scipy.special, ufunc, None) or getattr(scipy.special._ufuncs, ufunc)
-    address, data = inner_loop(found, types)
-    llvm.add_symbol(f"tapegrad_{name}_loop", address)
-    llvm.add_symbol(f"tapegrad_{name}_data", data or 8)
 
 
 class Emitter:

@@ -7,13 +7,37 @@ global constant of a Numba function comes back stale from its disk cache.
 from __future__ import annotations
 
 import os
+from functools import cache
+from typing import Any
 
-from llvmlite import ir
+from .compile import Later, intrinsic
 
-from .compile import intrinsic
+ir: Any = Later("llvmlite.ir")
 
-_I64 = ir.IntType(64)
-_BYTE = ir.IntType(8)
+
+@cache
+def _i64():
+    return ir.IntType(64)
+
+
+@cache
+def _i32():
+    return ir.IntType(32)
+
+
+@cache
+def _byte():
+    return ir.IntType(8)
+
+
+@cache
+def _double():
+    return ir.DoubleType()
+
+
+@cache
+def _float():
+    return ir.FloatType()
 
 
 def _types(result, *given):
@@ -27,8 +51,8 @@ def _loader(llvm_type, numba_type, extend=None):
     @intrinsic
     def load(typingctx, address):
         def codegen(context, builder, signature, args):
-            value = builder.load(builder.inttoptr(args[0], llvm_type.as_pointer()))
-            return value if extend is None else getattr(builder, extend)(value, _I64)
+            value = builder.load(builder.inttoptr(args[0], llvm_type().as_pointer()))
+            return value if extend is None else getattr(builder, extend)(value, _i64())
 
         return _types(numba_type, "int64"), codegen
 
@@ -39,8 +63,8 @@ def _storer(llvm_type, numba_type, truncate=False):
     @intrinsic
     def store(typingctx, address, value):
         def codegen(context, builder, signature, args):
-            value = builder.trunc(args[1], llvm_type) if truncate else args[1]
-            builder.store(value, builder.inttoptr(args[0], llvm_type.as_pointer()))
+            value = builder.trunc(args[1], llvm_type()) if truncate else args[1]
+            builder.store(value, builder.inttoptr(args[0], llvm_type().as_pointer()))
             return context.get_dummy_value()
 
         return _types("void", "int64", numba_type), codegen
@@ -48,23 +72,23 @@ def _storer(llvm_type, numba_type, truncate=False):
     return store
 
 
-load_int = _loader(_I64, "int64")
-load_int32 = _loader(ir.IntType(32), "int64", "sext")
-load_byte = _loader(_BYTE, "int64", "zext")
-load_double = _loader(ir.DoubleType(), "float64")
-load_float = _loader(ir.FloatType(), "float32")
-store_int = _storer(_I64, "int64")
-store_int32 = _storer(ir.IntType(32), "int64", truncate=True)
-store_byte = _storer(_BYTE, "int64", truncate=True)
-store_double = _storer(ir.DoubleType(), "float64")
-store_float = _storer(ir.FloatType(), "float32")
+load_int = _loader(_i64, "int64")
+load_int32 = _loader(_i32, "int64", "sext")
+load_byte = _loader(_byte, "int64", "zext")
+load_double = _loader(_double, "float64")
+load_float = _loader(_float, "float32")
+store_int = _storer(_i64, "int64")
+store_int32 = _storer(_i32, "int64", truncate=True)
+store_byte = _storer(_byte, "int64", truncate=True)
+store_double = _storer(_double, "float64")
+store_float = _storer(_float, "float32")
 
 
 def _element_loader(llvm_type, numba_type):
     @intrinsic
     def load(typingctx, base, index):
         def codegen(context, builder, signature, args):
-            pointer = builder.inttoptr(args[0], llvm_type.as_pointer())
+            pointer = builder.inttoptr(args[0], llvm_type().as_pointer())
             return builder.load(builder.gep(pointer, [args[1]], inbounds=True))
 
         return _types(numba_type, "int64", "int64"), codegen
@@ -76,7 +100,7 @@ def _element_storer(llvm_type, numba_type):
     @intrinsic
     def store(typingctx, base, index, value):
         def codegen(context, builder, signature, args):
-            pointer = builder.inttoptr(args[0], llvm_type.as_pointer())
+            pointer = builder.inttoptr(args[0], llvm_type().as_pointer())
             builder.store(args[2], builder.gep(pointer, [args[1]], inbounds=True))
             return context.get_dummy_value()
 
@@ -86,20 +110,20 @@ def _element_storer(llvm_type, numba_type):
 
 
 # Element i of the array at an address: in this form LLVM vectorises loops.
-int_at = _element_loader(_I64, "int64")
-double_at = _element_loader(ir.DoubleType(), "float64")
-float_at = _element_loader(ir.FloatType(), "float32")
-set_int_at = _element_storer(_I64, "int64")
-set_double_at = _element_storer(ir.DoubleType(), "float64")
-set_float_at = _element_storer(ir.FloatType(), "float32")
+int_at = _element_loader(_i64, "int64")
+double_at = _element_loader(_double, "float64")
+float_at = _element_loader(_float, "float32")
+set_int_at = _element_storer(_i64, "int64")
+set_double_at = _element_storer(_double, "float64")
+set_float_at = _element_storer(_float, "float32")
 
 
 def _caller(nargs, returns):
     """Call ``int64/void function(int64 * nargs)`` at an address."""
-    result = _I64 if returns else ir.VoidType()
+    result = _i64() if returns else ir.VoidType()
 
     def codegen(context, builder, signature, args):
-        ftype = ir.FunctionType(result, [_I64] * nargs)
+        ftype = ir.FunctionType(result, [_i64()] * nargs)
         value = builder.call(builder.inttoptr(args[0], ftype.as_pointer()), args[1:])
         return value if returns else context.get_dummy_value()
 
@@ -111,14 +135,14 @@ def call_entry(typingctx, address, handle, x, g):
     """Call the entry of a handle by its native address (Numba's calling convention); its result and the value."""
 
     def codegen(context, builder, signature, args):
-        byte = _BYTE.as_pointer()
-        ftype = ir.FunctionType(ir.IntType(32), [byte, byte] + [_I64] * 4)
+        byte = _byte().as_pointer()
+        ftype = ir.FunctionType(_i32(), [byte, byte] + [_i64()] * 4)
         with builder.goto_entry_block():
-            result, exception, value = (builder.alloca(_I64) for _ in range(3))
+            result, exception, value = (builder.alloca(_i64()) for _ in range(3))
         places = [builder.bitcast(p, byte) for p in (result, exception)]
-        out = builder.ptrtoint(value, _I64)
+        out = builder.ptrtoint(value, _i64())
         builder.call(builder.inttoptr(args[0], ftype.as_pointer()), [*places, *args[1:], out])
-        number = builder.load(builder.bitcast(value, ir.DoubleType().as_pointer()))
+        number = builder.load(builder.bitcast(value, _double().as_pointer()))
         return context.make_tuple(builder, signature.return_type, [builder.load(result), number])
 
     from numba import types
@@ -172,10 +196,10 @@ def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
     """
 
     def codegen(context, builder, signature, args):
-        pointer = _BYTE.as_pointer()
-        ftype = ir.FunctionType(ir.IntType(32), [pointer, pointer] + [_I64] * 7)
+        pointer = _byte().as_pointer()
+        ftype = ir.FunctionType(_i32(), [pointer, pointer] + [_i64()] * 7)
         with builder.goto_entry_block():
-            result, exception = builder.alloca(_I64), builder.alloca(_I64)
+            result, exception = builder.alloca(_i64()), builder.alloca(_i64())
         places = [builder.bitcast(p, pointer) for p in (result, exception)]
         builder.call(builder.inttoptr(args[0], ftype.as_pointer()), places + list(args[1:]))
         return context.get_dummy_value()
@@ -188,8 +212,8 @@ def acquire(typingctx, address):
     """Atomically turn the word at an address from 0 to 1; whether that was done."""
 
     def codegen(context, builder, signature, args):
-        place = builder.inttoptr(args[0], _I64.as_pointer())
-        zero, one = ir.Constant(_I64, 0), ir.Constant(_I64, 1)
+        place = builder.inttoptr(args[0], _i64().as_pointer())
+        zero, one = ir.Constant(_i64(), 0), ir.Constant(_i64(), 1)
         return builder.extract_value(builder.cmpxchg(place, zero, one, "acquire", "monotonic"), 1)
 
     return _types("boolean", "int64"), codegen
@@ -200,8 +224,8 @@ def set_free(typingctx, address):
     """Atomically make the word at an address 0, after everything written before."""
 
     def codegen(context, builder, signature, args):
-        place = builder.inttoptr(args[0], _I64.as_pointer())
-        builder.store_atomic(ir.Constant(_I64, 0), place, "release", 8)
+        place = builder.inttoptr(args[0], _i64().as_pointer())
+        builder.store_atomic(ir.Constant(_i64(), 0), place, "release", 8)
         return context.get_dummy_value()
 
     return _types("void", "int64"), codegen
@@ -215,7 +239,7 @@ def yield_processor(typingctx):
 
 def _external(name, result, nargs):
     def codegen(context, builder, signature, args):
-        ftype = ir.FunctionType(_I64 if result else ir.VoidType(), [_I64] * nargs)
+        ftype = ir.FunctionType(_i64() if result else ir.VoidType(), [_i64()] * nargs)
         function = builder.module.globals.get(name)
         if function is None:
             function = ir.Function(builder.module, ftype, name)
@@ -248,7 +272,7 @@ def copy_bytes(typingctx, target, source, nbytes):
     """``memcpy``."""
 
     def codegen(context, builder, signature, args):
-        ftype = ir.FunctionType(_I64, [_I64] * 3)
+        ftype = ir.FunctionType(_i64(), [_i64()] * 3)
         function = builder.module.globals.get("memcpy") or ir.Function(builder.module, ftype, "memcpy")
         builder.call(function, args)
         return context.get_dummy_value()
@@ -261,10 +285,10 @@ def differ(typingctx, a, b, nbytes):
     """``memcmp``: not zero if the bytes at two addresses differ."""
 
     def codegen(context, builder, signature, args):
-        result = ir.IntType(32)
+        result = _i32()
         function = builder.module.globals.get("memcmp")
         if function is None:
-            function = ir.Function(builder.module, ir.FunctionType(result, [_I64] * 3), "memcmp")
-        return builder.sext(builder.call(function, args), _I64)
+            function = ir.Function(builder.module, ir.FunctionType(result, [_i64()] * 3), "memcmp")
+        return builder.sext(builder.call(function, args), _i64())
 
     return _types("int64", *["int64"] * 3), codegen

@@ -17,11 +17,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import cache
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
+from .code import machine_code
 from .emit import F64, I1, I8, I32, I64
-from .llvm import machine_code
+from .host import features
 
 PTR = ir.PointerType()
 LANES = 8
@@ -36,7 +36,7 @@ _BYTES = 8 * LANES
 @cache
 def wide():
     """Whether this processor has vectors of eight float64."""
-    return bool(llvm.get_host_cpu_features().get("avx512f"))
+    return "avx512f" in features()
 
 
 def serves(rows, depth, columns):

@@ -8,12 +8,12 @@ Function ABI").  libmvec is part of glibc on x86-64; its results are within
 
 from __future__ import annotations
 
-import ctypes
-import platform
+import os
 import re
 from functools import cache
 
-import llvmlite.binding as llvm
+from .host import features
+from .symbols import vector_library
 
 #: C function -> number of arguments.
 CANDIDATES = {
@@ -28,20 +28,15 @@ _SETS = {"sse2": ("b", 2), "avx2": ("d", 4), "avx512f": ("e", 8)}
 @cache
 def available():
     """Vector variants per function: ``{"exp": [("_ZGVdN4v_exp", 4), ...]}``; empty without libmvec."""
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
+    library = vector_library()
+    if library is None or os.uname().machine != "x86_64":
         return {}
-    try:
-        library = ctypes.CDLL("libmvec.so.1")
-        llvm.load_library_permanently("libmvec.so.1")
-    except (OSError, RuntimeError):
-        return {}
-    features = llvm.get_host_cpu_features()
     found = {}
     for name, nargs in CANDIDATES.items():
         variants = []
         for feature, (letter, lanes) in _SETS.items():
             symbol = f"_ZGV{letter}N{lanes}{'v' * nargs}_{name}"
-            if features.get(feature) and hasattr(library, symbol):
+            if feature in features() and hasattr(library, symbol):
                 variants.append((symbol, lanes))
         if variants:
             found[name] = variants

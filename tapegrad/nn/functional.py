@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, so
 from ..functions import tanh as tanh
 from ..recomputed import recomputed
 from ..record import apply, derived
+from ..tensor import Tensor
 from ..traced import Traced
+from ..typing import TensorLike
 
 __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
@@ -18,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def binary_cross_entropy_with_logits(input, target, reduction="mean"):
+def binary_cross_entropy_with_logits(input: TensorLike, target: TensorLike, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
     """Binary cross-entropy between logits and targets, computed without overflow.
 
     Parameters
@@ -56,7 +59,7 @@ def _starts(lines, classes):
     return np.arange(0, lines * classes, classes)
 
 
-def cross_entropy(input, target, reduction="mean"):
+def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
     """Cross-entropy between scores and classes: minus the log-softmax at the class.
 
     Parameters
@@ -117,7 +120,7 @@ def _at_classes(target, classes):
     return _positions(target, classes)
 
 
-def mse_loss(input, target, reduction="mean"):
+def mse_loss(input: TensorLike, target: TensorLike, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
     """Mean (or sum) of squared differences.
 
     Parameters

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from ..errors import UnsupportedInNumbaError
+from ..typing import Argnums, Array, OfFirst
+
+R = TypeVar("R")
+X = TypeVar("X", bound=Any)
 
 LANES = (1, 2, 4, 8, 16)
 
 
-def njit_derivative(f: Callable[..., Any], argnum: int = 0) -> Any:
+def njit_derivative(f: Callable[..., R], argnum: int = 0) -> Callable[..., R]:
     """Derivative of a function by one number, in nopython code.
 
     Parameters
@@ -52,7 +56,7 @@ def njit_derivative(f: Callable[..., Any], argnum: int = 0) -> Any:
     return _dispatcher(f, "derivative", argnum, 1)
 
 
-def njit_jvp(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Any:
+def njit_jvp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R, R]]:
     """Value and directional derivative (JVP) in nopython code.
 
     Parameters
@@ -82,7 +86,13 @@ def njit_jvp(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Any:
     return _dispatcher(f, "jvp", argnums, 1)
 
 
-def njit_value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, lanes: int | None = None) -> Any:
+@overload
+def njit_value_and_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, lanes: int | None = None) -> Callable[..., tuple[float, X]]: ...
+@overload
+def njit_value_and_grad(
+    f: Callable[..., Any], argnums: Argnums, *, lanes: int | None = None
+) -> Callable[..., tuple[float, Any]]: ...
+def njit_value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None = None) -> Callable[..., Any]:
     """Value and gradient in nopython code, in forward mode.
 
     Parameters
@@ -122,7 +132,11 @@ def njit_value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 
     return _dispatcher(f, "value_and_grad", argnums, lanes)
 
 
-def njit_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, lanes: int | None = None) -> Any:
+@overload
+def njit_grad(f: OfFirst[X], argnums: Literal[0] = 0, *, lanes: int | None = None) -> Callable[..., X]: ...
+@overload
+def njit_grad(f: Callable[..., Any], argnums: Argnums, *, lanes: int | None = None) -> Callable[..., Any]: ...
+def njit_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: int | None = None) -> Callable[..., Any]:
     """Gradient in nopython code; see `njit_value_and_grad`.
 
     Parameters
@@ -146,7 +160,7 @@ def njit_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, lane
     return _dispatcher(f, "grad", argnums, lanes)
 
 
-def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Any:
+def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None = None) -> Callable[..., Array]:
     """Jacobian of a 1-d array by a 1-d array, in nopython code, in forward mode.
 
     Parameters

@@ -25,7 +25,9 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
-from ..native.emit import Emitter, needs_symbols
+from ..native.emit import Emitter
+from ..native.library import needs_symbols
+from ..native.llvm import know_symbols
 from ..rules import elementwise, special  # noqa: F401  (they fill the table)
 from ..rules import lang as L
 from ..rules.table import BY_FUNCTION, BY_NAME
@@ -134,6 +136,7 @@ def partials(name):
         if expr is not None:
             needs_symbols(expr)
         found.append(expr)
+    know_symbols()
     return tuple(found)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Literal
+
 import numpy as np
 
 from ..errors import OptimizationError
 from ..modes import enable_grad, no_grad
-from .optimizer import Optimizer, put, value_of
+from .optimizer import L, Optimizer, Params, put, value_of
 
 
 class LBFGS(Optimizer):
@@ -48,9 +51,9 @@ class LBFGS(Optimizer):
     """
 
     def __init__(
-        self, params, lr=1.0, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100,
-        line_search_fn=None,
-    ):  # fmt: skip
+        self, params: Params, lr: float = 1.0, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: Literal["strong_wolfe"] | None = None,
+    ) -> None:  # fmt: skip
         if line_search_fn not in (None, "strong_wolfe"):
             raise OptimizationError(f'line_search_fn={line_search_fn!r}: choose None or "strong_wolfe"')
         options = {
@@ -60,7 +63,7 @@ class LBFGS(Optimizer):
         }  # fmt: skip
         super().__init__(params, options)
 
-    def add_param_group(self, group):
+    def add_param_group(self, group: dict[str, Any]) -> None:
         if self.param_groups:
             raise OptimizationError("LBFGS optimises one group of parameters")
         super().add_param_group(group)
@@ -88,7 +91,7 @@ class LBFGS(Optimizer):
         return float(value_of(loss)) if hasattr(loss, "_v") else float(loss), self._gradient(), loss
 
     # -- steps ------------------------------------------------------------------------
-    def step(self, closure):
+    def step(self, closure: Callable[[], L]) -> L:  # type: ignore[override]
         """Do up to `max_iter` iterations.
 
         Parameters

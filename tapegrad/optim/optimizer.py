@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,6 +14,10 @@ from ..modes import enable_grad, no_grad
 from ..record import normalise, plain
 from ..tape.places import name_of
 from ..tensor import Tensor
+
+#: Leaves, or groups of them with options of their own.
+Params: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]]
+L = TypeVar("L")
 
 
 class Optimizer:
@@ -43,19 +49,19 @@ class Optimizer:
     0.1
     """
 
-    def __init__(self, params, defaults):
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
-        self.state = {}
-        self.param_groups = []
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.param_groups: list[dict[str, Any]] = []
         if isinstance(params, (Tensor, dict)):
             raise OptimizationError(f"params must be a list of tensors or of groups, got a {type(params).__name__}; write [x]")
-        given = list(params)
+        given: list[Any] = list(params)
         if not given:
             raise OptimizationError("the optimizer got an empty list of parameters")
         for group in given if isinstance(given[0], dict) else [{"params": given}]:
             self.add_param_group(group)
 
-    def add_param_group(self, group):
+    def add_param_group(self, group: dict[str, Any]) -> None:
         """Optimise more parameters: a dict with ``params`` and options."""
         unknown = set(group) - {"params", *self.defaults}
         if unknown:
@@ -84,7 +90,7 @@ class Optimizer:
             if name in ("lr", "momentum", "weight_decay", "eps") and not value >= 0:
                 raise OptimizationError(f"{name}={value!r} must be at least 0")
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients (or fill them with zeros)."""
         for group in self.param_groups:
             for p in group["params"]:
@@ -94,7 +100,7 @@ class Optimizer:
                     else:
                         p.grad = plain(normalise(np.zeros(p.shape, p.dtype)))
 
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], L] | None = None) -> L | None:
         """Change each parameter once, by its ``.grad``; parameters without one stay.
 
         Parameters
@@ -107,7 +113,7 @@ class Optimizer:
         Tensor or None
             What `closure` returned.
         """
-        loss = None
+        loss: L | None = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
@@ -122,13 +128,13 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} does not say how it changes a parameter")
 
     # -- keeping ---------------------------------------------------------------------
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Options and state as plain data (arrays are copies), parameters by their position."""
         order = {id(p): k for k, p in enumerate(self._params())}
         groups = [{**group, "params": [order[id(p)] for p in group["params"]]} for group in self.param_groups]
         return {"state": {order[id(p)]: copy.deepcopy(s) for p, s in self.state.items()}, "param_groups": groups}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take options and state of an optimizer over parameters of the same shapes, in the same order."""
         groups, params = state_dict["param_groups"], self._params()
         theirs, ours = [len(g["params"]) for g in groups], [len(g["params"]) for g in self.param_groups]

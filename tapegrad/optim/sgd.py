@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import OptimizationError
-from .optimizer import Optimizer, put
+from .optimizer import Optimizer, Params, put
 
 
 class SGD(Optimizer):
@@ -33,7 +33,10 @@ class SGD(Optimizer):
     True
     """
 
-    def __init__(self, params, lr=1e-3, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False, *, maximize=False):
+    def __init__(
+        self, params: Params, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
+        nesterov: bool = False, *, maximize: bool = False,
+    ) -> None:  # fmt: skip
         options = {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
             "maximize": maximize,

@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import OptimizationError, StructureError
+from ..typing import ArrayLike, Pytree
 from .keep import kept
 from .layout import Layout
 from .progress import Progress
 from .vector_function import VectorFunction
 
 if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
+    from .result import Result
 
 #: Methods of `root` that are given the Jacobian; the others make do with values.
 ROOT_WITH_JACOBIAN = ("hybr", "lm")
 
 
 def least_squares(
-    fun: Callable[..., Any], x0: Any, jac: Any = "exact", bounds: Any = None, method: str = "trf", *, args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None, progress: Any = None, **options: Any,
-) -> OptimizeResult:  # fmt: skip
+    fun: Callable[..., Any], x0: Pytree, jac: Any = "exact", bounds: Any = None, method: str = "trf", *, args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None, progress: bool | None = None, **options: Any,
+) -> Result:  # fmt: skip
     """Minimise a sum of squares: SciPy's `least_squares` with the exact Jacobian.
 
     Parameters
@@ -142,9 +143,9 @@ def _result(found, function, layout, start):
 
 
 def root(
-    fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), method: str = "hybr", jac: Any = None, tol: float | None = None,
+    fun: Callable[..., Any], x0: Pytree, args: tuple[Any, ...] = (), method: str = "hybr", jac: Any = None, tol: float | None = None,
     callback: Callable[..., Any] | None = None, options: dict[str, Any] | None = None,
-) -> OptimizeResult:  # fmt: skip
+) -> Result:  # fmt: skip
     """Solve a system of equations: SciPy's `root` with the exact Jacobian.
 
     Parameters
@@ -211,7 +212,7 @@ class Model:
 
 
 def curve_fit(
-    f: Callable[..., Any], xdata: Any, ydata: Any, p0: Any = None, sigma: Any = None, absolute_sigma: bool = False,
+    f: Callable[..., Any], xdata: Any, ydata: ArrayLike, p0: ArrayLike | None = None, sigma: ArrayLike | None = None, absolute_sigma: bool = False,
     check_finite: bool | None = None, bounds: Any = (-np.inf, np.inf), method: str | None = None, jac: Any = None,
     *, full_output: bool = False, nan_policy: str | None = None, **kwargs: Any,
 ) -> tuple[Any, ...]:  # fmt: skip

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptimizationError
+from ..typing import Pytree
 from . import loop as P
 from .state import State
 
 if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
+    from .result import Result
 
 
 def _at_least(name, value, least, strictly=False):
@@ -24,10 +25,10 @@ def _at_least(name, value, least, strictly=False):
 
 
 def lbfgs(
-    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, bounds: Any = None, max_iter: int = 1000, memory: int = 10,
+    f: Callable[..., Any], x0: Pytree | State, args: tuple[Any, ...] = (), *, bounds: Any = None, max_iter: int = 1000, memory: int = 10,
     gtol: float | None = None, ftol: float | None = None, max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
-    progress: Any = None,
-) -> OptimizeResult:  # fmt: skip
+    progress: bool | None = None,
+) -> Result:  # fmt: skip
     """Minimise by L-BFGS in a compiled loop.
 
     Parameters
@@ -101,11 +102,11 @@ def lbfgs(
 
 
 def gradient_descent(
-    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, momentum: float | None = None,
+    f: Callable[..., Any], x0: Pytree | State, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, momentum: float | None = None,
     nesterov: bool = False, bounds: Any = None, max_iter: int = 1000, gtol: float | None = None, ftol: float | None = None,
     max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
-    progress: Any = None,
-) -> OptimizeResult:  # fmt: skip
+    progress: bool | None = None,
+) -> Result:  # fmt: skip
     """Minimise by gradient descent in a compiled loop: ``v = momentum * v + g``, ``x = x - learning_rate * v``.
 
     Parameters
@@ -151,11 +152,11 @@ def gradient_descent(
 
 
 def adam(
-    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, beta1: float | None = None,
+    f: Callable[..., Any], x0: Pytree | State, args: tuple[Any, ...] = (), *, learning_rate: float | None = None, beta1: float | None = None,
     beta2: float | None = None, epsilon: float | None = None, bounds: Any = None, max_iter: int = 1000, gtol: float | None = None, ftol: float | None = None,
     max_evaluations: int | None = None, callback: Callable[..., Any] | None = None,
-    progress: Any = None,
-) -> OptimizeResult:  # fmt: skip
+    progress: bool | None = None,
+) -> Result:  # fmt: skip
     """Minimise by Adam in a compiled loop.
 
     Parameters

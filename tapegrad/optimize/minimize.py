@@ -6,16 +6,17 @@ import inspect
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..errors import OptimizationError
+from ..typing import Pytree
 from .objective import Objective
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
+    from .result import Result
 
 #: SciPy's methods by what they are given.
 WITH_GRADIENT = {"cg": "CG", "bfgs": "BFGS", "l-bfgs-b": "L-BFGS-B", "tnc": "TNC", "slsqp": "SLSQP"}
@@ -30,10 +31,10 @@ CONSTRAINED = {"slsqp", "trust-constr", "cobyla", "cobyqa"}
 
 
 def minimize(
-    f: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), method: str | None = None, *, bounds: Any = None,
+    f: Callable[..., Any], x0: Pytree, args: tuple[Any, ...] = (), method: str | None = None, *, bounds: Any = None,
     constraints: Any = (), tol: float | None = None, options: dict[str, Any] | None = None,
-    callback: Callable[..., Any] | None = None, progress: Any = None, nonfinite: str = "raise",
-) -> OptimizeResult:  # fmt: skip
+    callback: Callable[..., Any] | None = None, progress: bool | None = None, nonfinite: Literal["raise", "pass"] = "raise",
+) -> Result:  # fmt: skip
     """Minimise a function of numbers, arrays or containers of them by one of SciPy's methods, with exact derivatives.
 
     Parameters

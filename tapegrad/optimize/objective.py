@@ -23,7 +23,7 @@ from ..replay.arguments import sort_arguments
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
 from .layout import Layout
-from .proof import spare_a_recording
+from .proof import spare_a_recording, stands_for
 
 
 class Counts:
@@ -113,14 +113,19 @@ class Objective:
 
     def evaluate(self, x, g):
         """The value at vector `x`; the gradient goes into `g`."""
+        value = self._answer(x, g)
+        return self.record(x, g) if value is None else value
+
+    def _answer(self, x, g):
+        """`evaluate` by compiled code, or None."""
         handle = self.handle()
-        if handle:
-            data_address = self._data_address
-            status = self._entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value))
-            if status == self._entry.DONE:
-                self.note(1)
-                return float(self._value[0])
-        return self.record(x, g)
+        if not handle:
+            return None
+        data_address = self._data_address
+        if self._entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value)) != self._entry.DONE:
+            return None
+        self.note(1)
+        return float(self._value[0])
 
     def note(self, count):
         """Note evaluations by compiled code."""
@@ -139,6 +144,11 @@ class Objective:
         """`evaluate` by the replayed function, which records where it has to."""
         start = time.perf_counter()
         args = (self.layout.container(x), *self.args)
+        if self._unproved and self._current is not None:
+            value = self._proved(x, g, args)
+            if value is not None:
+                self.counts.seconds += time.perf_counter() - start
+                return value
         if self._current is not None:
             # A path is given up that changes at nearly every call: those answered by compiled code count too.
             kind = self._current.kind
@@ -155,6 +165,21 @@ class Objective:
         self.counts.records = self.replayed.stats.records - self._before
         self.counts.seconds += time.perf_counter() - start
         return value
+
+    def _proved(self, x, g, args):
+        """`evaluate` by compiled code for the first time, and whether that is what the function gives: the value, or None."""
+        kind = self._current.kind
+        if kind.calls + 1 != kind.check_at:
+            return None
+        before, self._unproved = self.counts.evaluations, False
+        value = self._answer(x, g)
+        if value is not None and stands_for(self.function, args, [value]):
+            kind.calls += 1
+            kind.check_at *= 2
+            self.suspect()
+            return value
+        self._unproved, self.counts.evaluations = True, before
+        return None
 
     def _adopt(self, args):
         """Go on with the tape that answered the last call, if compiled code can."""

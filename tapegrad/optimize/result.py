@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from ..errors import MissingPackageError, OptimizationError
+from ..typing import Array
+
+if TYPE_CHECKING:
+    from .state import State
 
 
 class Result(OptimizeResult):
@@ -28,7 +34,20 @@ class Result(OptimizeResult):
         Of a compiled loop: what it is resumed from.
     """
 
-    def plot(self, path=None, axes=None):
+    x: Any
+    fun: Any
+    jac: Any
+    success: bool
+    status: int
+    message: str
+    nit: int
+    nfev: int
+    counts: dict[str, int]
+    seconds: dict[str, float]
+    history: Array
+    state: State
+
+    def plot(self, path: str | os.PathLike[str] | None = None, axes: Any = None) -> Any:
         """Draw how the value and the gradient converged.
 
         Parameters

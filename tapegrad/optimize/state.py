@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..typing import Array
 from . import loop as P
+from .layout import Layout
 
 
 class State:
@@ -35,7 +37,7 @@ class State:
     2
     """
 
-    def __init__(self, method, layout, memory=0):
+    def __init__(self, method: str, layout: Layout, memory: int = 0) -> None:
         n = layout.size
         self.method, self.layout = method, layout
         self.vectors = np.zeros((P.VECTORS, n))
@@ -49,25 +51,25 @@ class State:
         self._history = [np.zeros((0, P.COLUMNS))]
 
     @property
-    def iterations(self):
+    def iterations(self) -> int:
         return int(self.integers[P.I_ITERATIONS])
 
     @property
-    def evaluations(self):
+    def evaluations(self) -> int:
         return int(self.integers[P.I_EVALUATIONS])
 
     @property
-    def history(self):
+    def history(self) -> Array:
         """Value and gradient norm at the start and after every iteration: an array of two columns."""
         if len(self._history) > 1:
             self._history = [np.concatenate(self._history)]
         return self._history[0]
 
-    def remember(self, rows):
+    def remember(self, rows: Array) -> None:
         """Take rows of the history that the loop has written."""
         self._history.append(rows.copy())
 
-    def copy(self):
+    def copy(self) -> State:
         """The same, sharing nothing that changes."""
         made = object.__new__(State)
         made.method, made.layout = self.method, self.layout

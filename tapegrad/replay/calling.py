@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +15,15 @@ from ..tree import unflatten
 class Callable:
     """Methods of `FinishedTape` that need nothing of the function it was recorded from."""
 
+    outputs: list[Any]
+
     @cached_property
     def kept(self):
         """Its pool of workspaces."""
+        if self.declared is not None:
+            from .budget import LoadedKept
+
+            return LoadedKept(self)
         from .cache import Kept
 
         return Kept(self)
@@ -27,7 +35,7 @@ class Callable:
 
         return Compressions(self)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tape to a file, for `tapegrad.load_tape`.
 
         Parameters
@@ -50,7 +58,7 @@ class Callable:
 
         return from_bytes, (to_bytes(self),)
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """The value at these arguments: the arrays and floats of the recorded call, in order.
 
         Raises
@@ -62,7 +70,7 @@ class Callable:
         """
         return self._run(arguments, False)[0]
 
-    def value_and_grad(self, *arguments):
+    def value_and_grad(self, *arguments: Any) -> tuple[Any, Any]:
         """The value, and the gradient of the arguments that were differentiated (a tuple if there are several).
 
         Raises
@@ -72,7 +80,7 @@ class Callable:
         GradientError
             If the first result is not one number.
         """
-        first = self.outputs[0][1] if self.outputs else None
+        first: Any = self.outputs[0][1] if self.outputs else None
         if not self.outputs or np.shape(first) != () and getattr(first, "shape", None) != ():
             raise GradientError("the tape does not give one number, so it has no gradient")
         value, gradients = self._run(arguments, True)

@@ -12,6 +12,7 @@ are; array entries get the signature (`sweep.plan`) of their adjoints.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import compress
@@ -83,6 +84,8 @@ class FinishedTape(Callable):
         Where the derivative was cut on purpose.
     forward_only : bool
         Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
+    declared : int or None
+        Of a loaded tape: the bytes that its file declares (`replay.budget`).
     """
 
     records: np.ndarray
@@ -102,9 +105,10 @@ class FinishedTape(Callable):
     cuts: list = field(default_factory=list)
     structure: object = None
     forward_only: bool = False
+    declared: int | None = None
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of records and of array constants."""
         return self.records.nbytes + sum(c.nbytes for c in self.constants if isinstance(c, np.ndarray))
 
@@ -114,12 +118,12 @@ class FinishedTape(Callable):
         run = bisect_right(self.code_runs, origin, key=lambda pair: pair[0]) - 1
         return Place(self.code_runs[run][1] if run >= 0 else None, int(self.records["offset"][slot]))
 
-    def __str__(self):
+    def __str__(self) -> str:
         from .listing import listing
 
         return listing(self)
 
-    def draw(self, path=None):
+    def draw(self, path: str | os.PathLike[str] | None = None) -> str:
         """Draw the graph of the tape, as SVG text, which is also written to `path`: as `Tape.draw`.
 
         Raises
@@ -141,7 +145,7 @@ class FinishedTape(Callable):
 
         return [(*rest, "", place) for *rest, place in rows(self)]
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of instructions: everything that is computed (leaves and guards are not)."""
         leaves = len(self.elements) + sum(1 for s in self.leaves if s)
         guards = sum(1 for item in self.items if item.entry.kind == GUARD)

@@ -144,8 +144,8 @@ class Replayed:
         return quick.call(args, self.stats) if quick is not None else None
 
     # -- calls --------------------------------------------------------------------
-    def call(self, args, kwargs, backward=True):
-        """Answer a call: an `Outcome`.
+    def call(self, args, kwargs, backward=True, flat=None):
+        """Answer a call: an `Outcome`.  `flat` are the leaves of the arguments, for `replay.quick_values`, if that may serve.
 
         `backward` may also be a function that is given a `Recording` of the call
         (`replay.swept`); what it returns stands for the gradients.  If it has a method
@@ -174,6 +174,10 @@ class Replayed:
         found = self._replay(kind, inputs, backward)
         if found is not None and not kwargs and backward is True and self.scalar and not self.has_aux:
             self._prepare(kind, surroundings, args)
+        elif found is not None and flat is not None:
+            from .quick_values import prepare
+
+            prepare(self, kind, surroundings, flat)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
 
     def check_positions(self, args):
@@ -568,7 +572,8 @@ class Replayed:
                 warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
     def _count(self):
-        tapes = [k.tape for one in self.kinds.values() for k in one.tapes.all]
+        kept = [k for one in self.kinds.values() for k in one.tapes.all]
+        self.stats.promotions, tapes = [k.kernels for k in kept], [k.tape for k in kept]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)

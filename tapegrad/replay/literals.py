@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import TapeFileError
+from ..errors import TapeFileError, said_by
 from ..recomputed import FUNCTIONS, Recomputed
 from .trace import Host, Operand, _Item
 
@@ -121,7 +121,7 @@ class LoadedHost(Host):
         try:
             found = super().__call__(*values)
         except Exception as error:
-            raise TapeFileError(f"{self.__name__}, which the loaded tape calls, failed: {error}") from error
+            raise TapeFileError(f"{self.__name__}, which the loaded tape calls, failed: {said_by(error)}") from error
         if self.limit is not None and found.size and not (found.min() >= 0 and found.max() < self.limit):
             raise TapeFileError(f"{self.__name__} of a loaded tape gives positions outside an array of {self.limit} elements")
         return found

@@ -1,6 +1,6 @@
 """The first gradient of a short tape, in plain Python.
 
-To load the compiled walks takes thirty milliseconds, which a few instructions do
+To load the compiled walks takes ten milliseconds, which a few instructions do
 not need.  While nobody has loaded them, a tape of scalar instructions is swept
 here at the point at which it was recorded: the values are in its records, and
 adjoints come from the same rules with the same arithmetic as in the compiled

@@ -37,9 +37,14 @@ class Quick:
         What the function depended on when the call began that this is made from.
     kept : Kept
         The tape that answered it.
+
+    Attributes
+    ----------
+    copied : list of int
+        The arguments that are arrays of floats in another order than C: they are copied at each call.
     """
 
-    __slots__ = ("kind", "surroundings", "kept", "pool", "spec", "address", "held", "output", "one", "picks")
+    __slots__ = ("copied", "kind", "surroundings", "kept", "pool", "spec", "address", "held", "output", "one", "picks")
 
     def __init__(self, kind, surroundings, kept, args, spec, picks):
         self.kind, self.surroundings, self.kept = kind, surroundings, kept
@@ -81,10 +86,14 @@ class Quick:
         if found is None:
             return None
         spec, held, picks = found
-        return cls(kind, surroundings, kept, held, spec, picks)
+        quick = cls(kind, surroundings, kept, held, spec, picks)
+        quick.copied = [k for k, a in enumerate(args) if type(a) is np.ndarray and a.dtype is _DOUBLE and not a.flags.c_contiguous]
+        return quick
 
     def call(self, args, stats):
         """``(value, gradients)``, or None: the long way has to be gone."""
+        if self.copied:
+            args = _ordered(args, self.copied)
         kind = self.kind
         calls = kind.calls + 1
         kernels = self.kept.kernels
@@ -148,6 +157,8 @@ class QuickKernel(Quick):
 
     def call(self, args, stats):
         """``(value, gradients)``, or None: the long way has to be gone."""
+        if self.copied:
+            args = _ordered(args, self.copied)
         kind = self.kind
         if (
             kind.calls + 1 == kind.check_at or kind.given_up
@@ -174,6 +185,17 @@ class QuickKernel(Quick):
             kind.note(False)
         stats.kernel_calls += 1
         return value, gradients
+
+
+def _ordered(args, positions):
+    """`args` with the arrays at `positions` copied in the order of C; () if one is no array, or is so already: another kind."""
+    found = list(args)
+    for k in positions:
+        a = found[k] if k < len(found) else None
+        if type(a) is not np.ndarray or a.flags.c_contiguous:
+            return ()
+        found[k] = np.ascontiguousarray(a)
+    return tuple(found)
 
 
 def _spec(args, wanted):

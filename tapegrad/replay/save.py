@@ -3,8 +3,8 @@
 ======================  ==========================================================================
 member                  what
 ======================  ==========================================================================
-``header``              JSON as bytes: version, names of the rows used, entries, constants, guards,
-                        outputs (`_header`)
+``declared``            version of the format, and the bytes that the tape takes (`replay.budget`)
+``header``              JSON as bytes: names of the rows used, entries, constants, guards, outputs (`_header`)
 ``records``             the scalar part of every record: row (its number in the header), operands, line
 ``numbers``             value and inline constant of every record
 ``seen``                what guards saw, one after the other
@@ -13,7 +13,8 @@ member                  what
 
 Rows are named, so a table with other rows, or in another order, is no danger.
 Source places are kept as text.  Descriptions of results are kept too and are
-compared with what they must be (`replay.validate`).
+compared with what they must be (`replay.validate`).  No bytes are taken that were not
+declared (`replay.archive`, `replay.budget`).
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ import io
 import json
 import math
 import os
-import zipfile
-from typing import Any
 
 import numpy as np
 
-from ..errors import TapeFileError
+from ..errors import TapeFileError, said_by
 from ..rules import BY_NAME, ROWS
 from ..rules.table import FIRST_ROW
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
-from ..tape.meta import SCALAR, c_strides, meta_of
+from ..tape.meta import SCALAR, c_array
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from ..tree import LEAF, Structure
+from .archive import AXES, CHARS, Archive
+from .budget import of_file, of_text, of_workspace
 from .finish import FinishedTape, Guard, Item
 from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_function
 from .trace import GUARD, HOST, ROW, Entry
 
-FORMAT, VERSION = "tapegrad tape", 1
+FORMAT, VERSION = "tapegrad tape", 2
 #: Codes of records that are no row.
 _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
 _KINDS = {kind.__name__: kind for kind in (dict, list, tuple)}
-#: The most bytes a loaded tape may need, unless the caller says otherwise.
+#: The most bytes a loaded tape may declare, unless the caller says otherwise.
 LIMIT = 1 << 30
 
 
@@ -75,14 +76,19 @@ def to_bytes(tape):
     traced = np.isin(records[:, 0], [-4, -5])
     records[traced, 1:3] = 0
     numbers[traced] = 0.0
-    header["bytes"] = _nbytes(tape) + sum(a.nbytes for a in arrays)
+    text = json.dumps(header).encode()
     members = {
-        "header": np.frombuffer(json.dumps(header).encode(), np.uint8), "records": records, "numbers": numbers,
+        "declared": np.array([VERSION, 0]), "header": np.frombuffer(text, np.uint8), "records": records, "numbers": numbers,
         "seen": np.frombuffer(b"".join(g.seen for g in tape.guards), np.uint8),
     }
     members |= {f"array_{k}": a for k, a in enumerate(arrays)}
+    workspace = tape.kept.take()
+    file = of_file(sum(a.nbytes for a in members.values()), len(members))
+    members["declared"][1] = file + of_text(text) + of_workspace(workspace)
+    tape.kept.give(workspace)
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **members)
+    # (`allow_pickle` is a member, not an option, before NumPy 2.1; every member is a plain array.)
+    np.savez(file, **members)
     return file.getvalue()
 
 
@@ -108,7 +114,7 @@ def _header(tape, arrays):
             except TapeFileError as error:
                 raise TapeFileError(
                     f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
-                    f"{tape.place(item.slot)}: {error}"
+                    f"{tape.place(item.slot)}: {said_by(error)}"
                 ) from None
         else:
             items.append([item.slot, GUARD, item.entry.function, list(item.operands)])
@@ -118,9 +124,9 @@ def _header(tape, arrays):
         try:
             outputs.append(slot if slot else {"constant": encoded(found, arrays)})
         except TapeFileError as error:
-            raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {error}") from None
+            raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {said_by(error)}") from None
     return {
-        "format": FORMAT, "version": VERSION, "items": items, "constants": constants, "outputs": outputs,
+        "format": FORMAT, "items": items, "constants": constants, "outputs": outputs,
         "structure": None if tape.structure is None else _encoded_structure(tape.structure),
         "inputs": [_encoded_meta(m) for m in tape.inputs], "leaves": list(tape.leaves),
         "elements": [list(map(int, e)) for e in tape.elements], "wanted": list(map(bool, tape.wanted)),
@@ -186,25 +192,26 @@ def _places(tape):
     return list(files), lines, runs
 
 
-def _nbytes(tape):
-    """Bytes that a replay of `tape` may need for values."""
-    metas = [i.entry.meta for i in tape.items if i.entry.kind != GUARD] + list(tape.inputs)
-    return 64 * len(tape.records) + sum(m.nbytes for m in metas) + sum(len(g.seen) for g in tape.guards)
-
-
 # ---- reading ---------------------------------------------------------------------------
 
 
-def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> Any:
+def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> FinishedTape:
     """Load a tape that `FinishedTape.save` has written.
 
-    Everything in the file is checked before it is used; nothing in it is executed.
+    Everything in the file is checked before it is used; nothing in it is executed, and nothing is compiled.
+
+    A file *declares* how many bytes its tape takes: the file itself, the objects that
+    describe its instructions, and one replay with its gradient.  This number comes first;
+    a file that is larger than it, or whose arrays, header or shapes ask for more, is
+    refused before memory is taken for them.  Loading takes at most ten times the declared
+    size at any moment, in fact about three; a file that has none that can be read counts
+    by its length.
 
     Parameters
     ----------
     path : str or path-like
     limit : int
-        The most bytes of values the tape may need; a file that declares more is refused.
+        The most bytes a tape may declare, and its file may have.
 
     Returns
     -------
@@ -228,7 +235,10 @@ def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> Any:
     (25.0, array([6., 8.]))
     """
     with open(path, "rb") as file:
-        return from_bytes(file.read(), limit)
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise TapeFileError(f"this is no tape that can be loaded: its file has {size} bytes, the limit is {limit}")
+        return from_bytes(file.read(size), limit)
 
 
 def from_bytes(data, limit=LIMIT):
@@ -236,48 +246,13 @@ def from_bytes(data, limit=LIMIT):
     from .validate import check
 
     try:
-        tape, declared = _decoded(data, limit)
-        check(tape, declared)
-        tape.kept.give(tape.kept.take())
+        tape, taken = _decoded(data, limit)
+        check(tape, taken)
         return tape
     except TapeFileError as error:
-        raise TapeFileError(f"this is no tape that can be loaded: {error}") from error
+        raise TapeFileError(f"this is no tape that can be loaded: {said_by(error)}") from error
     except Exception as error:
-        raise TapeFileError(f"this is no tape that can be loaded: {type(error).__name__}: {error}") from error
-
-
-def _members(data):
-    """Name -> array, of an uncompressed archive of plain arrays."""
-    found = {}
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        infos = archive.infolist()
-        if sum(info.file_size for info in infos) > len(data):
-            raise TapeFileError("its members are larger than the file")
-        for info in infos:
-            if info.compress_type != zipfile.ZIP_STORED or not info.filename.endswith(".npy"):
-                raise TapeFileError(f"its member {info.filename!r}")
-            name = info.filename[:-4]
-            if name in found:
-                raise TapeFileError(f"two members {name!r}")
-            found[name] = _array(archive.read(info))
-    return found
-
-
-def _array(data):
-    file = io.BytesIO(data)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise TapeFileError("an array in a format of another version")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.char not in "df?bBhHiIlLqQ" or not dtype.isnative or len(shape) > 16 or min(shape, default=0) < 0:
-        raise TapeFileError(f"an array of {dtype} with {len(shape)} axes")
-    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
-        raise TapeFileError("an array of another size than it says")
-    flat = np.frombuffer(data, dtype, offset=file.tell()).copy()
-    if dtype.char == "?" and (flat.view(np.uint8) > 1).any():
-        raise TapeFileError("truth values that are neither true nor false")
-    found = flat.reshape(shape, order="F" if fortran else "C")
-    found.flags.writeable = False
-    return found
+        raise TapeFileError(f"this is no tape that can be loaded: {type(error).__name__}: {said_by(error)}") from error
 
 
 class _Source:
@@ -297,22 +272,28 @@ def _need(condition, what):
 
 
 def _decoded(data, limit):
-    """The tape, with every number of the type it must have, and the bytes it declares."""
-    members = _members(data)
-    header = json.loads(members["header"].tobytes().decode())
+    """The tape, with every number of the type it must have, and the bytes that are taken before its values."""
+    archive = Archive(data)
+    head = archive.array("declared")
+    _need(head.dtype.char == "l" and head.shape == (2,), "it does not say that it is one")
+    version, declared = head.tolist()
+    _need(version == VERSION, f"it is of version {version!r}, this tapegrad reads version {VERSION}")
+    _need(0 <= declared <= limit, f"it declares {declared!r} bytes, the limit is {limit}")
+    _need(archive.nbytes <= declared, f"it declares {declared} bytes, fewer than it has")
+    text = archive.array("header").tobytes()
+    taken = archive.nbytes + of_text(text)
+    _need(taken <= declared, f"it declares {declared} bytes, its header takes more")
+    header = json.loads(text.decode())
     _need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
-    _need(header["version"] == VERSION, f"it is of version {header['version']!r}, this tapegrad reads version {VERSION}")
-    declared = header["bytes"]
-    _need(type(declared) is int and 0 <= declared <= limit, f"it declares {declared!r} bytes, the limit is {limit}")
+    members = {name: archive.array(name) for name in archive.names}
     arrays = []
     while f"array_{len(arrays)}" in members:
         arrays.append(members[f"array_{len(arrays)}"])
-    _need(set(members) == {"header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
+    _need(set(members) == {"declared", "header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
     table, numbers, seen = members["records"], members["numbers"], members["seen"]
     count = len(table)
     _need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
     _need(numbers.dtype.char == "d" and numbers.shape == (count, 2) and seen.dtype.char == "B" and seen.ndim == 1, "its records")
-    _need(declared >= sum(a.nbytes for a in arrays) + 64 * count + seen.nbytes, "it declares fewer bytes than it has")
     sources = [_Source(_text(name)) for name in header["files"]]
 
     def place(filename, line):
@@ -367,10 +348,10 @@ def _decoded(data, limit):
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
         active=None, metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
-        cuts=[(_text(how), place(file, line)) for how, file, line in header["cuts"]],
+        cuts=[(_text(how), place(file, line)) for how, file, line in header["cuts"]], declared=declared,
     )
     tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
-    return tape, declared
+    return tape, taken
 
 
 def _records(header, table, numbers):
@@ -437,14 +418,10 @@ def _meta(found):
     if found is None:
         return SCALAR
     char, *shape = found
-    _need(type(char) is str and len(char) == 1 and char in "df?bBhHiIlLqQ" and len(shape) <= 16, f"the dtype {char!r}")
+    _need(type(char) is str and len(char) == 1 and char in CHARS and len(shape) <= AXES, f"the dtype {char!r}")
     shape = tuple(_int(n, 1 << 40) for n in shape)
     _need(math.prod(shape) < 1 << 40, "an array that large")
-    # A description only: no memory is taken.
-    itemsize = np.dtype(char).itemsize
-    one = np.zeros((), char)
-    strided = np.lib.stride_tricks.as_strided(one, shape, c_strides(shape, itemsize))
-    return meta_of(strided)
+    return c_array(shape, char)
 
 
 def _constant(thing, arrays):

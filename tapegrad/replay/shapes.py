@@ -330,6 +330,7 @@ STRUCTURAL = {
     "solve_triangular": (_solve, {"trans": 0, "lower": False, "unit": False}),
     "inv": (_inv, {}),
     "det": (_det, {}),
+    "cofactors": (_inv, {}),
     "logabsdet": (_det, {}),
     "cholesky": (_cholesky, {"upper": False}),
     "eigh": (_eigh, {"UPLO": "L"}),

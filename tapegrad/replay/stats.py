@@ -39,24 +39,32 @@ class Stats:
         Spent in ``record``, ``finish``, ``replay`` (by sweep), and to compile (``kernel``).
     fallback : str
         Why the function is run define-by-run; empty if it is not.
+    promotions : list of Promotion
+        Of the kept tapes: what they wait for is in `waiting`.
     """
 
     records: int = 0
     sweeps: int = 0
     define_by_run: int = 0
-    misses: Counter = field(default_factory=Counter)
-    cuts: Counter = field(default_factory=Counter)
+    misses: Counter[str] = field(default_factory=Counter)
+    cuts: Counter[str] = field(default_factory=Counter)
     tapes: int = 0
     instructions: int = 0
     bytes: int = 0
     kernels: int = 0
     kernel_calls: int = 0
-    not_lowered: Counter = field(default_factory=Counter)
-    seconds: dict = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0, "kernel": 0.0})
+    not_lowered: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0, "kernel": 0.0})
     fallback: str = ""
+    promotions: list = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def replays(self):
+    def waiting(self):
+        """When kernels come, by themselves, of tapes that are replayed by sweep so far: a line each."""
+        return [line for promotion in self.promotions for line in promotion.waiting()]
+
+    @property
+    def replays(self) -> int:
         """Calls answered by replay."""
         return self.sweeps + self.kernel_calls
 
@@ -67,6 +75,7 @@ class Stats:
             f"kernels {self.kernels}: {self.kernel_calls} calls",
             "seconds: " + ", ".join(f"{k} {v:.4f}" for k, v in self.seconds.items()),
         ]
+        lines += self.waiting
         lines += [f"guard missed {n} times: {where}" for where, n in self.misses.most_common()]
         lines += [f"cut {n} times: {where}" for where, n in self.cuts.most_common()]
         lines += [f"by sweep: {why}" for why in self.not_lowered]

@@ -123,6 +123,8 @@ class Trace:
         self.variables = set()
         #: Slot -> value, of entries whose result is a number.
         self.numbers = {}
+        #: Slot of an array and position -> slot of that element.
+        self.read = {}
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
@@ -306,7 +308,12 @@ class Trace:
         owner = value
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        kept = value if id(owner) in self.captured or not owner.flags.writeable else np.array(value, order="K")
+        if id(owner) in self.captured or not owner.flags.writeable:
+            kept = value
+        elif value.size and not any(value.strides):
+            kept = np.broadcast_to(np.array(value[(0,) * value.ndim]), value.shape)
+        else:
+            kept = np.array(value, order="K")
         self.constants.append(kept)
         self._copies[id(value)] = (value, number)
         return number

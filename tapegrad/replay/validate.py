@@ -10,27 +10,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import TapeFileError
+from ..errors import TapeFileError, said_by
 from ..native.scalars import scalar_rows
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
+from .budget import check_host, of_values
 from .finish import _active
 from .shapes import INDEX, Misfit, require, result
 from .trace import GUARD, HOST, ROW, SHAPE, Operand
 
 
-def check(tape, declared):
-    """Raise `TapeFileError` unless `tape` can be replayed in `declared` bytes; completes it."""
+def check(tape, taken):
+    """Raise `TapeFileError` unless `tape` can be replayed in the bytes it declares, of which `taken` are; completes it."""
     try:
-        _Check(tape, declared).run()
+        _Check(tape, taken).run()
     except Misfit as error:
-        raise TapeFileError(str(error)) from None
+        raise TapeFileError(said_by(error)) from None
 
 
 class _Check:
-    def __init__(self, tape, declared):
-        self.tape, self.declared = tape, declared
+    def __init__(self, tape, taken):
+        self.tape, self.taken, self.declared = tape, taken, tape.declared
         self.items = {item.slot: item for item in tape.items}
         self.ops = tape.records["op"].tolist()
 
@@ -47,7 +48,7 @@ class _Check:
             try:
                 continued += self._entry(item)
             except Misfit as error:
-                raise Misfit(f"the entry {item.entry.name} in slot {item.slot}: {error}") from None
+                raise Misfit(f"the entry {item.entry.name} in slot {item.slot}: {said_by(error)}") from None
         require(continued == self.ops.count(CONTINUES), "records of further operands")
         for slot, _ in tape.outputs:
             require(not slot or self._meta(slot) is not None, f"the output {slot}")
@@ -64,10 +65,7 @@ class _Check:
         return self.tape.metas[slot]
 
     def _memory(self):
-        tape = self.tape
-        metas = [i.entry.meta for i in tape.items if i.entry.kind != GUARD] + list(tape.inputs)
-        arrays = {id(c): c.nbytes for c in tape.constants if isinstance(c, np.ndarray)}
-        need = 64 * len(tape.records) + sum(m.nbytes for m in metas) + sum(arrays.values())
+        need = self.taken + of_values(self.tape)
         require(need <= self.declared, f"it needs {need} bytes and declares {self.declared}")
 
     def _leaves(self):
@@ -124,6 +122,7 @@ class _Check:
         if entry.kind == HOST:
             require(not entry.differentiable and not entry.integer, "a derivative of a function that has none")
             require(all(o < len(operands) for o in _references(entry.function.layout)), "an operand of a function")
+            check_host(entry.function.function, entry.function.layout, metas, self.declared)
             return 0
         row = entry.function
         shape, chars = result(row, metas, dict(entry.attrs), entry.integer)

@@ -3,7 +3,7 @@
 A replay is one call of `replay` with the address of its parameters (`P_*` below,
 an int64 array that belongs to a workspace).  The forward part interprets the
 workspace's *stream*, int64 words ``[code, parameters...]``; runs of scalar
-instructions are one step of it (`native.scalar_values`), the value of an array
+instructions are one step of it (`native.scalars`), the value of an array
 entry is a program (`replay.values`) run by `sweep.steps.run`.  The backward part
 is the reverse sweep of define-by-run (`sweep.walk.reverse`).
 

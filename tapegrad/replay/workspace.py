@@ -76,6 +76,8 @@ class Workspace:
         self.words = self.records.view(np.float64).reshape(-1, RECORD.size // 8)
         self.arrays = {}
         self.hosts = []
+        #: Programs of values, and signatures (programs of adjoints).
+        self.programs = []
         #: Results of rows that may have to raise.
         self.delicate = []
         #: Items whose adjoints Python computes, and what their last calls left behind, by slot.
@@ -284,6 +286,7 @@ class Workspace:
             self.hosts.append(Host(function, [self.value_array(o) for o in item.operands], target, item.entry.name, item.slot))
             self.stream += [W.HOST, len(self.hosts) - 1]
             return
+        self.programs.append(program)
         pairs = [(0, self.address_of(item.slot))]
         pairs += [(reg, self.address_of(o)) for reg, o in zip(program.registers, item.operands)]
         self.stream += [W.PROGRAM, native.data_address(program.words), item.slot, len(pairs)]
@@ -319,6 +322,7 @@ class Workspace:
             attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
         value = 0.0 if entry.meta is SCALAR else self.arrays[item.slot]
         signature = Signature.laid_out((row, attrs, metas, flags), value)
+        self.programs.append(signature)
         places = [operands[k] if on else 0 for k, on in zip(slots, flags)]
         record["op"] = signature.opcode
         record["a"], record["b"] = places[0], places[1] if len(places) > 1 else 0
@@ -356,8 +360,7 @@ class Workspace:
         self.seeds = [np.ones(np.shape(m) if m is None else m.shape, "d" if m is None else m.char) for m in self._output_metas()]
         self.seeded = self._seeding()
         self.delivered = np.array(self._delivery(), np.int64)
-        from ..native.scalar_values import value_switch
-        from ..native.scalars import reverse_switch
+        from ..native.scalars import reverse_switch, value_switch
 
         p = self.parameters = np.zeros(W.PARAMETERS, np.int64)
         address = native.data_address

@@ -8,21 +8,40 @@ from __future__ import annotations
 import numpy as np
 
 from .table import structural
-from .tangents import added
-from .transposed import place_value, scatter_value
+from .transposed import _distinct
 
 
-def _add_window_value(x, v, shape=(), strides=(), offset=0):
-    return x + place_value(np.broadcast_to(v, shape), np.shape(x), strides, offset)
+def add_window_value(x, v, shape=(), strides=(), offset=0):
+    """A copy of `x` with `v` added into the window of these strides and offset (in elements)."""
+    found = np.array(x, order="C")
+    if 0 in shape:
+        return found
+    flat = found.reshape(-1)
+    if _distinct(shape, strides):
+        np.lib.stride_tricks.as_strided(flat[offset:], shape, [s * found.itemsize for s in strides])[...] += v
+        return found
+    positions = np.arange(found.size)[offset:]
+    positions = np.lib.stride_tricks.as_strided(positions, shape, [s * positions.itemsize for s in strides])
+    return add_at_value(found, np.broadcast_to(v, shape), positions)
+
+
+def add_at_value(x, v, index):
+    """A copy of `x` with the elements of `v` added at flat positions `index`."""
+    found = np.array(x, order="C")
+    np.add.at(found.reshape(-1), np.ravel(index), np.ravel(v))
+    return found
 
 
 def _add_window_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
     to_x, to_v = tangents
-    return added(to_x, None if to_v is None else to_v.broadcast_to(shape).placed(x.shape, strides, offset))
+    if to_v is None:
+        return to_x
+    to_v = to_v.broadcast_to(shape)
+    return to_v.placed(x.shape, strides, offset) if to_x is None else to_x.add_window(to_v, strides, offset)
 
 
 structural(
-    "add_window", 2, _add_window_value,
+    "add_window", 2, add_window_value,
     lambda g, x, v, z, shape=(), strides=(), offset=0: (g, g.strided(shape, strides, offset)),
     jvp=_add_window_jvp, linear=True, node="AddWindow", doc="x with v added into a strided window", dynamic="offset",
 )
@@ -30,11 +49,13 @@ structural(
 
 def _add_at_jvp(tangents, x, v, index, z):
     to_x, to_v = tangents
-    return added(to_x, None if to_v is None else to_v.scattered(index, x.shape))
+    if to_v is None:
+        return to_x
+    return to_v.scattered(index, x.shape) if to_x is None else to_x.add_at(to_v, index)
 
 
 structural(
-    "add_at", 2, lambda x, v, index: x + scatter_value(v, index, np.shape(x)),
+    "add_at", 2, add_at_value,
     lambda g, x, v, index, z: (g, g.gather(index, v.shape)),
     jvp=_add_at_jvp, linear=True, node="AddAt", constants=(2,), doc="x with the elements of v added at given flat positions",
 )

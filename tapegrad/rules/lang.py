@@ -120,6 +120,13 @@ class Expr:
 
     def leaves(self):
         """The distinct operands this expression reads, in order of first use."""
+        if self.op == "arg":
+            return [self.args[0]]
+        if self.op == "const":
+            return []
+        if all(arg.op in ("arg", "const") for arg in self.args):
+            # Most are of one operation.
+            return [*dict.fromkeys(arg.args[0] for arg in self.args if arg.op == "arg")]
         found, seen = [], set()
 
         def visit(node):

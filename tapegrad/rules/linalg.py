@@ -18,8 +18,8 @@ the symmetric adjoint, the gradient along symmetric changes; so their JVP takes
 the symmetric part of the tangent.  Eigenvectors and
 singular vectors of repeated values are not differentiable: the terms
 ``1/(a - b)`` with ``a == b`` are left out, so functions that do not depend on
-the choice of the vectors keep their derivative.  `det` has its derivative at
-singular matrices too.
+the choice of the vectors keep their derivative.  `det` has its first two derivatives at
+singular matrices too (`rules.minors`).
 """
 
 from __future__ import annotations
@@ -27,26 +27,14 @@ from __future__ import annotations
 import numpy as np
 
 from . import lang as L
+from .minors import cofactors, whole
+from .minors import transposed as _t
 from .table import structural
 from .tangents import added, joined, of_one
 
 
-def _t(x):
-    return x.swapaxes(-1, -2)
-
-
 def _symmetric(x):
     return (x + _t(x)) * 0.5
-
-
-def _columns(x):
-    """A vector (or a stack) as a factor of the columns of matrices."""
-    return x.expand_dims([x.ndim - 1])
-
-
-def _whole(x):
-    """A scalar (or a stack) as a factor of whole matrices."""
-    return x.expand_dims([x.ndim, x.ndim + 1])
 
 
 def _inverse_or_zero(x):
@@ -89,28 +77,12 @@ def _inner(x, y):
 
 
 def _cofactors(a):
-    if getattr(a, "recorded", False):
-        # To be differentiated again: the factors of equal singular values could not be, the inverse can.
-        # (The determinant is computed again: a tape does not keep what the first derivative does not read.)
-        z = a.det()
-        regular = L.ne(_whole(z), 0.0)
-        safe = L.select(regular, a, a.constant(np.eye(a.shape[-1])))
-        return L.select(regular, _whole(z) * _t(safe.inv()), _cofactors_by_svd(a))
-    return _cofactors_by_svd(a)
-
-
-def _cofactors_by_svd(a):
-    # From A = U S V^T: det(U) det(V) U adj(S) V^T, right for singular A too.
-    u, s, vh = a.svd()
-    # The sign is a constant, also where it is differentiated again.
-    sign = L.sign(u.det() * vh.det())
-    axis = s.ndim - 1
-    others = s.scan(axis, "mul", exclusive=True) * s.scan(axis, "mul", reverse=True, exclusive=True)
-    return u * _columns(others * sign.expand_dims([sign.ndim])) @ vh
+    # To be differentiated again they are a row of their own.
+    return a.cofactors() if getattr(a, "recorded", False) else cofactors(a)
 
 
 def _det_vjp(g, a, z):
-    return (L.times(_whole(g), _cofactors(a)),)
+    return (L.times(whole(g), _cofactors(a)),)
 
 
 structural(
@@ -120,7 +92,7 @@ structural(
 
 
 def _logabsdet_vjp(g, a, z):
-    return (_whole(g) * _t(a.inv()),)
+    return (whole(g) * _t(a.inv()),)
 
 
 structural(

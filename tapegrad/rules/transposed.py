@@ -52,10 +52,15 @@ def place_value(x, shape=(), strides=(), offset=0):
     if _distinct(x.shape, strides):
         window[...] = x
         return found
-    positions = np.lib.stride_tricks.as_strided(
-        np.arange(found.size)[offset:], x.shape, [s * np.dtype(np.int64).itemsize for s in strides]
-    )
-    return np.bincount(positions.reshape(-1), x.reshape(-1), found.size).astype(x.dtype).reshape(shape)
+    return scatter_value(x, window_positions(x.shape, strides) + offset, shape)
+
+
+def window_positions(shape, strides):
+    """Flat positions of the elements of a window, in its order, counted from its first element."""
+    found = np.zeros((), np.int64)
+    for extent, step in zip(shape, strides):
+        found = found[..., None] + np.arange(extent) * step
+    return found.reshape(-1)
 
 
 structural(
@@ -70,6 +75,11 @@ def scatter_value(x, index, shape=()):
     """Zeros of `shape` with the elements of `x` added at flat positions `index`."""
     x = np.asarray(x)
     count = int(np.prod(shape, dtype=np.int64))
+    if x.dtype.char == "f":
+        # One after the other in single precision, as in a sweep; bincount adds in double.
+        found = np.zeros(count, x.dtype)
+        np.add.at(found, np.ravel(index), x.reshape(-1))
+        return found.reshape(shape)
     return np.bincount(np.ravel(index), x.reshape(-1), count).astype(x.dtype).reshape(shape)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from ..higher import nested
 from ..higher.hessians import _Second
 from ..jacobians import MODES, by_columns, by_rows
 from ..tree import flatten, leaf_names, unflatten
+from ..typing import Argnums, KernelPolicy, Mode
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from ..replay.stats import Stats
 
 
 def _refuse_nested(args, kwargs, name, instead):
@@ -52,8 +58,8 @@ def _by_colours(*things):
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
-    def __init__(self, function, argnums, mode):
-        super().__init__(function, argnums, scalar=False)
+    def __init__(self, function, argnums, mode, kernel):
+        super().__init__(function, argnums, scalar=False, kernel=kernel)
         self._mode = mode
 
     def __call__(self, *args, **kwargs):
@@ -96,8 +102,8 @@ class _Weighted:
 class _SparseHessian(_Second):
     """What `sparse_hessian` returns."""
 
-    def __init__(self, function, argnums, weights):
-        super().__init__(_Weighted(function, True) if weights else function, argnums)
+    def __init__(self, function, argnums, weights, kernel):
+        super().__init__(_Weighted(function, True) if weights else function, argnums, kernel=kernel)
         self.__wrapped__, self._weights = function, weights
 
     def __call__(self, *args, **kwargs):
@@ -128,8 +134,10 @@ def _symmetric_as_sparse(recording):
     return (0.5 * (found + found.T)).tocsr()
 
 
-class _Sparsity:
+class Sparsity:
     """What `sparsity` returns."""
+
+    __wrapped__: Callable[..., Any]
 
     def __init__(self, function, argnums, order):
         functools.update_wrapper(self, function, updated=())
@@ -138,11 +146,11 @@ class _Sparsity:
             Transformed(function, argnums, scalar=False) if order == 1 else _Second(_Weighted(function, False), argnums)
         )
 
-    def stats(self):
+    def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
         return self.derivative.stats()
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> csr_array:
         if nested.is_nested(args, kwargs):
             raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
         replayed = self.derivative._replayed
@@ -156,7 +164,7 @@ class _Sparsity:
         return structure.copy()
 
 
-def sparsity(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, order: int = 1, *, argnum: int | tuple[int, ...] | None = None) -> Any:
+def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] = 1, *, argnum: Argnums | None = None) -> Sparsity:
     """A function that gives the pattern of the Jacobian of `f`, or of its Hessian.
 
     Parameters
@@ -205,10 +213,12 @@ def sparsity(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, order: i
     """
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: 1 is the pattern of the Jacobian, 2 that of the Hessian")
-    return _Sparsity(f, chosen(argnums, argnum), order)
+    return Sparsity(f, chosen(argnums, argnum), order)
 
 
-def sparse_jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, mode: str = "auto", *, argnum: int | tuple[int, ...] | None = None) -> Any:
+def sparse_jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[csr_array]:
     """A function that gives the Jacobian of `f` as a SciPy sparse array.
 
     Parameters
@@ -221,6 +231,8 @@ def sparse_jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, m
     mode : {"auto", "forward", "reverse"}
         Whether columns or rows that have no place in common share a direction; "auto": what
         takes fewer directions.
+    kernel : str, optional
+        When the replay and its sweep become a kernel; as of `grad`.
 
     Returns
     -------
@@ -259,10 +271,12 @@ def sparse_jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, m
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
-    return _SparseJacobian(f, chosen(argnums, argnum), mode)
+    return _SparseJacobian(f, chosen(argnums, argnum), mode, kernel)
 
 
-def sparse_hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, weights: bool = False, *, argnum: int | tuple[int, ...] | None = None) -> Any:
+def sparse_hessian(
+    f: Callable[..., Any], argnums: Argnums = 0, weights: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[csr_array]:
     """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
 
     Parameters
@@ -275,6 +289,8 @@ def sparse_hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, we
         Whether calls give, as the last argument, a weight for each number that `f` returns, in its
         containers and shapes: the Hessian is then that of the weighted sum, as a method for
         constrained problems needs it.
+    kernel : str, optional
+        As of `sparse_jacobian`.
 
     Returns
     -------
@@ -314,4 +330,4 @@ def sparse_hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, we
     array([[  0.,   1.],
            [  1., 120.]])
     """
-    return _SparseHessian(f, chosen(argnums, argnum), weights)
+    return _SparseHessian(f, chosen(argnums, argnum), weights, kernel)

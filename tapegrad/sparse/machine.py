@@ -1,7 +1,7 @@
 """Compressed derivatives as machine code.
 
-The tangents of a tape are a tape themselves (`kernel.tangents`), with a lane for each
-colour; its kernel gives all entries in one call.  It is made when the sweeps of a tape
+The tangents of a tape are a tape themselves (`kernel.tangents`), and so are its adjoints (`kernel.adjoint`), with a lane
+for each colour; its kernel gives all entries in one call.  It is made when the sweeps of a tape
 have worked long enough for it (`kernel.promotion`), agrees with them at one point before it is
 used, and leaves to them what it cannot answer: a guard that sees something else, an
 entry that is not finite (where zero times infinity has to be zero).
@@ -10,33 +10,36 @@ entry that is not finite (where zero times infinity has to be zero).
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
-from ..kernel.promotion import CALLS, WORK, Promotion, checked_policy
+from ..kernel.promotion import Promotion
 from ..replay.function import _name
 
 
 class _Lanes(Promotion):
-    """When the tangents of a tape, so many at a time, become a kernel."""
+    """When the tangents or adjoints of a tape for all colours become a kernel."""
 
-    def __init__(self, tape, lanes, policy):
+    #: A recording that is only compared with the kept one has no kernel at its first replay.
+    least = 2
+
+    def __init__(self, tape, way, policy):
+        self._lanes, self._forward, self.each = way.count, way.forward, way.count + 1
         super().__init__(tape, policy)
-        self._lanes = lanes
-        self._weight *= lanes + 1
-        if policy == "auto":
-            # Not at the first replay: a recording that is only compared with the kept one has no other.
-            due = max(2, min(CALLS, WORK // max(1, self._weight)))
-            self.due = defaultdict(lambda: due)
+        directions = way.lanes
+        if not way.forward:
+            # Where nothing is differentiated there is no adjoint either.
+            directions = [given for given, (slot, _) in zip(way.lanes, tape.outputs) if slot and tape.active[slot]]
+        self.directions = directions
 
     def _compiled(self, key, limit):
+        from ..kernel.adjoint import adjoint
         from ..kernel.emit import Options
         from ..kernel.of_tape import TapeKernel
         from ..kernel.tangents import tangents
 
-        made = tangents(self.tape, self._lanes)
+        made = tangents(self.tape, self._lanes) if self._forward else adjoint(self.tape, lanes=self._lanes)
         # The values themselves are not asked for.
         made = replace(made, outputs=made.outputs[len(self.tape.outputs) :])
         return TapeKernel(made, False, self.options or Options(), limit)
@@ -56,7 +59,7 @@ class ByColours:
 
     def __init__(self, choose, unknown, replayed):
         self.choose, self.unknown, self.replayed = choose, unknown, replayed
-        self.policy = checked_policy(None)
+        self.policy = replayed.policy
         self.inputs = None
 
     def __call__(self, recording):
@@ -66,13 +69,13 @@ class ByColours:
             return self.unknown(recording)
         template, way, places = self.choose(tape.compressions)
         rows = recording.many(way.forward, way.seeds) if len(places) else [np.zeros((0, 0))]
-        if way.forward and len(places):
+        if len(places):
             promotion = self._promotion(tape, way)
             if promotion is not None and self.inputs is not None:
-                inputs = [*self.inputs, *way.lanes]
+                inputs = [*self.inputs, *promotion.directions]
                 if promotion.count(False):
                     name = _name(self.replayed.function)
-                    promotion.promote(False, lambda kernel: kernel.run(inputs), rows, self.replayed.stats, name)
+                    promotion.promote(False, lambda kernel: _run(kernel, inputs), _flat(rows), self.replayed.stats, name)
         return filled(template, _gathered(rows, places))
 
     def by_kernel(self, kept, inputs):
@@ -86,24 +89,36 @@ class ByColours:
         kernel = promotion.get(False) if promotion is not None else None
         if kernel is None:
             return None
-        _, found = kernel.run([*inputs, *way.lanes])
+        _, found = _run(kernel, [*inputs, *promotion.directions])
         if found is None:
             return None
-        data = _gathered([f if slot else np.asarray(what) for f, (slot, what) in zip(found, kernel.tape.outputs)], places)
+        data = _gathered(found, places)
         return filled(template, data) if np.isfinite(data).all() else None
 
     def _promotion(self, tape, way):
         known = tape.compressions.promotions
         if way not in known:
-            known[way] = _Lanes(tape, way.count, self.policy) if self.policy != "never" else None
+            known[way] = _Lanes(tape, way, self.policy) if self.policy != "never" else None
         return known[way]
+
+
+def _run(kernel, inputs):
+    """What a kernel says, as `TapeKernel.run`: for each result a matrix, zeros where that goes past the kernel."""
+    status, found = kernel.run(inputs)
+    if found is None:
+        return status, None
+    return status, _flat([f if slot else np.asarray(what) for f, (slot, what) in zip(found, kernel.tape.outputs)])
+
+
+def _flat(rows):
+    return [np.reshape(r, (len(r), -1)) for r in rows]
 
 
 def _gathered(rows, places):
     """Entries from what came back: for each result a matrix with a row for each direction."""
     if not len(places):
         return np.zeros(0)
-    flat = [np.reshape(r, (len(r), -1)) for r in rows]
+    flat = _flat(rows)
     return (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)).reshape(-1)[places]
 
 

@@ -14,14 +14,21 @@ import struct
 
 import numpy as np
 
-from ..native.emit import COMPOSED
+from ..native.library import COMPOSED
 from ..native.ufuncs import inner_loop
+from ..rules.transposed import _distinct, window_positions
 from ..tape.meta import c_strides
 from . import program as P
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import _aligned_shape, _coalesce
+from .windows import _aligned_shape, _coalesce, _longest_inside
 
 _REDUCE = {"add": (np.add, 0.0), "mul": (np.multiply, 1.0), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
+
+#: Functions with one correct result, which do not depend on where in a loop a number stands.
+_EXACT = {
+    np.add, np.subtract, np.multiply, np.divide, np.negative, np.positive, np.absolute, np.square, np.sqrt, np.equal, np.not_equal,
+    np.less, np.less_equal, np.greater, np.greater_equal, np.logical_and, np.logical_or, np.logical_not,
+}  # fmt: skip
 
 
 class Unplanned(Exception):
@@ -47,7 +54,10 @@ class AsNumPy:
             raise Unplanned(f"{function.__name__} gives {char}")
         if 0 not in shape:
             atoms = [*(s.window().atom for s in syms), out]
-            self._loop(inner_loop(function, found[0]), atoms, *_coalesce(shape, [_aligned_shape(a.shape, a.strides, shape) for a in atoms]))
+            dims, strides = _coalesce(shape, [_aligned_shape(a.shape, a.strides, shape) for a in atoms])
+            if function in _EXACT:
+                dims, strides = _longest_inside(dims, strides)
+            self._loop(inner_loop(function, found[0]), atoms, dims, strides)
         return self._sym(out)
 
     def _loop(self, loop, atoms, dims, strides):
@@ -83,9 +93,23 @@ class AsNumPy:
         ins = [sym.atom.strides[k] for k in order]
         outs = [0 if k in axes else atom.strides[k] for k in order]
         dims, strides = _coalesce(extents, [outs, ins, outs])
+        if how in ("add", "mul") and [s == 0 for s in strides[0]] == [False] * (len(dims) - 1) + [True]:
+            # Of few numbers each, one after the other in both orders.
+            dims, strides = _longest_inside(dims, strides)
         self._loop(inner_loop(function, f"{char}{char}->{char}"), [atom, sym.atom, atom], dims, strides)
         result = self._sym(atom)
         return result if keepdims else result.reshape(shape)
+
+    def placed(self, sym, shape, strides, offset):
+        """`Sym.placed`; where elements of the window coincide they are added one after the other, as in `place_value`."""
+        if _distinct(sym.shape, strides) or not sym.size:
+            return super().placed(sym, shape, strides, offset)
+        whole = self.temporary(shape, sym.char, zero=True)
+        dynamic = offset is self.DYNAMIC
+        reg = self.shifted(whole.reg, ITEMSIZE[sym.char]) if dynamic else whole.reg
+        positions = window_positions(sym.shape, strides)
+        self._add_at(sym, self.constant(positions if dynamic else positions + offset, "l"), reg, sym.char)
+        return self._sym(whole)
 
     def _matrix(self, sym, char):
         """`sym` as it is: NumPy's loop takes any strides, and chooses its method by them."""

@@ -20,8 +20,9 @@ from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
 from ..tape.store import OBJECT_BYTES
 from . import program as P
-from .symbolic import ITEMSIZE, Atom, Placed, Scattered, Sym
-from .windows import _aligned, _aligned_shape, _coalesce, _renumber
+from .contributions import Placed, Scattered
+from .symbolic import ITEMSIZE, Atom, Sym
+from .windows import _aligned, _aligned_shape, _coalesce, _longest_inside, _renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -121,7 +122,7 @@ class Planner:
         for expr in exprs:
             inputs += [a for a in expr.leaves() if a not in inputs]
         args = inputs + list(outputs)
-        dims, strides = _coalesce(shape, [_aligned(a, shape) for a in args])
+        dims, strides = _longest_inside(*_coalesce(shape, [_aligned(a, shape) for a in args]))
         *outer, n = dims or [1]
         inner = [s[-1] if s else 0 for s in strides]
         chars = [a.char for a in args]
@@ -322,6 +323,19 @@ class Planner:
         self.step(P.ZERO_AT, reg, places, index.size, char)
         if value is not None:
             self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, places, reg, index.size, char)
+        return copy
+
+    def added_window(self, sym, other, strides, offset):
+        """A copy of `sym` with `other` added into a window (see `Sym.add_window`)."""
+        copy = sym.own()
+        self._add_window(other, copy.atom.reg, strides, offset, copy.char)
+        return copy
+
+    def added_at(self, sym, other, index):
+        """A copy of `sym` with `other` added at flat positions (see `Sym.add_at`)."""
+        copy = sym.own()
+        if other.size:
+            self._add_at(other, index, copy.atom.reg, copy.char)
         return copy
 
     def placed(self, sym, shape, strides, offset):

@@ -6,6 +6,8 @@ calls it by address.  The rest looks after the buffers of array adjoints.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..native.compile import compiled
 from ..native.memory import (
     allocate,
@@ -88,11 +90,19 @@ def _gufunc(regs, p, scratch):
 
 
 @helper
+def _single(x):
+    """`x` rounded to single precision, as every step of NumPy's scans of float32 is."""
+    return float(np.float32(x))
+
+
+@helper
 def _scan_line(source, target, char, how, exclusive, n, s, t):
     total = float(how)  # the identity: 0 for sums, 1 for products
     for _ in range(n):
         x = load_double(source) if char == 0 else float(load_float(source))
         after = total * x if how == 1 else total + x
+        if char != 0:
+            after = _single(after)
         y = total if exclusive else after
         if char == 0:
             store_double(target, y)
@@ -200,9 +210,20 @@ def _recur(regs, p):
             x = load_double(a) if char == 0 else float(load_float(a))
             f = load_double(b) if char == 0 else float(load_float(b))
             # Zero is absolute: what is not finite beside it does not matter.
-            total = x + (carry if lag else 0.0 if f == 0.0 or carry == 0.0 else f * carry)
+            moved = carry
+            if lag == 0:
+                moved = 0.0 if f == 0.0 or carry == 0.0 else f * carry
+                if char != 0:
+                    moved = _single(moved)
+            total = x + moved
+            if char != 0:
+                total = _single(total)
             y = carry if exclusive else total
-            carry = total if lag == 0 else 0.0 if f == 0.0 or total == 0.0 else f * total
+            carry = total
+            if lag != 0:
+                carry = 0.0 if f == 0.0 or total == 0.0 else f * total
+                if char != 0:
+                    carry = _single(carry)
             if char == 0:
                 store_double(c, y)
             else:

@@ -16,6 +16,7 @@ from numpy.linalg import _umath_linalg
 from ..native.ufuncs import reduced_svd
 from ..rules import lang as L
 from ..tape.meta import c_strides
+from .contributions import Placed, Scattered
 
 #: Bytes of each dtype a program may read, by NumPy's character.
 ITEMSIZE = {char: np.dtype(char).itemsize for char in "df?bBhHiIlLqQ"}
@@ -249,6 +250,14 @@ class Sym:
         """`scatter` as an array that the rule may go on with."""
         return self.plan.scattered(self, index, shape)
 
+    def add_window(self, other, strides, offset):
+        """A copy with `other` added into a window."""
+        return self.plan.added_window(self, other, strides, offset)
+
+    def add_at(self, other, index):
+        """A copy with `other` added at flat positions `index`."""
+        return self.plan.added_at(self, other, index)
+
     def zeroed(self, shape, strides, offset):
         """Contribution: this array with a window set to zero (it must be the seed)."""
         return self.plan.zeroed(self, shape, strides, offset)
@@ -277,20 +286,6 @@ class Sym:
     def gather(self, index, shape):
         """The elements at flat positions `index` (a symbol), in `shape`."""
         return self.plan.gather(self, index, shape)
-
-
-class Placed:
-    """A contribution that is added into a window of its operand's adjoint."""
-
-    def __init__(self, source, shape, strides, offset):
-        self.source, self.shape, self.strides, self.offset = source, shape, strides, offset
-
-
-class Scattered:
-    """A contribution that is added at positions of its operand's adjoint."""
-
-    def __init__(self, source, index, shape):
-        self.source, self.index, self.shape = source, index, shape
 
 
 def _result(syms):

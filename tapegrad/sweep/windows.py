@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from ..rules import lang as L
 
+#: An innermost dimension shorter than this costs more in calls of its loop than in the loop.  NumPy adds fewer numbers one
+#: after the other, without pairs: so many sums over a short axis have the same bits in either order of dimensions.
+SHORT = 8
+#: Bytes that one operand may cover by a dimension that becomes the innermost: they are walked several times.
+NEAR = 1 << 18
+
 
 def _renumber(expr, numbers):
     """`expr` with its atoms replaced by argument numbers."""
@@ -52,3 +58,25 @@ def _coalesce(shape, strides):
             for m, s in zip(merged, strides):
                 m.append(s[d])
     return extents, merged
+
+
+def _longest_inside(dims, strides):
+    """The dimensions in an order in which the innermost is long, if it is short: an array of points has few coordinates.
+
+    Parameters
+    ----------
+    dims : list of int
+    strides : list of list of int
+        Of each operand, in bytes.
+
+    Returns
+    -------
+    dims, strides
+    """
+    if len(dims) < 2 or dims[-1] >= SHORT:
+        return dims, strides
+    k = max(range(len(dims) - 1), key=dims.__getitem__)
+    if dims[k] < 4 * dims[-1] or any(dims[k] * abs(s[k]) > NEAR for s in strides):
+        return dims, strides
+    order = [*(d for d in range(len(dims)) if d != k), k]
+    return [dims[d] for d in order], [[s[d] for d in order] for s in strides]

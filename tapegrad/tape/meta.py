@@ -56,8 +56,11 @@ def meta_of(value):
 
 def laid_out(shape, char):
     """The `Meta` of a C-contiguous value; that of a float for a float64 without axes."""
-    if not shape and char == "d":
-        return SCALAR
+    return SCALAR if not shape and char == "d" else c_array(shape, char)
+
+
+def c_array(shape, char):
+    """The `Meta` of a C-contiguous array."""
     itemsize = _ITEMSIZES.get(char) or _ITEMSIZES.setdefault(char, np.dtype(char).itemsize)
     key = (tuple(shape), c_strides(shape, itemsize), char)
     known = _KNOWN.get(key)

@@ -7,8 +7,17 @@ they can be counted, printed and cleared.  A held tape forgets nothing by itself
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 from .places import caller_place
 from .store import Store, thread_state
+
+if TYPE_CHECKING:
+    from ..graph import Instruction
+    from ..inspect import Path
+    from ..tensor import Tensor
+    from ..typing import TensorLike
 
 
 class Tape:
@@ -24,10 +33,10 @@ class Tape:
     2
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = Store(thread_state(), explicit=True)
 
-    def __enter__(self):
+    def __enter__(self) -> Tape:
         state = thread_state()
         if self.store.thread is not state or self.store.retired is not None:
             if len(self):
@@ -37,16 +46,16 @@ class Tape:
         state.store = self.store
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         state = thread_state()
         state.tapes.remove(self)
         state.store = state.tapes[-1].store if state.tapes else state.anonymous
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of instructions (leaves are not instructions)."""
         return len(self.store)
 
-    def clear(self):
+    def clear(self) -> None:
         """Forget every instruction; tensors that were computed on the tape can no longer be differentiated."""
         from ..backward import retire
 
@@ -56,19 +65,19 @@ class Tape:
             self.store = Store(old.thread, explicit=True)
             self.store.ident = old.thread.quick_ident
 
-    def memory(self):
+    def memory(self) -> dict[str, int]:
         """Bytes held, as a dict with ``records``, ``tokens``, ``saved`` and ``total``."""
         parts = self.store.memory()
         return {**parts, "total": sum(parts.values())}
 
     @property
-    def instructions(self):
+    def instructions(self) -> list[Instruction]:
         """The instructions in order, each with slot, row, operands, value and place."""
         from ..inspect import instructions
 
         return instructions(self.store)
 
-    def trace(self, y=None, seed=1.0, tangents=None):
+    def trace(self, y: Tensor | None = None, seed: TensorLike = 1.0, tangents: dict[Tensor, TensorLike] | None = None) -> str:
         """The textbook table: one line an instruction with primal, adjoint and, where asked, tangent.
 
         Parameters
@@ -88,7 +97,7 @@ class Tape:
 
         return trace(self.store, y, seed, tangents)
 
-    def paths(self, y, x):
+    def paths(self, y: Tensor, x: Tensor) -> list[Path]:
         """All paths from output `y` back to input `x`, with the partial on each edge.
 
         The derivative of `y` with respect to `x` is the sum over the paths of
@@ -102,13 +111,13 @@ class Tape:
 
         return paths(self.store, y, x)
 
-    def leaves_of(self, y):
+    def leaves_of(self, y: Tensor) -> list[Tensor]:
         """The leaves that output `y` depends on, in order of first use."""
         from ..inspect import leaves_of
 
         return leaves_of(y)
 
-    def draw(self, path=None):
+    def draw(self, path: str | os.PathLike[str] | None = None) -> str:
         """Draw the graph of the tape, as SVG.
 
         Parameters

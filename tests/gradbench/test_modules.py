@@ -41,12 +41,12 @@ def test_lse_is_stable():
     tg.check(lse.objective, np.array([0.3, -1.0, 2.0]))
 
 
-@pytest.mark.parametrize("steps", [1, 4])
-def test_ode(steps):
-    x = np.random.default_rng(2).uniform(0.5, 1.5, size=5)
+@pytest.mark.parametrize(("n", "steps"), [(5, 1), (5, 4), (1, 3), (2, 1)])
+def test_ode(n, steps):
+    x = np.random.default_rng(2).uniform(0.5, 1.5, size=n)
     tg.check(lambda v: ode.last(v, steps), x)
     np.testing.assert_allclose(ode.gradient(x, steps), by_hand.ode(x, steps), rtol=1e-12, atol=1e-15)
-    assert len(evaluate("ode", "primal", {"x": x.tolist(), "s": steps})["output"]) == 5
+    assert len(evaluate("ode", "primal", {"x": x.tolist(), "s": steps})["output"]) == n
 
 
 def test_ode_converges_to_the_solution():

@@ -48,6 +48,21 @@ def test_an_evaluation_is_timed_once_a_run():
         ({"module": "lse", "function": "gradient", "input": {"x": "words"}}, "words"),
         ({"module": "lse", "function": "gradient", "input": {}}, "x"),
         ({"module": "lse", "function": "gradient"}, "NoneType"),
+        ({"module": ["hello"], "function": "square", "input": 1}, "['hello']"),
+        ({"module": "__init__", "function": "square", "input": 1}, "__init__"),
+        ({"module": "hello", "function": {}, "input": 1}, "{}"),
+        ({"module": "hello", "function": "square", "input": {"x": 1}}, "dict"),
+        ({"module": "hello", "function": "square", "input": None}, "NoneType"),
+        ({"module": "lse", "function": "gradient", "input": {"x": []}}, "zero-size"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [[1.0], [2.0, 3.0]]}}, "inhomogeneous"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [1.0], "min_runs": None}}, "min_runs is None"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [1.0], "min_runs": "3"}}, "min_runs is '3'"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [1.0], "min_seconds": float("nan")}}, "min_seconds is nan"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [1.0], "min_seconds": float("inf")}}, "min_seconds is inf"),
+        ({"module": "llsq", "function": "gradient", "input": {"x": [1.0] * 4096, "n": 10**15}}, "allocate"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [float("nan"), 1.0]}}, "NaN and infinity"),
+        ({"module": "hello", "function": "square", "input": 1e308}, "NaN and infinity"),
+        ({"module": "gmm", "function": "jacobian", "input": {"d": 2, "k": 1, "n": 1, "q": [1.0]}}, "l"),
     ],
 )
 def test_errors_are_answered_and_the_process_goes_on(message, named):
@@ -56,7 +71,70 @@ def test_errors_are_answered_and_the_process_goes_on(message, named):
     assert good["tool"] == "tapegrad"
 
 
+@pytest.mark.parametrize("mark", ["one", None, -3, 1.5, [1, {"a": None}], True])
+def test_ids_come_back_as_they_were(mark):
+    for message in ({"kind": "start"}, {"kind": "define", "module": "x"}, {"kind": "evaluate"}, {"kind": None}, {}):
+        (reply,) = replies({"id": mark} | message)
+        assert reply["id"] == mark and type(reply["id"]) is type(mark)
+
+
+def test_an_id_that_is_no_json_is_not_sent():
+    for kind in ("start", "evaluate", "other"):
+        (reply,) = replies({"id": float("nan"), "kind": kind})
+        assert reply["id"] is None and reply["success"] is False
+
+
+def test_answers_are_json_by_the_standard():
+    out = io.StringIO()
+    protocol.serve([json.dumps({"id": 1, "kind": "evaluate", "module": "hello", "function": "square", "input": float("inf")})], out)
+    refused = json.loads(out.getvalue(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert refused["success"] is False
+
+
+def test_many_short_runs_take_no_longer_than_asked(monkeypatch):
+    """The clock is a counter here: each run takes 1 us, and what is done between runs does not grow with their number."""
+    ticks = iter(range(0, 10**12, 1000))
+    monkeypatch.setattr(protocol.time, "perf_counter_ns", lambda: next(ticks))
+    found = protocol.evaluate("lse", "primal", {"x": [0.5], "min_seconds": 0.1, "min_runs": 3})
+    assert len(found["timings"]) == 100_000 and all(t["nanoseconds"] == 1000 for t in found["timings"])
+    for given, count in (({"min_runs": 3}, 3), ({"min_runs": 0}, 1), ({"min_runs": -2, "min_seconds": -1.0}, 1), ({"min_seconds": 0}, 1)):
+        assert len(protocol.evaluate("lse", "primal", {"x": [0.5]} | given)["timings"]) == count
+
+
+def test_conversion_is_not_timed(monkeypatch):
+    order = []
+    monkeypatch.setattr(protocol.time, "perf_counter_ns", lambda: order.append("clock") or len(order))
+    functions = protocol.module("hello").FUNCTIONS
+    prepare = lambda given: (order.append("prepared"), (lambda: order.append("work"), lambda found: order.append("converted")))[1]
+    monkeypatch.setitem(functions, "recorded", prepare)
+    protocol.evaluate("hello", "recorded", {"min_runs": 2})
+    assert order == ["prepared", *["clock", "work", "clock"] * 2, "converted"]
+
+
+def test_another_module_is_one_file(tmp_path, monkeypatch):
+    (tmp_path / "cubes.py").write_text(
+        "import tapegrad as tg\n"
+        "def objective(x): return x * x * x\n"
+        "gradient = tg.grad(objective)\n"
+        "FUNCTIONS = {'gradient': lambda given: (lambda: gradient(float(given['x'])), float)}\n"
+    )
+    (tmp_path / "broken.py").write_text("import there_is_no_such_thing\n")
+    monkeypatch.setattr(protocol.modules, "__path__", [*protocol.modules.__path__, str(tmp_path)])
+    evaluation = {"id": 2, "kind": "evaluate", "module": "cubes", "function": "gradient", "input": {"x": 2.0, "min_runs": 2}}
+    defined, found, broken, old = replies(
+        {"id": 1, "kind": "define", "module": "cubes"}, evaluation, {"id": 3, "kind": "define", "module": "broken"},
+        {"id": 4, "kind": "define", "module": "gmm"},
+    )  # fmt: skip
+    assert defined == {"id": 1, "success": True} and old == {"id": 4, "success": True}
+    assert found["output"] == 12.0 and len(found["timings"]) == 2
+    assert broken["success"] is False and "there_is_no_such_thing" in broken["error"]
+
+
 def test_lines_that_are_no_messages():
+    deep, long = "[" * 100_000, '{"id": ' + "9" * 10_000 + "}"
+    *odd, good = replies(deep, long, '"text"', "null", "", "  ", '{"id": 1, "kind": "sta', {"id": 2, "kind": "start"})
+    assert [reply["id"] for reply in odd] == [None] * 5 and [reply.get("success") for reply in odd] == [False, False, None, None, False]
+    assert good == {"id": 2, "tool": "tapegrad"}
     broken, listed, good = replies("{not json", "[1, 2]", {"id": 2, "kind": "start"})
     assert broken["success"] is False and "id" in broken
     assert listed == {"id": None}
@@ -76,3 +154,34 @@ def test_the_process_leaves_at_the_end_of_input():
     first, second = map(json.loads, ended.stdout.splitlines())
     assert first["tool"] == "tapegrad"
     assert second["output"] == 3.0
+
+
+def test_bytes_that_are_no_text_prints_and_a_last_line_that_is_cut_short(tmp_path):
+    """What a module prints does not come between the answers."""
+    (tmp_path / "loud.py").write_text("print('hello')\nFUNCTIONS = {'f': lambda given: (lambda: print('run'), lambda found: 1)}\n")
+    program = (
+        "import sys; from benchmarks.gradbench import modules, __main__ as tool; "
+        f"modules.__path__.append({str(tmp_path)!r}); sys.exit(tool.main())"
+    )
+    text = b'\xff\xfe{"id"\n{"id": "\xc3\xa9", "kind": "start"}\n{"id": 3, "kind": "evaluate", "module": "loud", "function": "f"}\n{"id": 4, "ki'
+    ended = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, cwd=ROOT, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    first, second, third, last = map(json.loads, ended.stdout.splitlines())
+    assert first["success"] is False and last["success"] is False
+    assert second == {"id": "\u00e9", "tool": "tapegrad"} and third["output"] == 1
+    assert ended.stderr.split() == [b"hello", b"run"]
+
+
+def test_nobody_reads_the_answers():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.gradbench"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    )
+    process.stdout.close()
+    line = json.dumps({"id": 0, "kind": "start"}) + "\n"
+    try:
+        process.stdin.write(line.encode() * 3)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    assert process.stderr.read() == b"" and process.wait(60) == 1
+    process.stderr.close()

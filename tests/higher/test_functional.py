@@ -101,6 +101,7 @@ def test_products_with_the_hessian():
     assert tg.hvp(lambda x: x**3)(2.0, 0.5) == 6.0
     np.testing.assert_array_equal(tg.hvp(lambda x: x**3)(2.0, np.array([1.0, 2.0])), [12.0, 24.0])
     assert tg.hvp(lambda x: x * 3.0)(2.0, 1.0) == 0.0
+    np.testing.assert_array_equal(product(X, np.eye(4, dtype=int)[1]), product(X, np.eye(4)[1]))
     found, aux = tg.hvp(lambda x: (x**3, {"twice": 2.0 * x}), has_aux=True)(2.0, 1.0)
     assert found == 12.0 and aux == {"twice": 4.0}
     assert tg.hvp(lambda x, *, power: x**power)(2.0, 1.0, power=3) == 12.0
@@ -150,8 +151,9 @@ def test_gauss_newton():
     nested = tg.grad(lambda x: np.sum(squares(x, V) * V))
     np.testing.assert_allclose(nested(X), tg.grad(lambda x: np.sum(tg.jvp(model, (x,), (V,))[1]["z"] ** 2)
                                + tg.jvp(model, (x,), (V,))[1]["w"] ** 2)(X), rtol=1e-11)
-    with pytest.raises(StructureError, match="forward mode"):
-        tg.jvp(lambda x: squares(x, V), (X,), (V,))
+    along = tg.jvp(lambda x: product(x, np.stack([V, X])), (X,), (V,))[1]
+    np.testing.assert_allclose(along, (product(X + 1e-6 * V, np.stack([V, X])) - product(X - 1e-6 * V, np.stack([V, X]))) / 2e-6, rtol=1e-6)
+    assert tg.jvp(lambda x: product(x, np.zeros((0, 4))), (X,), (V,))[1].shape == (0, 4)
 
 
 def test_branches_inside_are_guarded():
@@ -223,6 +225,40 @@ def test_all_directions_in_one_replay_or_in_chunks(held, monkeypatch, capsys):
     np.testing.assert_allclose(found, double, rtol=1e-2, atol=1e-2)
     with pytest.raises(StructureError):
         tg.hessian(g)()
+
+
+SECOND = {
+    "hessian": (lambda **k: tg.hessian(f, **k), ()), "hessian, long arrays": (lambda **k: tg.hessian(long, **k), ()),
+    "hvp": (lambda **k: tg.hvp(f, **k), (V,)), "gnvp": (lambda **k: tg.gnvp(lambda x: np.tanh(x) * x[0], **k), (V,)),
+    "hessian_diag": (lambda **k: tg.hessian_diag(f, **k), ()), "laplacian": (lambda **k: tg.laplacian(f, **k), ()),
+    "sparse_hessian": (lambda **k: tg.sparse_hessian(rosenbrock, **k), ()),
+    "sparse_jacobian": (lambda **k: tg.sparse_jacobian(np.sin, **k), ()),
+}  # fmt: skip
+
+
+A = generator(8).standard_normal((200, 40))
+
+
+def long(x):
+    return np.sum(np.tanh(A @ x))
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_when_they_become_kernels_can_be_said(name):
+    make, rest = SECOND[name]
+    x = np.tile(X, 10) if name == "hessian, long arrays" else X
+    found = {}
+    for policy in ("never", "always"):
+        call = make(kernel=policy)
+        found[policy] = [call(x + 0.1 * k, *rest) for k in range(7)]
+        stats = call.stats() if name != "hessian, long arrays" else call._rows.stats
+        assert (stats.kernel_calls > 0) == (policy == "always"), stats
+    for one, other in zip(*found.values()):
+        if hasattr(one, "toarray"):
+            one, other = one.toarray(), other.toarray()
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    with pytest.raises(tg.errors.OptionError, match="kernel"):
+        make(kernel="sometimes")
 
 
 def test_a_dense_hessian_by_a_kernel_multiplies_little_more_than_half():

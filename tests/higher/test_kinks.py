@@ -80,14 +80,12 @@ def test_points_that_rules_single_out(name):
             if point in KINKS.get(name, ()):
                 continue
             leaves, first = gradient(row, point)
+            # The gradients beside the point, along each operand: all their components at once.
+            sides = [[gradient(row, [x + s * (k == j) for k, x in enumerate(point)])[1] for s in (STEP, -STEP)] for j in range(row.arity)]
             for i, j in itertools.product(range(row.arity), repeat=2):
-                sides = []
-                for s in (STEP, -STEP):
-                    moved = list(point)
-                    moved[j] += s
-                    sides.append(number(gradient(row, moved)[1][i]))
-                centre, measured = number(first[i]), (sides[0] - sides[1]) / (2 * STEP)
-                bend = abs(sides[0] - 2.0 * centre + sides[1]) / STEP
+                above, below = (number(side[i]) for side in sides[j])
+                centre, measured = number(first[i]), (above - below) / (2 * STEP)
+                bend = abs(above - 2.0 * centre + below) / STEP
                 if not np.isfinite(measured) or not bend <= 1e-2 * (1.0 + abs(measured)):
                     continue
                 found = 0.0

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tapegrad.functional import value_and_grad
+from tapegrad.kernel import prediction
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.replay.workspace import Workspace
 
@@ -52,3 +53,10 @@ def check(function, *args, at=(), ulps=4):
         assert len(found) == len(values) + len(gradients)
         close_in_ulps([np.asarray(f) for f in found[len(values) :]], gradients, ulps)
     return derived
+
+
+def kernels_cost(monkeypatch, calls):
+    """Let every kernel cost as much as so many calls (or directions)."""
+    for name, steps in (("sweep", 1), ("derivation", 0), ("compilation", calls)):
+        monkeypatch.setattr(prediction, name, lambda *args, steps=steps: steps)
+    monkeypatch.setattr(prediction, "KERNEL", 1)

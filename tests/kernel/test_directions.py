@@ -9,7 +9,7 @@ from tapegrad.kernel.directions import MOST, lanes_of
 from tapegrad.kernel.lanes import LanesKernel
 from tapegrad.tree import flatten
 from tests.kernel.adjoint_programs import PROGRAMS
-from tests.kernel.agreement import arguments, close_in_ulps, replayed, tape_of
+from tests.kernel.agreement import arguments, close_in_ulps, kernels_cost, replayed, tape_of
 
 WEIGHTS = np.random.default_rng(0).normal(size=(11, 9))
 
@@ -152,9 +152,7 @@ def test_negative_positions_keep_the_policy():
 
 
 def test_directions_are_counted(monkeypatch):
-    from tapegrad.kernel import promotion
-
-    monkeypatch.setattr(promotion, "CALLS", 90)
+    kernels_cost(monkeypatch, 90)
     j = tg.jacobian(layer, mode="forward")
     made = []
     for _ in range(20):

@@ -238,6 +238,23 @@ def test_outputs_that_are_not_finite_are_reported():
             agree(w.program(), x, wanted=-2)
 
 
+@pytest.mark.parametrize("char", "df")
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_what_is_not_finite_is_told_by_its_bits(char, size):
+    w = Writer()
+    x, y = w.input(size, char), w.output(size, char, finite=True)
+    with w.loop(size) as i:
+        w.store(w.load(x, 0, (i, 1)), y, 0, (i, 1))
+    program, info = w.program(), np.finfo(char)
+    finite = [0.0, -0.0, 1.0, info.max, -info.max, info.tiny, -info.smallest_subnormal]
+    payload = np.array([1 | (0x7FF0 << 48 if char == "d" else 0x7F80 << 16)], "u8" if char == "d" else "u4").view(char)
+    for number, wanted in [(v, -1) for v in finite] + [(v, -2) for v in (np.inf, -np.inf, np.nan, -np.nan, payload[0])]:
+        for place in {0, size // 2, size - 1}:
+            given = np.resize(np.array(finite), size).astype(char)
+            given[place] = number
+            agree(program, given, wanted=wanted)
+
+
 def test_sums_that_may_be_reordered_agree():
     w = Writer()
     x, y = w.input(6 * 100), w.output(1)

@@ -7,8 +7,10 @@ import weakref
 import numpy as np
 import pytest
 
+from tapegrad.kernel import prediction
 from tapegrad.kernel.emit import FINE, NOT_FINITE, Options
-from tapegrad.kernel.of_tape import TapeKernel, TooLong
+from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.prediction import TooDear
 from tests.kernel.agreement import arguments, close_in_ulps, swept, tape_of
 
 
@@ -63,12 +65,12 @@ def test_results_that_are_constants_or_integers():
     assert values == [3.0] and gradients[0] == 0.0 and gradients[0].shape == ()
 
 
-def test_the_limit_counts_statements():
+def test_the_limit_is_of_predicted_steps():
     tape = tape_of(lambda x: np.sum(np.sin(x[0]) * x + x[1] * x[2] / x[0]), np.ones(3))
-    with pytest.raises(TooLong) as caught:
+    with pytest.raises(TooDear) as caught:
         TapeKernel(tape, limit=2)
-    assert caught.value.size > 2
-    TapeKernel(tape, limit=caught.value.size)
+    assert caught.value.steps > prediction.KERNEL
+    TapeKernel(tape, limit=caught.value.steps)
 
 
 def test_seconds_by_stage_and_print():

@@ -11,9 +11,13 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import OptionError
-from tapegrad.kernel import promotion
+from tapegrad.kernel import prediction, roll
+from tapegrad.kernel.adjoint import adjoint
+from tapegrad.kernel.columns import columns
 from tapegrad.kernel.of_tape import TapeKernel
+from tapegrad.kernel.pipeline import rolled
 from tapegrad.kernel.promotion import Promotion, checked_policy
+from tests.kernel.agreement import kernels_cost
 
 
 def rosenbrock(x):
@@ -51,31 +55,117 @@ def test_always_is_after_the_first_replay():
 
 
 def test_auto_is_after_replays_that_are_counted(monkeypatch):
-    monkeypatch.setattr(promotion, "CALLS", 20)
+    kernels_cost(monkeypatch, 20)
     for _ in range(2):
         stats = called(60).stats()
         # Four more beside the recordings at calls 2, 4, 8 and 16.
         assert stats.kernels == 1 and stats.sweeps == 16 and stats.kernel_calls == stats.replays - 16 > 20
 
 
-def test_auto_comes_sooner_for_long_tapes():
-    weights = [Promotion(tg.grad(rosenbrock).tape(np.zeros(n)), "auto").due[True] for n in (3, 1000, 10_000)]
-    assert weights[0] == promotion.CALLS > weights[1] > weights[2] >= 1
+def test_a_kernel_made_beside_a_recording_is_used_by_the_next_call(monkeypatch):
+    """The replay at call 16 is that which a new recording is compared with."""
+    for calls in range(14, 18):
+        kernels_cost(monkeypatch, calls)
+        stats = called(40).stats()
+        assert stats.kernels == 1 and stats.sweeps + stats.kernel_calls == stats.replays and stats.kernel_calls > 18
 
 
-def test_what_would_take_longer_to_compile_than_it_has_run_waits(monkeypatch):
-    monkeypatch.setattr(promotion, "CALLS", 5)
-    asked = []
+def irregular(x, length=1500):
+    """No two stretches of it are alike."""
+    random = np.random.default_rng(0)
+    values = [x[k % len(x)] for k in range(20)]
+    for kind, one, two in zip(*random.integers(0, [[6], [20], [20]], (3, length)).tolist()):
+        a, b = values[one], values[two]
+        values[one] = [a + b * 0.5, np.sin(a), a - b, 0.3 * a * b, np.cos(b), a / (2.0 + b * b)][kind]
+    return values[0] + values[7]
 
-    def limited(tape, gradients, options, limit):
-        asked.append(limit)
-        return TapeKernel(tape, gradients, options, min(limit, 3))
 
-    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", limited)
-    g = called(30)
-    assert len(asked) == 1 and g.stats().kernels == 0 and not g.stats().not_lowered
-    (kind,) = g._replayed.kinds.values()
-    assert kind.tapes.first().kernels.due[True] > promotion.CALLS
+def chain(x, length=1500):
+    total = 0.0
+    for k in range(length // 4):
+        total = total + np.sin(x[k % len(x)] * 2.0)
+    return total
+
+
+def arrays(x, length=40):
+    for _ in range(length):
+        x = np.sin(x) * 0.5 + x
+    return np.sum(x)
+
+
+def price(function, x, gradients=True):
+    """Steps of a call, of looking, and of the kernel, of a function's tape."""
+    tape = tg.grad(function).tape(x)
+    flat = columns(adjoint(tape) if gradients else tape)
+    return prediction.sweep(tape), prediction.derivation(tape), prediction.compilation(flat, rolled(flat))
+
+
+def test_what_does_not_roll_costs_more():
+    x = np.linspace(0.1, 0.9, 20)
+    (_, looked, regular), (_, _, straight) = price(chain, x), price(irregular, x)
+    assert straight > 20 * regular and regular < 4 * prediction.KERNEL and looked < regular
+    # Loops of other lengths are no dearer.
+    assert price(lambda x: chain(x, 12_000), x)[2] == regular
+    # Straight code is, in proportion.
+    assert 1.8 < price(lambda x: irregular(x, 3000), x)[2] / straight < 2.2
+
+
+def test_elements_and_instructions_are_work():
+    x = np.ones(8000)
+    long, short = (price(lambda x: arrays(x, 1), x[:n])[0] for n in (8000, 80))
+    assert long > short + 2 * 7000 // 8 and short > prediction.CALL
+    assert price(chain, x)[0] > prediction.CALL + 1000
+
+
+@pytest.mark.parametrize("function, x, most", [(chain, np.linspace(0.1, 0.9, 20), 2500), (arrays, np.linspace(0.0, 1.0, 4000), 1000)])
+def test_the_kernel_comes_when_sweeps_have_cost_as_much(function, x, most):
+    """And not a call before."""
+    each, looked, whole = price(function, x)
+    expected = -(-(looked + whole) // each)
+    assert 3 < expected < most
+    g = tg.grad(function)
+    while not g.stats().kernels:
+        g(x)
+        (promotion,) = g.stats().promotions
+        assert promotion.calls[True] <= expected
+    assert promotion.calls[True] == expected and not g.stats().waiting
+
+
+def test_irregular_code_is_looked_at_and_waits(monkeypatch):
+    """When the sweeps have paid for it, the derivative is rolled, and nothing is compiled; that is done once."""
+    compiled = []
+    monkeypatch.setattr("tapegrad.kernel.kernel.compile_program", lambda *args: compiled.append(args))
+    found = []
+    monkeypatch.setattr("tapegrad.kernel.roll.find", lambda *args, find=roll.find: (found.append(1), find(*args))[1])
+    x = np.linspace(0.1, 0.9, 20)
+    each, looked, whole = price(irregular, x)
+    found.clear()
+    g = tg.grad(irregular)
+    g(x), g(x), g(x)
+    at = -(-(prediction.KERNEL + looked) // each)
+    (line,) = g.stats().waiting
+    (promotion,) = g.stats().promotions
+    assert line == f"cost of a kernel is looked at after about {at - promotion.calls[True]} more calls by sweep"
+    while promotion.calls[True] < at:
+        assert not found
+        g(x)
+    left = -(-(looked + whole) // each) - at
+    assert left > 10 * at and g.stats().waiting == [f"kernel after about {left} more calls by sweep"]
+    assert g.stats().waiting[0] in str(g.stats())
+    for _ in range(200):
+        g(x)
+    assert len(found) == 1 and not compiled
+    assert g.stats().waiting == [f"kernel after about {at + left - promotion.calls[True]} more calls by sweep"]
+
+
+def test_a_tape_that_is_not_finite_yet_is_compiled_once(monkeypatch):
+    made = []
+    monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", lambda *args: (made.append(1), TapeKernel(*args))[1])
+    g = tg.value_and_grad(lambda x: 0.0 * np.sqrt(x) + x, kernel="always")
+    for _ in range(9):
+        assert g(0.0) == (0.0, 1.0)
+    assert len(made) == 1 and g.stats().kernels == 0
+    assert g(4.0) == (4.0, 1.0) and g.stats().kernels == 1 and len(made) == 1
 
 
 def test_the_configured_policy(monkeypatch):

@@ -1,12 +1,17 @@
 """Kernels called from nopython code: by the entry on the stack, by that with blocks, and what happens where they stop."""
 
+import platform
+import re
+
 import numba
 import numpy as np
 import pytest
 
 import tapegrad as tg
 from tapegrad.errors import GuardError
+from tapegrad.kernel.status import FINE, NOT_FINITE
 from tapegrad.kernel.trampoline import LIMIT
+from tests.kernel import compare
 
 
 @numba.njit
@@ -126,3 +131,25 @@ def test_gradient_descent_by_kernel_is_gradient_descent():
 
     c = tg.compile(lambda x: np.sum((x - np.arange(10.0)) ** 2), np.zeros(10))
     np.testing.assert_allclose(descend(c, np.zeros(10), 200), np.arange(10.0), atol=1e-12)
+
+
+def test_by_address_it_tells_what_the_kernel_found():
+    def function(x):
+        return np.sqrt(x[0]) * x[1] if x[1] > 0.0 else x[0] * x[1]
+
+    c = tg.compile(function, np.ones(2))
+    assert c.kernel.machine.entry
+    value, g = np.empty(1), np.empty(2)
+    for x, status in ([4.0, 3.0], FINE), ([0.0, 3.0], NOT_FINITE), ([4.0, -1.0], 0):
+        assert compare.call(c.kernel.machine, [np.array(x)], [value, g]) == status
+        if status == FINE:
+            assert value[0] == 6.0 and g.tolist() == [0.75, 2.0]
+
+
+def test_the_code_of_a_small_kernel_is_in_its_entry_which_keeps_nothing_for_the_sweep():
+    kernel = tg.compile(lambda x: (x[1] - x[0] * x[0]) * x[2] / x[0], np.ones(3)).kernel
+    functions = {part.split("(")[0]: part for part in re.split(r"^define [^@]*@", kernel.llvm(), flags=re.MULTILINE)[1:]}
+    assert {name for name, part in functions.items() if " fdiv " in part} == {"entry"}
+    assert functions["entry"].count("call") == functions["entry"].count("tail call") == 1 and "alloca" not in functions["entry"]
+    code = kernel.asm().partition("\nentry:\n")[2].partition("\n.Lfunc_end")[0]
+    assert "call" not in code and "(%rsp)" not in code and "jmp" in code or platform.machine() not in ("x86_64", "AMD64")

@@ -26,8 +26,6 @@ CASES = {
     "vdot": [(np.vdot, (V, W)), (np.vdot, (M, array(3, 4))), (np.vdot, (2.0, 3.0)), (np.vdot, (M, array(12)))],
     "vecdot": [(np.vecdot, (V, W)), (np.vecdot, (C, array(4))), (np.linalg.vecdot, (C, array(2, 3, 4))), (lambda a, b: np.linalg.vecdot(a, b, axis=0), (M, array(3, 4))),
                (lambda a, b: np.linalg.vecdot(a, b, axis=1), (C, array(3, 4)[None]))],
-    "matvec": [(np.matvec, (M, array(4))), (np.matvec, (C, array(2, 4))), (np.matvec, (M, array(5, 4)))],
-    "vecmat": [(np.vecmat, (V, M)), (np.vecmat, (array(2, 3), C)), (np.vecmat, (array(5, 3), M))],
     "tensordot": [
         (np.tensordot, (C, array(3, 4))), (lambda a, b: np.tensordot(a, b, 1), (C, N)), (lambda a, b: np.tensordot(a, b, axes=0), (V, M)),
         (lambda a, b: np.tensordot(a, b, ([1, 2], [2, 1])), (C, D)), (lambda a, b: np.tensordot(a, b, axes=(0, 0)), (C, D)),
@@ -64,6 +62,9 @@ CASES = {
     "multi_dot": [(lambda *a: np.linalg.multi_dot(a), p) for p in [(M, N), (V, M, N), (M, N, array(2)), (V, M, array(4)), (V, W), (array(2, 9), array(9, 3), array(3, 8), array(8, 2)), (array(6, 2), array(2, 7), array(7, 2))]],
     "matrix_power": [(lambda a, n=n: np.linalg.matrix_power(a, n), (S,)) for n in (1, 2, 3, 7)] + [(lambda a: np.linalg.matrix_power(a, 2) @ a, (array(2, 3, 3),))],
 }  # fmt: skip
+if hasattr(np, "matvec"):  # since NumPy 2.2
+    CASES["matvec"] = [(np.matvec, (M, array(4))), (np.matvec, (C, array(2, 4))), (np.matvec, (M, array(5, 4)))]
+    CASES["vecmat"] = [(np.vecmat, (V, M)), (np.vecmat, (array(2, 3), C)), (np.vecmat, (array(5, 3), M))]
 
 X6 = np.array([0.0, 0.5, 0.75, 2.0, 2.5, 3.25])
 CASES["gradient"] = [
@@ -193,10 +194,12 @@ WRONG = {
     "inner": lambda t: np.inner(t, np.ones(4)), "tensordot": lambda t: np.tensordot(t, np.ones((2, 2))), "tensordot axes": lambda t: np.tensordot(t, t[:2], ([0], [0])), "cross": lambda t: np.cross(t, np.ones(4)),
     "convolve": lambda t: np.convolve(t, t), "empty": lambda t: np.convolve(t[0], []), "mode": lambda t: np.convolve(t[0], t[1], "around"), "vander": lambda t: np.vander(t), "diff": lambda t: np.diff(t, -1),
     "gradient": lambda t: np.gradient(t, [1.0, 2.0], axis=0), "edge": lambda t: np.gradient(t, edge_order=3), "interp": lambda t: np.interp(1.0, [0.0, 1.0], t[0]), "outer": lambda t: np.linalg.outer(t, t),
-    "vecdot": lambda t: np.vecdot(t, np.ones(1)), "matvec": lambda t: np.matvec(t, np.ones(2)), "terms": lambda t: np.einsum("ij,jk", t), "dims": lambda t: np.einsum("ijk", t), "letter": lambda t: np.einsum("i1", t),
+    "vecdot": lambda t: np.vecdot(t, np.ones(1)), "terms": lambda t: np.einsum("ij,jk", t), "dims": lambda t: np.einsum("ijk", t), "letter": lambda t: np.einsum("i1", t),
     "output": lambda t: np.einsum("ij->k", t), "twice": lambda t: np.einsum("ij->ii", t), "extents": lambda t: np.einsum("ij,j", t, np.ones(4)), "no dots": lambda t: np.einsum("...j->j", t), "diagonal": lambda t: np.einsum("ii", t[:2]),
     "multi_dot": lambda t: np.linalg.multi_dot([t]), "matrix_power": lambda t: np.linalg.matrix_power(t[:2], 2), "cov": lambda t: np.cov(t[None]),
 }  # fmt: skip
+if hasattr(np, "matvec"):
+    WRONG["matvec"] = lambda t: np.matvec(t, np.ones(2))
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernel import promotion
+from tests.kernel.agreement import kernels_cost
 
 
 def rosenbrock(x):
@@ -39,7 +39,7 @@ def test_only_the_kernel_that_is_used_is_made():
 
 
 def test_many_evaluations_make_a_kernel(monkeypatch):
-    monkeypatch.setattr(promotion, "CALLS", 40)
+    kernels_cost(monkeypatch, 40)
     g = by("auto", rosenbrock)
     result = tg.optimize.lbfgs(g, np.zeros(40), gtol=1e-8)
     assert result.success
@@ -125,3 +125,29 @@ def test_evaluations_of_both_are_the_derivative():
             assert objective.evaluate(x0, g) == pytest.approx(value, rel=1e-12)
         assert (objective._current.kernel is not None) == (kernel == "always")
         np.testing.assert_allclose(g, difference, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+@pytest.mark.parametrize("method", [tg.optimize.lbfgs, tg.optimize.minimize])
+def test_what_proves_the_function_is_an_evaluation(method, kernel, monkeypatch):
+    """One workspace, one replay for each point, and two calls of the Python function: to record it, and to compare."""
+    from tapegrad.replay.workspace import Workspace
+
+    made, run, calls = [], [], []
+    init, walk = Workspace.__init__, Workspace.run
+    monkeypatch.setattr(Workspace, "__init__", lambda self, tape: (made.append(self), init(self, tape))[1])
+    monkeypatch.setattr(Workspace, "run", lambda self, *args: (run.append(self), walk(self, *args))[1])
+
+    def f(x):
+        calls.append(type(x))
+        return np.sum((x - 3.0) ** 4) + np.cosh(x[0])
+
+    g = by(kernel, f)
+    result = method(g, np.ones(3))
+    assert result.success and len(made) == 1
+    assert len(calls) == 2 and calls[1] is np.ndarray
+    stats = g.stats()
+    # The recording is replayed once, at its own point; a kernel is compared with one more replay.
+    assert len(run) == 1 + (kernel == "always")
+    assert stats.sweeps + stats.kernel_calls + stats.records == result.counts["evaluations"]
+    assert (stats.kernel_calls > 0) == (kernel == "always")

@@ -2,6 +2,12 @@
 
 ``python tests/replay/fuzz.py --count 100000 --jobs 2 --seed 0`` runs batches of files in
 subprocesses with limits on memory and time, and prints what became of them.
+
+Memory is that of one file by itself.  While a file is loaded, the allocators of Python and
+NumPy are watched (`tracemalloc`), and the most they had at once must be within ten times
+the size that the file declares, and `FLOOR`.  A file that loads is then replayed twice, and
+in the second replay, when what it needs has been compiled, the pages of the process that
+are in use may grow by ten times the declared size and `PAGES`.
 """
 
 from __future__ import annotations
@@ -10,24 +16,40 @@ import argparse
 import copy
 import io
 import json
+import os
 import random
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
+import tracemalloc
 import warnings
 import zipfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
-#: Bytes that a mutated file may declare; a child may take ten times as much, and room for code.
+try:
+    from tests.replay import greedy
+except ImportError:
+    # In a subprocess this folder is on the path.
+    import greedy
+
+#: Bytes that a mutated file may declare.
 DECLARED = 4 << 20
-ROOM = 1 << 30
+#: What Python takes to say no: an exception with its traceback and text, and the frames on the way.
+FLOOR = 16 << 10
+#: Pages come and go with the C library's pools, whoever asks.
+PAGES = 1 << 20
+#: Bytes of addresses that a child may take over what it has before the first file, while it loads and while it replays:
+#: LLVM compiles in the second half.
+ROOM = {"load": 10 * DECLARED + (32 << 20), "replay": 1 << 30}
 #: Seconds that one file may take.
 SECONDS = 60
-BATCH = 500
+BATCH = 1000
 
 
 # ---- tapes to start from ---------------------------------------------------------------
@@ -90,9 +112,11 @@ EXTREME = [0, 1, -1, 2, 7, 63, 127, 255, 1 << 15, 1 << 31, -(1 << 31), (1 << 31)
 
 
 def mutated(data, chance):
-    """`data` with one to three changes."""
+    """`data` with one to three changes, or made to take memory."""
     if chance.random() < 0.15:
         return _bytes(bytearray(data), chance)
+    if chance.random() < 0.15:
+        return greedy.made(data, chance)
     members = dict(np.load(io.BytesIO(data)))
     header = json.loads(members["header"].tobytes())
     own = True
@@ -214,19 +238,44 @@ def _arrays(members, chance):
 # ---- one file, and a batch in a child ---------------------------------------------------
 
 
-def outcome(data, chance):
-    """What becomes of a file: ``"refused"``, ``"replayed"``, ``"guard"``, ``"refused at replay"`` or ``"no solution"``."""
-    from tapegrad.errors import GradientError, GuardError, TapeFileError
+def declared_by(data, limit=DECLARED):
+    """The bytes that a file declares, as other programs read it; its length if there is none, or more than the limit."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            found = int(np.load(io.BytesIO(archive.read("declared.npy")))[1])
+    except Exception:
+        return len(data)
+    return max(len(data), found) if found <= limit else len(data)
+
+
+def loaded(data):
+    """The tape, or None if the file is refused; and how many bytes it took at once beyond what it may."""
+    from tapegrad.errors import TapeFileError
     from tapegrad.replay.save import from_bytes
 
+    tape = None
+    tracemalloc.start()
     try:
         tape = from_bytes(data, DECLARED)
     except TapeFileError:
-        return "refused"
+        pass
+    finally:
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    # No file declares less than its length.
+    beyond = most - 10 * len(data)
+    return tape, beyond if beyond <= 0 else most - 10 * declared_by(data)
+
+
+def replayed(tape, chance):
+    """What becomes of a tape: ``"replayed"``, ``"guard"``, ``"refused at replay"`` or ``"no solution"``."""
+    from tapegrad.errors import GradientError, GuardError, TapeFileError
+
     points = [np.asarray(POINT, m.char) if m.shape == (6,) else np.full(m.shape, 0.5, m.char) for m in tape.inputs]
+    points = [p * chance.choice([1.0, 1.0, -1.0, 1e3, np.nan]) for p in points]
     try:
         tape(*points)
-        tape.value_and_grad(*[p * chance.choice([1.0, -1.0, 1e3, np.nan]) for p in points])
+        tape.value_and_grad(*points)
     except (GuardError, GradientError):
         return "guard"
     except TapeFileError:
@@ -237,42 +286,93 @@ def outcome(data, chance):
     return "replayed"
 
 
-def child(seed, count):
-    """Try `count` files; prints the outcomes as JSON.  A crash or a signal ends the process."""
-    files = originals()
-    for data in files:
-        assert outcome(data, random.Random(0)) in ("replayed", "guard")
+def pages():
+    """Bytes of memory in use now, and the most since `forget_pages`."""
+    with open("/proc/self/status") as status:
+        found = dict(line.split(":", 1) for line in status)
+    return [1024 * int(found[name].split()[0]) for name in ("VmRSS", "VmHWM")]
+
+
+def forget_pages():
+    """Let the most memory in use be that of now."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def room(what):
+    """Take no more addresses than `ROOM` from here on."""
     with open("/proc/self/statm") as statm:
         taken = int(statm.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + 10 * DECLARED + ROOM,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM[what], resource.RLIM_INFINITY))
+
+
+def child(seed, count, folder):
+    """Try `count` files; prints the outcomes as JSON.  A crash or a signal ends the process."""
+    from tapegrad.replay.save import from_bytes
+
+    files = [(Path(folder) / name).read_bytes() for name in sorted(os.listdir(folder))]
+    warnings.simplefilter("ignore")
+    for data in [*files, *(data[:-1] for data in files)]:
+        # What is imported, and kept for all files.
+        loaded(data)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    found = Counter()
-    warnings.simplefilter("ignore")
+    found, good, most = Counter(), [], [-(1 << 60)] * 2
+    room("load")
     for k in range(count):
         print(f"{seed}:{k}", file=sys.stderr, flush=True)
         chance = random.Random(f"{seed}:{k}")
         data = mutated(chance.choice(files), chance)
         signal.alarm(SECONDS)
-        found[outcome(data, chance)] += 1
+        tape, beyond = loaded(data)
         signal.alarm(0)
-    print(json.dumps(found))
+        assert beyond <= FLOOR, f"{beyond} bytes more than ten times the {declared_by(data)} declared"
+        most[0] = max(most[0], beyond)
+        if tape is None:
+            found["refused"] += 1
+        else:
+            good.append((k, data))
+        del tape
+    compilers = {"numba", "llvmlite.binding"} & set(sys.modules)
+    assert not compilers, f"loading has imported {compilers}"
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    room("replay")
+    for k, data in good:
+        print(f"{seed}:{k}, replayed", file=sys.stderr, flush=True)
+        tape = from_bytes(data, DECLARED)
+        signal.alarm(SECONDS)
+        outcome = replayed(tape, random.Random(f"{seed}:{k}"))
+        # Without the workspace of the first time.
+        del tape.kept
+        forget_pages()
+        before, _ = pages()
+        assert replayed(tape, random.Random(f"{seed}:{k}")) == outcome
+        signal.alarm(0)
+        grown = pages()[1] - before - 10 * tape.declared
+        assert grown <= PAGES, f"a replay takes {grown} bytes more than ten times the {tape.declared} declared"
+        most[1] = max(most[1], grown)
+        found[outcome] += 1
+    print(json.dumps([found, most]))
 
 
-def batch(seed, count):
+def batch(seed, count, folder):
     """Run one child; returns its outcomes, or raises with the number of the file at which it ended."""
-    command = [sys.executable, __file__, "--child", "--seed", str(seed), "--count", str(count)]
+    command = [sys.executable, __file__, "--child", folder, "--seed", str(seed), "--count", str(count)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         raise AssertionError(f"a child ended with {run.returncode}:\n{run.stderr[-3000:]}")
-    return Counter(json.loads(run.stdout.splitlines()[-1]))
+    found, most = json.loads(run.stdout.splitlines()[-1])
+    return Counter(found), most
 
 
 def fuzz(count, seed=0, jobs=1):
-    """Outcomes of `count` files."""
+    """Outcomes of `count` files, and the most bytes beyond ten times what was declared, while one was loaded and replayed."""
     seeds = range(seed, seed + -(-count // BATCH))
-    with ThreadPoolExecutor(jobs) as pool:
-        return sum(pool.map(lambda s: batch(s, min(BATCH, count - BATCH * (s - seed))), seeds), Counter())
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        for k, data in enumerate(originals()):
+            (Path(folder) / f"{k}.npz").write_bytes(data)
+        found = list(pool.map(lambda s: batch(s, min(BATCH, count - BATCH * (s - seed)), folder), seeds))
+    return sum((outcomes for outcomes, _ in found), Counter()), [max(most) for most in zip(*(most for _, most in found))]
 
 
 def main():
@@ -281,12 +381,13 @@ def main():
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--child", action="store_true")
+    parser.add_argument("--child", metavar="FOLDER", help="try files in this process; the folder has those to start from")
     options = parser.parse_args()
     if options.child:
-        child(options.seed, options.count)
+        child(options.seed, options.count, options.child)
     else:
-        print(dict(fuzz(options.count, options.seed, options.jobs)))
+        outcomes, most = fuzz(options.count, options.seed, options.jobs)
+        print(dict(outcomes), f"most bytes beyond ten times the declared size: {most[0]} in loading, {most[1]} in a replay", sep="\n")
 
 
 if __name__ == "__main__":

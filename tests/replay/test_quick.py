@@ -1,4 +1,4 @@
-"""Static arguments on the short way: arrays of integers are compared by their bytes."""
+"""The short way: static arrays of integers are compared by their bytes, arrays in another order than C are copied."""
 
 import numpy as np
 import pytest
@@ -75,3 +75,45 @@ def test_other_arrays_go_the_long_way(static):
     for _ in range(9):
         assert g(2.0, static) == float(len(static))
     assert g._replayed._quick is None
+
+
+# -- arrays in another order ------------------------------------------------------------------
+ROWS = np.random.default_rng(3).normal(size=(6, 4))
+VIEWS = {"transposed": ROWS.T, "every second": ROWS[::2], "a column": ROWS[:, 1], "backwards": ROWS[::-1, ::-1]}
+
+
+def weighted(x, w):
+    return np.sum(np.sin(x) * w)
+
+
+@pytest.mark.parametrize("kernel, kind", [("never", Quick), ("always", QuickKernel)])
+@pytest.mark.parametrize("view", VIEWS)
+def test_arrays_in_another_order_go_the_short_way(kernel, kind, view):
+    x = VIEWS[view]
+    w = np.ascontiguousarray(x) + 1.0
+    g = tg.grad(weighted, (0, 1), kernel=kernel)
+    for _ in range(9):
+        g(x, w)
+    assert type(g._replayed._quick) is kind
+    for scale in (1.0, 2.5):
+        there = np.empty(x.shape[::-1]).T if x.ndim == 2 else np.empty((len(x), 2))[:, 0]
+        there[...] = scale * x
+        _, (of_x, of_w) = counted(g, there, w)
+        np.testing.assert_allclose(of_x, np.cos(there) * w, rtol=1e-13)
+        np.testing.assert_allclose(of_w, np.sin(there), rtol=1e-13)
+        assert of_x.flags.c_contiguous
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+def test_other_orders_are_other_kinds(kernel):
+    """A function may look at the order, so a call in another one is not answered by this tape."""
+    x = ROWS.T
+    g = tg.grad(weighted, kernel=kernel)
+    for _ in range(9):
+        g(x, ROWS.T.copy())
+    assert counted(g, x, ROWS.T.copy()) is not None
+    for other in ((x.copy(), ROWS.T.copy()), (x, x), (x[:, :3], ROWS.T.copy()), (x.astype("f"), ROWS.T.copy()), (x,), ([1.0], ROWS)):
+        assert counted(g, *other) is None
+    np.testing.assert_allclose(g(x, x), np.cos(x) * x)
+    np.testing.assert_allclose(g(x.copy(), ROWS.T.copy()), np.cos(x) * x)
+    assert len(g._replayed.kinds) == 3

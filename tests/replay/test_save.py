@@ -4,9 +4,12 @@ import io
 import json
 import os
 import pickle
+import random
 import re
 import subprocess
 import sys
+import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from tapegrad.errors import GradientError, GuardError, ShapeError, TapeFileError
 from tapegrad.replay.save import VERSION, from_bytes, to_bytes
 from tapegrad.replay.shapes import STRUCTURAL
 from tapegrad.rules import ROWS
-from tests.replay import fuzz
+from tests.replay import fuzz, greedy
 
 X = fuzz.POINT
 OTHER = 0.97 * X + 0.01
@@ -148,7 +151,7 @@ def spoil(name):
         return next(i for i in header["items"] if i[2] == row)
 
     def version(members, header):
-        header["version"] = VERSION + 1
+        members["declared"] = members["declared"] + [1, 0]
 
     def row(members, header):
         header["rows"] = ["frobnicate"]
@@ -178,10 +181,10 @@ def spoil(name):
             members[key] = members[key] * 0
 
     def little(members, header):
-        header["bytes"] = 100
+        members["declared"] = np.array([VERSION, 100])
 
     def much(members, header):
-        header["bytes"] = 1 << 50
+        members["declared"] = np.array([VERSION, 1 << 50])
 
     def objects(members, header):
         members["array_0"] = members["array_0"].astype("g")
@@ -245,8 +248,127 @@ def test_no_gradient_of_an_array():
         tape.value_and_grad(X)
 
 
-@pytest.mark.long
+def test_a_loaded_tape_in_eight_threads():
+    data = to_bytes(tape_of(fuzz.order, X))
+    alone = from_bytes(data)
+    points = [X, OTHER, X * X]
+    wanted = [(value, slope.tobytes()) for value, slope in map(alone.value_and_grad, points)]
+    together, start, found = from_bytes(data), threading.Barrier(8), []
+
+    def work():
+        start.wait()
+        for k in range(60):
+            own = from_bytes(data) if k % 20 == 0 else together
+            value, slope = own.value_and_grad(points[k % 3])
+            found.append((value, slope.tobytes()) == wanted[k % 3])
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(timeout=120)
+    assert len(found) == 480 and all(found)
+
+
+# ---- memory ----------------------------------------------------------------------------
+
+
+def most_bytes(data, limit=1 << 30):
+    """The most that Python and NumPy allocate while a file is loaded, and whether it was."""
+    tracemalloc.start()
+    try:
+        from_bytes(data, limit)
+        good = True
+    except TapeFileError:
+        good = False
+    finally:
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return most, good
+
+
+def long_chain(x):
+    for _ in range(300):
+        x = np.sin(x) * 0.5 + x
+    return np.sum(x)
+
+
+def long_scalars(x):
+    y = x[0]
+    for _ in range(2000):
+        y = y * 1.01 + np.sin(y)
+    return y
+
+
+@pytest.mark.parametrize("function", [*fuzz.FUNCTIONS, long_chain, long_scalars], ids=lambda f: f.__name__)
+def test_loading_takes_a_few_times_what_is_declared(function):
+    data = to_bytes(tape_of(function, X))
+    most_bytes(data)
+    most, good = most_bytes(data)
+    assert good and most <= 5 * fuzz.declared_by(data, 1 << 30)
+
+
+@pytest.mark.parametrize("kind", greedy.KINDS, ids=lambda k: k.__name__)
+def test_files_that_would_take_much_memory(kind):
+    data = to_bytes(tape_of(fuzz.writing, X))
+    for seed in range(12):
+        found = kind(data, random.Random(seed))
+        most, _ = most_bytes(found, fuzz.DECLARED)
+        assert most <= 10 * fuzz.declared_by(found) + fuzz.FLOOR
+
+
+def test_a_file_larger_than_the_limit_is_not_read(tmp_path):
+    path = tmp_path / "f.npz"
+    with open(path, "wb") as file:
+        file.truncate(1 << 34)
+    with pytest.raises(TapeFileError, match="its file has 17179869184 bytes, the limit is 1073741824"):
+        tg.load_tape(path)
+
+
+def test_what_declares_more_than_the_limit_is_refused():
+    data = to_bytes(tape_of(fuzz.order, X))
+    declared = fuzz.declared_by(data)
+    assert from_bytes(data, declared)(X) == fuzz_value(fuzz.order)
+    with pytest.raises(TapeFileError, match=f"declares {declared} bytes, the limit is {declared - 1}"):
+        from_bytes(data, declared - 1)
+
+
+def test_buffers_of_the_sweep_are_declared():
+    """The adjoint of a product of many rows with one matrix adds up products as large as all of them together."""
+    rows, n = 300, 40
+
+    def f(x):
+        return np.sum(np.matmul(np.reshape(x, (rows, 1, n)), x[: n * n].reshape(n, n)))
+
+    x = np.linspace(-1.0, 1.0, rows * n)
+    data, products = to_bytes(tape_of(f, x)), 8 * rows * n * n
+    assert fuzz.declared_by(data, 1 << 30) > products > 10 * len(data)
+
+    def little(members, header):
+        members["declared"] = members["declared"] - [0, products]
+
+    loaded = from_bytes(changed(data, little))
+    with pytest.raises(TapeFileError, match=r"takes \d+ bytes to run, its file declares"):
+        loaded.value_and_grad(x)
+
+
+def test_a_comparison_may_not_make_more_than_is_declared():
+    x = np.linspace(0.1, 0.9, 400)
+    data = to_bytes(tape_of(lambda x: np.sum(np.where(np.isclose(x, x[::-1]), x, 2.0 * x)), x))
+    assert from_bytes(data)(x) == np.sum(2.0 * x)
+
+    def table(members, header):
+        entry = next(i for i in header["items"] if i[1] == "host" and i[2] == {"numpy": "isclose"})
+        flipped = next(i for i in header["items"] if i[2] in ("flip", "getitem"))
+        window = {"dict": [["shape", {"tuple": [400, 1]}], ["strides", {"tuple": [1, 0]}]]}
+        flipped[2:4], flipped[6:] = ["getitem", window], [0, ["d", 400, 1]]
+        assert flipped[0] in entry[4]
+
+    with pytest.raises(TapeFileError, match="isclose in slot .* may make arrays of 160000 elements"):
+        from_bytes(changed(data, table))
+
+
 def test_mutated_files():
-    found = fuzz.fuzz(2000)
+    found, most = fuzz.fuzz(2000)
     assert sum(found.values()) == 2000
     assert found["refused"] > 1000 and found["replayed"] > 50

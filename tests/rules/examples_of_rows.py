@@ -189,10 +189,11 @@ def _matrices():
     positive = square @ np.swapaxes(square, -1, -2)
     wide, tall = _cube(3, 5, seed=25), _cube(2, 4, 3, seed=26)
     flipped = square[::-1].swapaxes(-1, -2)
-    for name in ("inv", "det", "logabsdet", "pinv"):
+    for name in ("inv", "det", "logabsdet", "pinv", "cofactors"):
         for x in (square, flipped, square[0], np.zeros((0, 3, 3))):
             yield name, (x,), {}
-    yield "det", (np.array([[1.0, 2.0], [2.0, 4.0]]),), {}
+    for name in ("det", "cofactors"):
+        yield name, (np.array([[1.0, 2.0], [2.0, 4.0]]),), {}
     for name in ("pinv", "svd"):
         for x in (wide, tall, wide.T):
             yield name, (x,), {}

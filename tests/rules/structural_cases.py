@@ -300,6 +300,9 @@ CASES = {
     "inv": [(np.linalg.inv, (REGULAR,)), (np.linalg.inv, (STACK,))],
     "solve": [(np.linalg.solve, (REGULAR, V[:4])), (np.linalg.solve, (STACK, array((2, 4, 3)))), (np.linalg.solve, (REGULAR, array((4, 3)))), (np.linalg.solve, (REGULAR, array((2, 4, 1))))],
     "det": [(np.linalg.det, (REGULAR,)), (np.linalg.det, (STACK,)), (np.linalg.det, (np.ones((3, 3)),))],
+    "cofactors": [
+        (lambda x: apply("cofactors", (x,)), (x,), lambda x: np.linalg.det(x) * np.linalg.inv(x).T) for x in (REGULAR, REGULAR.T)
+    ],
     "logabsdet": [(lambda x: np.linalg.slogdet(x)[1], (REGULAR,)), (lambda x: np.linalg.slogdet(x)[1], (-STACK,))],
     # Packed rows have symmetric operands and free signs: see also tests/numpy/test_linalg.py.
     "cholesky": [(lambda x: np.linalg.cholesky(x @ x.mT), (REGULAR,)), (lambda x: np.linalg.cholesky(x @ x.mT, upper=True), (STACK,))],

@@ -196,11 +196,30 @@ def test_results_share_no_memory():
     np.testing.assert_array_equal(sparse(np.ones(9)).toarray(), expected)
 
 
+@pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
+def test_rows_and_columns_by_kernels(mode):
+    """Several results and arguments, numbers among them; results that do not depend on any argument."""
+
+    def f(x, p):
+        return {"a": x["u"][1:] * x["v"] * p, "b": np.sum(x["u"]), "c": np.array(3.0), "d": np.sin(p), "e": np.ones(2)}
+
+    x = {"u": np.arange(1.0, 9.0), "v": np.arange(2.0, 9.0)}
+    sparse, swept = (tg.sparse_jacobian(f, (0, 1), mode, kernel=kernel) for kernel in ("always", "never"))
+    for k in range(9):
+        found, expected = sparse(x, 2.0 + k), swept(x, 2.0 + k)
+        np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-13)
+        np.testing.assert_array_equal(found.indices, expected.indices)
+    assert sparse.stats().kernels == 1 and sparse.stats().kernel_calls >= 2 and not sparse.stats().not_lowered
+    assert swept.stats().kernels == 0
+    dense = tg.jacobian(lambda u: np.concatenate([np.ravel(r) for r in f({"u": u, "v": x["v"]}, 10.0).values()]))(x["u"])
+    np.testing.assert_allclose(found.toarray()[:, :8], dense, rtol=1e-13)
+
+
 def test_what_is_not_finite_is_what_the_sweep_says(monkeypatch):
     monkeypatch.setattr(tg.config, "kernel", "always")
     f = lambda x: np.where(x > 0.0, np.sqrt(np.abs(x)), 0.0) * 2.0  # noqa: E731
     sparse = tg.sparse_jacobian(f)
-    for _ in range(4):
+    for _ in range(6):
         sparse(np.ones(5))
     calls = sparse.stats().kernel_calls
     assert calls > 0

@@ -40,7 +40,7 @@ def test_rooms_import_no_strangers(room, strangers):
 @pytest.fixture
 def toys(monkeypatch, tmp_path):
     """A table of two rows, and the scalar switch made from it."""
-    from tapegrad.native import llvm, scalars
+    from tapegrad.native import code, scalars, switches
     from tapegrad.sweep import native
 
     rows = []
@@ -57,7 +57,7 @@ def toys(monkeypatch, tmp_path):
         "mix", lambda x, y: 5.0 * x + y * y, lambda x, y: 5.0 * x + y * y, (lambda x, y, z: 5.0, lambda x, y, z: y + y),
         scalar=lambda x, y: 5.0 * x + y * y, node="Mix", doc="5 x + y ** 2",
     )  # fmt: skip
-    (switch,) = llvm.machine_code("toys", lambda: str(scalars._Reverse(False, 1).module()), ["reverse"])
+    (switch,) = code.machine_code("toys", lambda: str(switches.Reverse(False, 1).module()), ["reverse"])
     monkeypatch.setattr(native, "reverse_switch", lambda special: switch)
     return cube, mix
 

@@ -1,8 +1,13 @@
-"""ba: bundle adjustment, and its sparse Jacobian."""
+"""ba: bundle adjustment, and its sparse Jacobian.
+
+An observation has entries of its own, so the gradient of the sum of all errors in one direction
+holds the partials of each.  A loop compiled by Numba puts them into compressed rows.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 import tapegrad as tg
 
@@ -51,7 +56,7 @@ def weight_error(weight):
 
 
 def of_row(k):
-    """The sum of row `k` of the errors: an observation has entries of its own, so its gradient holds all partials."""
+    """All partials of row `k` of the errors."""
 
     def total(camera, point, weight, feature):
         return np.sum(reprojection(camera, point, weight, feature)[k])
@@ -73,32 +78,50 @@ def read(given):
     return cameras, points, weights, features, seen % n, seen % m
 
 
+def seen_by(cameras, points, camera_of, point_of):
+    """Camera and point of each observation, a column each."""
+    return np.take(cameras, camera_of, axis=1), np.take(points, point_of, axis=1)
+
+
 def errors(cameras, points, weights, features, camera_of, point_of):
     """Reprojection errors, (p, 2), and weight errors, (p,)."""
-    found = reprojection(cameras[:, camera_of], points[:, point_of], weights, features)
+    found = reprojection(*seen_by(cameras, points, camera_of, point_of), weights, features)
     return np.stack(found, axis=1), weight_error(weights)
+
+
+@njit
+def compressed(partials, of_weights, n, m, camera_of, point_of):
+    """Partials of both rows of each observation, and of the weight errors, in compressed rows."""
+    p = len(of_weights)
+    values, columns, pointers = np.empty(31 * p), np.empty(31 * p, np.int64), np.empty(3 * p + 1, np.int64)
+    at = 0
+    for i in range(p):
+        for k in range(2):
+            of_camera, of_point, of_weight = partials[k]
+            pointers[2 * i + k] = at
+            for j in range(11):
+                values[at + j] = of_camera[j, i]
+                columns[at + j] = 11 * camera_of[i] + j
+            for j in range(3):
+                values[at + 11 + j] = of_point[j, i]
+                columns[at + 11 + j] = 11 * n + 3 * point_of[i] + j
+            values[at + 14] = of_weight[i]
+            columns[at + 14] = 11 * n + 3 * m + i
+            at += 15
+    for i in range(p):
+        pointers[2 * p + i] = at
+        values[at] = of_weights[i]
+        columns[at] = 11 * n + 3 * m + i
+        at += 1
+    pointers[3 * p] = at
+    return pointers, columns, values
 
 
 def jacobian(cameras, points, weights, features, camera_of, point_of):
     """The Jacobian in compressed rows: row pointers, columns, values."""
-    n, m, p = cameras.shape[1], points.shape[1], len(weights)
-    camera, point = cameras[:, camera_of], points[:, point_of]
-    values, columns, pointers = np.empty(31 * p), np.empty(31 * p, np.int64), np.empty(3 * p + 1, np.int64)
-    blocks, places = (a[: 30 * p].reshape(p, 2, 15) for a in (values, columns))
-    for k, partials in enumerate(PARTIALS):
-        of_camera, of_point, of_weight = partials(camera, point, weights, features)
-        # Row by row: each goes to memory that is near what the one before it went to.
-        for j, row in enumerate((*of_camera, *of_point, of_weight)):
-            blocks[:, k, j] = row
-    values[30 * p :] = OF_WEIGHT(weights)
-    of_weights = 11 * n + 3 * m + np.arange(p)
-    places[:, :, :11] = (11 * camera_of)[:, None, None] + np.arange(11)
-    places[:, :, 11:14] = (11 * n + 3 * point_of)[:, None, None] + np.arange(3)
-    places[:, :, 14] = of_weights[:, None]
-    columns[30 * p :] = of_weights
-    pointers[: 2 * p] = 15 * np.arange(2 * p)
-    pointers[2 * p :] = 30 * p + np.arange(p + 1)
-    return pointers, columns, values
+    seen = seen_by(cameras, points, camera_of, point_of)
+    partials = tuple([of(*seen, weights, features) for of in PARTIALS])
+    return compressed(partials, OF_WEIGHT(weights), cameras.shape[1], points.shape[1], camera_of, point_of)
 
 
 def _objective(given):

@@ -6,9 +6,15 @@ In the order in which `run_passes` runs them:
     pruning       only what outputs and guards need
     renaming      what is copied to an output is stored there
     filling       only what is not overwritten is filled with zeros
+    splitting     loops over several rows become a loop for each row
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
     combining     the derivative of tanh is one function
+    peeling       loops that meet one iteration later are shifted, and fused
+
+and, once it is known which outputs are gradients,
+
+    ordering      in a small program, gradients before values
 """
 
 from __future__ import annotations
@@ -16,10 +22,12 @@ from __future__ import annotations
 from .combining import combine
 from .filling import narrow
 from .fusing import fuse
+from .peeling import peel
 from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
 from .simplifying import simplify
+from .splitting import split
 
 
 def run_passes(program):
@@ -28,10 +36,20 @@ def run_passes(program):
     prune(program)
     rename(program)
     narrow(program)
+    new = split(program)
+    if new is not None:
+        simplify(program, new)
+        narrow(program)
     fuse(program)
     simplify(program)
     prune(program)
     simplify(program, recompute(program))
     combine(program)
     prune(program)
+    new = peel(program)
+    if new is not None:
+        simplify(program, new)
+        fuse(program)
+        simplify(program)
+        prune(program)
     return program

@@ -20,8 +20,8 @@ from .. import ir
 from .accesses import span
 from .rewriting import reindex, reindexed
 
-#: Statements of a loop that no other joins any more.
-MOST = 800
+#: Operations of a loop, and twice the elements it touches, beyond which no other joins it: longer ones are cut (`kernel.cut`).
+MOST = 1000
 
 #: Accesses to one buffer that are told apart.
 APART = 48
@@ -105,7 +105,9 @@ class _Group:
     Attributes
     ----------
     size : int
-        Statements.
+        Operations.
+    elements : set
+        What it touches, in terms of its counter.
     inside : set of Loop
         In its body.
     serial : bool
@@ -116,15 +118,28 @@ class _Group:
 
     def __init__(self, loop, inside):
         self.loop = loop
-        self.size = len(inside)
         self.inside = {statement for statement in inside[1:] if isinstance(statement, ir.Loop)}
         self.serial = any(not carry.reorder for carry in loop.carries)
-        lets = (statement for statement in inside if isinstance(statement, ir.Let))
-        self.dear = any(node.op not in _PLAIN for let in lets for node in ir.nodes(let.expr))
+        operations = [node.op for let in inside if isinstance(let, ir.Let) for node in ir.nodes(let.expr)]
+        self.dear = not _PLAIN.issuperset(operations)
+        self.size = sum(op not in ("arg", "const") for op in operations)
+        self.elements = {self._element(s) for s in inside if isinstance(s, (ir.Load, ir.Store))}
+
+    def _element(self, statement):
+        index = statement.index
+        steps = frozenset((None if loop is self.loop else loop, step) for loop, step in index.steps)
+        return statement.buffer, index.base, steps, None if index.table is None else id(index.table), index.plus
+
+    def fits(self, other):
+        """Whether both as one loop would not be too long."""
+        left = MOST - self.size - other.size
+        if 2 * (len(self.elements) + len(other.elements)) <= left:
+            return True
+        return 2 * max(len(self.elements), len(other.elements)) <= left and 2 * len(self.elements | other.elements) <= left
 
     def suits(self, other):
         """Whether both as one loop would be no slower than two."""
-        if self.size + other.size > MOST:
+        if not self.fits(other):
             return False
         return not (self.serial and other.dear and not other.serial or other.serial and self.dear and not self.serial)
 
@@ -134,6 +149,7 @@ class _Group:
         self.loop.carries += other.loop.carries
         self.inside |= other.inside
         self.size += other.size
+        self.elements |= other.elements
         self.serial |= other.serial
         self.dear |= other.dear
 

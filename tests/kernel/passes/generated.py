@@ -15,6 +15,10 @@ SIZE = 24
 class Generated:
     """A random program: loops of few different extents over shared buffers, nests, carries, guards, scalars."""
 
+    extents = [1, 6, 6, 6, 6, 6, 7]
+    #: Coefficients of the counters of loops around the innermost.
+    outer_steps = [1, 0, 2]
+
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
         self.w = w = Writer()
@@ -23,7 +27,6 @@ class Generated:
         self.temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
         self.constants = [constant(self.random.normal(size=SIZE))]
         self.tables = [self.random.permutation(SIZE), self.random.integers(0, SIZE, SIZE)]
-        self.extents = [1, 6, 6, 6, 6, 6, 7]
         self.scalars = [w.load(self.inputs[0], 3), w.let(1.5)]
         for _ in range(int(self.random.integers(3, 14))):
             if self.random.random() < 0.3:
@@ -65,14 +68,18 @@ class Generated:
         draw = self.random
         steps, low, high = [], 0, 0
         for loop in around:
-            step = int(draw.choice([1, 1, 1, 1, -1, 2, 0])) if loop is around[-1] else int(draw.choice([1, 0, 2]))
+            step = int(draw.choice([1, 1, 1, 1, -1, 2, 0])) if loop is around[-1] else int(draw.choice(self.outer_steps))
             most = step * (loop.total - 1)
             if step and high + max(most, 0) - low - min(most, 0) < SIZE:
                 steps.append((loop, step))
                 low, high = low + min(most, 0), high + max(most, 0)
         # Bases near each other, so that accesses meet.
-        base = min(-low + int(draw.integers(0, 3)), SIZE - 1 - high)
+        base = min(-low + self.offset(), SIZE - 1 - high)
         return base, tuple(steps), self.pick(self.tables) if draw.random() < 0.1 else None
+
+    def offset(self):
+        """Where accesses begin."""
+        return int(self.random.integers(0, 3))
 
     def statement(self, values, around):
         w, draw = self.w, self.random
@@ -90,6 +97,56 @@ class Generated:
         else:
             early = draw.random() < 0.3
             w.guard(w.let(L.ne(a(self.pick(values)), L.Expr.lift(1e9)), "?"), early=bool(early))
+
+
+class Rows(Generated):
+    """A random program on arrays of rows of six: loops over a row, over several, and over windows that are one shorter."""
+
+    extents = [2, 3, 6, 6, 6, 6, 5, 5, 12, 18]
+    outer_steps = [6, 6, 1, 0]
+
+    def offset(self):
+        return 6 * int(self.random.integers(0, 4)) + int(self.random.random() < 0.2)
+
+
+class Windows:
+    """A random program of loops over windows of few arrays, ``y[:-1]``, ``y[1:]`` and the whole, in place.
+
+    Each loop computes from elements near its own, stores to one or two, and may add up a sum.
+    """
+
+    def __init__(self, seed):
+        self.random = draw = np.random.default_rng(seed)
+        self.w = w = Writer()
+        inputs = [w.input(SIZE) for _ in range(2)]
+        outputs = [w.output(SIZE, zeroed=True) for _ in range(2)]
+        temporaries = [ir.Buffer(ir.TEMPORARY, SIZE, zeroed=True) for _ in range(2)]
+        sums, written = w.output(SIZE, zeroed=True), []
+        extents = [SIZE - 1, SIZE - 1, SIZE - 1, SIZE - 2, SIZE]
+        for number in range(int(draw.integers(2, 7))):
+            extent = int(draw.choice(extents))
+            adds = draw.random() < 0.3
+            with w.loop(extent, *[w.let(0.5)] * adds, reorder=True) as i:
+                at = lambda: (int(draw.integers(0, SIZE - extent + 1)), (i, 1))
+                value = a(w.load(inputs[int(draw.integers(2))], *at()))
+                for _ in range(int(draw.integers(0, 3))):
+                    sources = inputs + 2 * (written or inputs)
+                    value = a(w.let(0.5 * value + 0.25 * a(w.load(sources[int(draw.integers(len(sources)))], *at()))))
+                for _ in range(int(draw.integers(1, 3))):
+                    target, place = (outputs + temporaries)[int(draw.integers(4))], at()
+                    if draw.random() < 0.5:
+                        value = a(w.let(a(w.load(target, *place)) + value))
+                    w.store(w.let(value), target, *place)
+                    written.append(target)
+                for carry in i.carries:
+                    carry.next = w.let(a(carry) + value)
+            for carry in i.carries:
+                w.store(carry.next, sums, number)
+        for output, temporary in zip(outputs, temporaries):
+            with w.loop(SIZE) as i:
+                both = w.let(a(w.load(output, 0, (i, 1))) + 2.0 * a(w.load(temporary, 0, (i, 1))))
+                w.store(both, output, 0, (i, 1))
+        self.program = w.program()
 
 
 def results(program, seed):

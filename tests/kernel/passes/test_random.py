@@ -2,13 +2,21 @@
 
 import pytest
 
-from tapegrad.kernel.passes import run_passes
+from tapegrad.kernel.passes import peeling, run_passes, splitting
 from tapegrad.kernel.passes.filling import narrow
 from tapegrad.kernel.passes.fusing import fuse
+from tapegrad.kernel.passes.peeling import peel
 from tapegrad.kernel.passes.pruning import prune
 from tapegrad.kernel.passes.renaming import rename
 from tapegrad.kernel.passes.simplifying import simplify
-from tests.kernel.passes.generated import Generated, unchanged
+from tapegrad.kernel.passes.splitting import split
+from tests.kernel.passes.generated import Generated, Rows, Windows, unchanged
+
+
+def split_and_simplified(program):
+    """`split` with what has to follow it."""
+    new = split(program)
+    return program if new is None else simplify(program, new)
 
 
 @pytest.mark.parametrize("change", [prune, simplify, narrow, fuse, rename, run_passes])
@@ -17,7 +25,49 @@ def test_same_results(change):
         unchanged(Generated(seed).program, change)
 
 
+def peeled_and_simplified(program):
+    """`peel` with what has to follow it."""
+    new = peel(program)
+    return program if new is None else simplify(program, new)
+
+
+@pytest.fixture
+def short_rows(monkeypatch):
+    """Rows of a few elements count as long."""
+    monkeypatch.setattr(splitting, "LONG", 4)
+    monkeypatch.setattr(peeling, "LONG", 4)
+
+
+@pytest.mark.parametrize("change", [split_and_simplified, peeled_and_simplified, fuse, run_passes])
+def test_same_results_on_rows(change, short_rows):
+    for seed in range(40):
+        unchanged(Rows(seed).program, change)
+
+
+@pytest.mark.long
+def test_same_results_on_rows_many(short_rows):
+    for seed in range(1000, 2500):
+        unchanged(Rows(seed).program, run_passes)
+
+
 @pytest.mark.long
 def test_same_results_many():
     for seed in range(1000, 2500):
         unchanged(Generated(seed).program, run_passes)
+
+
+@pytest.mark.parametrize("change", [peeled_and_simplified, run_passes])
+def test_same_results_on_windows(change, short_rows):
+    """A window and its neighbour, written in place, to several outputs; peeling finds something in many of them."""
+    found = 0
+    for seed in range(40):
+        program = Windows(seed).program
+        unchanged(program, change)
+        found += peel(program) is not None
+    assert found > 3
+
+
+@pytest.mark.long
+def test_same_results_on_windows_many(short_rows):
+    for seed in range(1000, 4000):
+        unchanged(Windows(seed).program, run_passes)

@@ -1,0 +1,78 @@
+"""What sweeps and kernels cost, counted in steps, from what is known of a tape before anything is compiled.
+
+A step is about 10 ns, the time in which a sweep makes one scalar instruction and its
+derivative.  Nothing here looks at a clock.  The constants are those of fitted lines
+(processor time of one core, seconds of tapes from 16 to 200 000 instructions):
+
+=============  ==========  ==================================================================
+constant       steps       of
+=============  ==========  ==================================================================
+`CALL`         500         a replay from Python, with what is around it
+`DERIVE`       130         differentiating and rolling a scalar instruction (1.3 us)
+`DERIVE_ARRAY` 4 000       the same of an instruction on arrays (40 us)
+`KERNEL`       800 000     a kernel of nothing (8 ms)
+`LINE`         17 500      an instruction of the rolled program (0.18 ms)
+`LOOP`         130 000     a loop of the rolled program, or an instruction on arrays (1.3 ms)
+=============  ==========  ==================================================================
+
+So code that rolls costs what its loops and their bodies do, and code that does not is
+paid for instruction by instruction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+CALL = 500
+DERIVE, DERIVE_ARRAY = 130, 4000
+KERNEL, LINE, LOOP = 800_000, 17_500, 130_000
+
+
+class TooDear(Exception):
+    """A kernel is predicted to cost `steps`, more than was allowed."""
+
+    def __init__(self, steps):
+        super().__init__(f"the kernel would cost {steps} steps")
+        self.steps = steps
+
+
+def sweep(tape):
+    """Steps of a replay of `tape` by sweep with its derivative: instructions, and eighths of elements."""
+    return CALL + len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // 8
+
+
+def derivation(tape):
+    """Steps until the size of the kernel is known."""
+    return DERIVE * len(tape) + DERIVE_ARRAY * len(tape.items)
+
+
+def compilation(columns, structure):
+    """Steps of a kernel of the rolled program."""
+    arrays = loops = lines = 0
+    stack = list(structure.nodes)
+    while stack:
+        node = stack.pop()
+        body = getattr(node, "body", None)
+        if body is None:
+            lines += 1
+            arrays += columns.item[node.members[0]] >= 0
+        else:
+            loops += 1
+            stack += body
+    return int(KERNEL + LINE * lines + LOOP * (loops + arrays))
+
+
+def affordable(steps):
+    """A check for `pipeline.lower`: raises `TooDear` if a kernel would cost more than `steps`."""
+
+    def check(columns, structure):
+        needed = compilation(columns, structure)
+        if needed > steps:
+            raise TooDear(needed)
+
+    return check
+
+
+def calls(steps, each):
+    """Calls of so many steps each that make `steps`."""
+    return max(1, int(np.ceil(steps / each)))

@@ -1,0 +1,59 @@
+"""What machine code depends on: the processor, and the versions of what makes it.
+
+LLVM knows the processor, but to load LLVM takes fifteen milliseconds, and code that
+was kept does not need it.  On Linux the first processor's lines in ``/proc/cpuinfo``
+say what LLVM would find out; elsewhere LLVM is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+
+import llvmlite
+
+#: Lines that tell processors apart; the others change from core to core, or in time.
+_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+@cache
+def _cpuinfo():
+    """``{line: value}`` of the first processor; empty where there is no such file, or on other processors."""
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return {}
+    text = b""
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            # No further than needed: the kernel writes this file while it is read.
+            while b"\n\n" not in text and (more := file.read(8192)):
+                text += more
+    except OSError:
+        return {}
+    pairs = [line.split(":", 1) for line in text.decode(errors="replace").split("\n\n")[0].splitlines() if ":" in line]
+    found = {name.strip(): value.strip() for name, value in pairs}
+    return {name: found.get(name, "") for name in _LINES} if found.get("flags") else {}
+
+
+@cache
+def identity():
+    """Text that is the same only where the same machine code is made and can run."""
+    known = _cpuinfo()
+    if known:
+        processor = "\n".join(f"{name}: {value}" for name, value in known.items())
+    else:
+        import llvmlite.binding as llvm
+
+        processor = "\n".join((llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvm.get_default_triple()))
+    return f"llvmlite {llvmlite.__version__}\n{processor}"
+
+
+@cache
+def features():
+    """The instruction sets of the processor, by LLVM's names (which are Linux's for those asked for here)."""
+    known = _cpuinfo()
+    if known:
+        return frozenset(known["flags"].split())
+    import llvmlite.binding as llvm
+
+    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
