@@ -126,7 +126,7 @@ def _pack(module):
     function.attributes.add("noinline")
     source, row, column, panel, depth, columns, width = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    nbytes, wide = b.mul(columns, _int(8)), b.mul(width, _int(8))
+    nbytes, pitch = b.mul(columns, _int(8)), b.mul(width, _int(8))
     along, across = (function.append_basic_block(name) for name in ("along", "across"))
     b.cbranch(b.icmp_signed("==", column, _int(8)), along, across)
     copy = _declared(module, "llvm.memcpy.p0.p0.i64", ir.VoidType(), PTR, PTR, I64, I1)
@@ -135,24 +135,24 @@ def _pack(module):
     whole, ragged = (function.append_basic_block(name) for name in ("whole", "ragged"))
     b.cbranch(b.icmp_signed("==", columns, width), whole, ragged)
     b.position_at_end(whole)
-    with _counted(b, "vectors", b.mul(depth, wide), wide, source) as (at, (place,), after):
-        with _counted(b, "vector", wide, _int(_BYTES)) as (j, _, _):
+    with _counted(b, "vectors", b.mul(depth, pitch), pitch, source) as (at, (place,), after):
+        with _counted(b, "vector", pitch, _int(_BYTES)) as (j, _, _):
             b.store(_vector(b, _moved(b, place, j), 8), _moved(b, panel, b.add(at, j)), align=_BYTES)
         after.append(_moved(b, place, row))
     b.ret_void()
     b.position_at_end(ragged)
-    with _counted(b, "rows", b.mul(depth, wide), wide, source) as (at, (place,), after):
+    with _counted(b, "rows", b.mul(depth, pitch), pitch, source) as (at, (place,), after):
         to = _moved(b, panel, at)
-        b.call(clear, [_moved(b, to, nbytes), ir.Constant(I8, 0), b.sub(wide, nbytes), ir.Constant(I1, 0)])
+        b.call(clear, [_moved(b, to, nbytes), ir.Constant(I8, 0), b.sub(pitch, nbytes), ir.Constant(I1, 0)])
         b.call(copy, [to, place, nbytes, ir.Constant(I1, 0)])
         after.append(_moved(b, place, row))
     b.ret_void()
     b.position_at_end(across)
-    b.call(clear, [panel, ir.Constant(I8, 0), b.mul(depth, wide), ir.Constant(I1, 0)])
+    b.call(clear, [panel, ir.Constant(I8, 0), b.mul(depth, pitch), ir.Constant(I1, 0)])
     with _counted(b, "columns", columns, _int(1)) as (j, _, _):
         start, to = _moved(b, source, b.mul(j, column)), _moved(b, panel, b.mul(j, _int(8)))
         with _counted(b, "elements", depth, _int(1)) as (p, _, _):
-            b.store(b.load(_moved(b, start, b.mul(p, row)), typ=F64), _moved(b, to, b.mul(p, wide)))
+            b.store(b.load(_moved(b, start, b.mul(p, row)), typ=F64), _moved(b, to, b.mul(p, pitch)))
     b.ret_void()
     return function
 
