@@ -1,9 +1,8 @@
-"""Products of matrices, and steps that are run whole: inner loops of NumPy's kind, in a `Run`.
+"""Products of matrices, and steps that are run whole: NumPy's own loops, in a `Run`.
 
 Products with vectors are loops: they are bound by memory, and fused with what
 makes or uses the vector; so are those of tiny matrices, where a call costs more than the
-product.  Small ones of float64 have code of our own where the processor is one for it (`native.products`).
-All others go to BLAS through NumPy's loop, without the second look that the sweeps
+product.  All others go to BLAS through NumPy's loop, without the second look that the sweeps
 take at results that are not finite.
 """
 
@@ -13,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..native import products
 from ..native.ufuncs import core_dimensions, inner_loop
 from ..rules import lang as L
 from ..sweep import program as P
@@ -74,8 +72,7 @@ class Products:
         empty = 0 in batch or 0 in extents.values()
         found = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
         if not empty:
-            small = ufunc is np.matmul and char == "d" and products.serves(*extents.values())
-            loop, data = (products.small_product(), 0) if small else inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
+            loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
             atoms = [*(s.atom for s in syms), *found]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
             dims, strides = _coalesce(
