@@ -25,7 +25,9 @@ def _number(condition):
 def _numbers(comparison):
     def value(*operands):
         found = comparison(*operands)
-        return np.asarray(found).astype(np.result_type(*operands, np.float32))
+        # Numbers of Python have no dtype that counts beside that of arrays; alone they are float64.
+        least = np.float32 if any(isinstance(o, (np.ndarray, np.generic)) for o in operands) else np.float64
+        return np.asarray(found).astype(np.result_type(*operands, least))
 
     return value
 

@@ -6,8 +6,9 @@ LAPACK routine that does not change the result are accepted and have no effect.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
-import scipy
 
 from ..errors import UnsupportedFunctionError
 from ..record import apply
@@ -95,8 +96,12 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     return _triangular(a, b, {"N": 0, "T": 1, "C": 1}.get(trans, trans) != 0, lower, unit_diagonal)
 
 
-#: Whether SciPy's `cho_factor` keeps the elements of the other triangle.
-_KEEPS = np.lib.NumpyVersion(scipy.__version__) < "1.18.0"
+@cache
+def _keeps():
+    """Whether SciPy's `cho_factor` keeps the elements of the other triangle."""
+    import scipy
+
+    return np.lib.NumpyVersion(scipy.__version__) < "1.18.0"
 
 
 @_mirror
@@ -109,7 +114,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
     a = _square(a, check_finite)
     factor = np.linalg.cholesky(a, upper=not lower)
     inside = np.tri(a.shape[-1], dtype=bool)
-    return np.where(inside if lower else inside.T, factor, a if _KEEPS else 0.0), lower
+    return np.where(inside if lower else inside.T, factor, a if _keeps() else 0.0), lower
 
 
 @_mirror
