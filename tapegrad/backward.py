@@ -21,13 +21,16 @@ from .graph import Instruction
 from .memory import TRIMMED, trim
 from .record import normalise, plain, settle
 from .rules import lang as L
-from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED
+from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, LEAF_MARK
 from .tape.meta import SCALAR
 from .tape.places import caller_place, name_of
 from .tape.store import Store
 from .tensor import Tensor
 
 _NATIVE = None
+
+#: So many leaves of a store are looked at one by one.
+FEW = 64
 
 
 def load_native():
@@ -135,6 +138,14 @@ def _run_hooks(hooks, value):
     return value
 
 
+def _marked_leaves(store, marks):
+    """The entries of the store's `leaf_list` that a pass reaches; leaves of long ago, which it does not reach, cost nothing."""
+    found = store.leaf_list
+    if len(found) <= FEW:
+        return [entry for entry in found if marks[entry[0]]]
+    return [entry for slot in (marks == LEAF_MARK).nonzero()[0].tolist() for entry in store.leaves_from(slot, slot)]
+
+
 class Pass:
     """One backward pass over one store."""
 
@@ -147,6 +158,7 @@ class Pass:
         self.roots = roots
         self.high = max([slot for slot, _ in roots])
         self.marks, self.count, self.low, self.cleared = load_native().ancestors(store, [slot for slot, _ in roots])
+        self.leaves = _marked_leaves(store, self.marks)
         self.wanted = {}
         for t in wanted or ():
             if t._t is None:
@@ -168,9 +180,9 @@ class Pass:
         if self.cleared >= 0:
             raise second_backward_error(self.store, self.cleared)
         marks = self.marks
-        for slot, reference, key in self.store.leaf_list:
+        for slot, reference, key in self.leaves:
             leaf = reference()
-            if leaf is not None and leaf._k is not key and marks[slot]:
+            if leaf is not None and leaf._k is not key:
                 self._check_changed_leaf(slot, leaf)
         watched = self.store.watched
         if watched.slots:
@@ -241,13 +253,12 @@ class Pass:
                 at = stop - 1
             if at >= self.low:
                 self._go(sweep, at, self.low, retain)
-            for slot, reference, _ in store.leaf_list:
-                if slot <= self.high and marks[slot]:
-                    leaf = reference()
-                    if leaf is not None:
-                        self._leave(sweep, slot, leaf, result)
-                    elif Instruction(store, slot).op == ARRAY_LEAF:
-                        sweep.drop(slot)
+            for slot, reference, _ in self.leaves:
+                leaf = reference()
+                if leaf is not None:
+                    self._leave(sweep, slot, leaf, result)
+                elif Instruction(store, slot).op == ARRAY_LEAF:
+                    sweep.drop(slot)
         except BaseException:
             # Nothing has been added to any .grad; what a clearing sweep let go is gone.
             sweep.free_all()

@@ -135,7 +135,7 @@ class RecordedPass(_Walk, Pass):
     def __init__(self, store, roots, wanted):
         Pass.__init__(self, store, roots, wanted)
         self.order = ()
-        self.leaf_slots = {slot for slot, _, _ in store.leaf_list if slot <= self.high and self.marks[slot]}
+        self.leaf_slots = {slot for slot, _, _ in self.leaves}
         bottoms = set(self.wanted) if wanted is not None else self.leaf_slots
         if bottoms:
             self.stretch = reading.Stretch(store, min(bottoms), self.high)
@@ -145,11 +145,11 @@ class RecordedPass(_Walk, Pass):
         if not self.order:
             return
         store = self.store
-        leaves = store.leaf_at()
+        leaves = {slot: reference() for slot, reference, _ in self.leaves}
 
         def visit(slot, g):
             g = self._seen(slot, g, result)
-            if slot in self.leaf_slots and slot not in leaves:
+            if slot in self.leaf_slots and leaves[slot] is None:
                 return None
             return g
 

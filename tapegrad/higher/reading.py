@@ -78,15 +78,15 @@ class Stretch:
         records = store.records()[low : high + 1]
         self._ops, self._a, self._b = (records[name].tolist() for name in ("op", "a", "b"))
         self._constants, self._integers = records["constant"].tolist(), records["integer"].tolist()
-        # A leaf that is gone, or was changed since, gets no gradient any more: it counts as a constant.
-        self._leaves, self._gone = {}, set()
-        for slot, reference, key in store.leaf_list:
-            leaf = reference()
-            if leaf is not None and leaf._k is key:
-                self._leaves[slot] = leaf
-            else:
-                self._gone.add(slot)
+        self._leaves = {}
+        self._look(low, high)
         self._entries = store.trace.entries if store.trace is not None else None
+
+    def _look(self, low, high):
+        """Find the leaves from `low` to `high`; a leaf that is gone, or was changed since, counts as a constant (False)."""
+        for slot, reference, key in self.store.leaves_from(low, high):
+            leaf = reference()
+            self._leaves[slot] = leaf if leaf is not None and leaf._k is key else False
 
     # -- structure ----------------------------------------------------------------
     def operands(self, slot):
@@ -124,8 +124,11 @@ class Stretch:
     # -- tensors --------------------------------------------------------------------
     def tensor(self, slot, value=None):
         """A tensor that points to `slot`; of an array slot `value` is its value."""
+        if slot < self.low and slot not in self._leaves:
+            self._leaves[slot] = None
+            self._look(slot, slot)
         leaf = self._leaves.get(slot)
-        if leaf is not None:
+        if leaf is not None and leaf is not False:
             return leaf
         store = self.store
         token = store.tokens[slot]
@@ -134,7 +137,7 @@ class Stretch:
         if token.__class__ is float:
             # The object that says whether somebody looks at the slot.
             value = token
-        if slot in self._gone:
+        if leaf is False:
             return value
         t = plain(value)
         t._t, t._i, t._k = store, slot, token

@@ -32,7 +32,7 @@ from ..native.memory import (
     store_int,
     store_int32,
 )
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, SCALAR_LEAF, VALUE
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, SCALAR_LEAF, VALUE
 from .access import SIZE, WORDS, data_of, operand_slot
 
 #: Offset of the array of items in a list object.
@@ -168,7 +168,7 @@ def mark(records, marks, table, high, pending, refuse):
             if load_byte(marks + slot) == 0 and slot != 0:
                 kind = load_int32(records + SIZE * slot)
                 if kind == SCALAR_LEAF or kind == ARRAY_LEAF:
-                    store_byte(marks + slot, 2)
+                    store_byte(marks + slot, LEAF_MARK)
                 else:
                     store_byte(marks + slot, 1)
                     pending += 1

@@ -42,6 +42,7 @@ from __future__ import annotations
 import threading
 import weakref
 from _thread import get_ident
+from bisect import bisect_left
 
 import numpy as np
 
@@ -258,6 +259,11 @@ class Store:
         """The records as a structured array (a view; `integer` overlays `constant`)."""
         self.flush()
         return self.view.view(RECORD_DTYPE)[: len(self.tokens)]
+
+    def leaves_from(self, low, high):
+        """The part of `leaf_list`, which is in the order of slots, from slot `low` to slot `high`."""
+        found = self.leaf_list
+        return found[bisect_left(found, (low,)) : bisect_left(found, (high + 1,))]
 
     def leaf_at(self):
         """The leaves that are still alive, as a dict from slot to tensor."""

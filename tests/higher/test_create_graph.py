@@ -347,3 +347,33 @@ def test_first_order_rule_is_named():
     assert grad(cube(x), x)[0].item() == 12.0
     with pytest.raises(HigherOrderError, match="'cube'"):
         grad(cube(x), x, create_graph=True)
+
+
+class Sliced(list):
+    """A list of which only parts may be gone through."""
+
+    def __iter__(self):
+        raise AssertionError("all leaves are gone through")
+
+
+def test_a_pass_looks_only_at_leaves_it_can_reach():
+    kept = [tg.tensor(float(k), requires_grad=True) for k in range(200)]
+    before = [x * 2.0 for x in kept]
+    a = tg.tensor(1.5, requires_grad=True)
+    b = kept[3]
+    y = np.exp(a) * a
+    store = y._t
+    slots = [slot for slot, _, _ in store.leaf_list]
+    assert slots == sorted(slots) and len(slots) >= 201
+    assert [slot for slot, _, _ in store.leaves_from(slots[3], slots[6])] == slots[3:7]
+    store.leaf_list = Sliced(store.leaf_list)
+    (first,) = tg.autograd.grad(y, [a], create_graph=True)
+    (second,) = tg.autograd.grad(first, [a], retain_graph=True)
+    assert float(first.detach()) == pytest.approx(2.5 * np.exp(1.5)) and float(second.detach()) == pytest.approx(3.5 * np.exp(1.5))
+    # A leaf below the part that is differentiated is found where it is used.
+    (by_a,) = tg.autograd.grad(np.sin(a * b), [a], create_graph=True)
+    (mixed,) = tg.autograd.grad(by_a, [b])
+    assert float(mixed.detach()) == pytest.approx(np.cos(1.5 * 3.0) - 4.5 * np.sin(4.5))
+    (a * b).backward()
+    assert float(a.grad) == 3.0 and float(b.grad) == 1.5 and len(before) == 200
+    store.leaf_list = store.leaf_list[:]
