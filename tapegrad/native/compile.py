@@ -23,8 +23,6 @@ COUNTS = {"compiled": 0, "loaded": 0}
 
 #: Functions made by `compiled` -> (the Python function, native address).
 _MADE = {}
-#: CPython's descriptions of them, which have to stay where they are.
-_METHODS = []
 
 _FASTCALL = 0x80
 
@@ -128,7 +126,8 @@ def compiled(signature):
         call, native = machine_code(f"numba {_numba()} {name} {signature}", build, ["call", "native"])
         COUNTS["compiled" if built else "loaded"] += 1
         method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
-        _METHODS.append(method)
+        # CPython's description of the function is looked at when the function goes, which may be last of all.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
         _MADE[made] = function, native
         return made

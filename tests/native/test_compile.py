@@ -1,7 +1,12 @@
 """The entry through which CPython calls compiled functions."""
 
+import ctypes
+import gc
+import sys
+
 import pytest
 
+from tapegrad.native import compile
 from tapegrad.native.compile import compiled, helper, native_address
 from tapegrad.native.memory import load_int
 
@@ -49,3 +54,11 @@ def test_nothing_is_none():
 def test_what_does_not_fit_raises(args, error):
     with pytest.raises(error):
         combined(*args)
+
+
+def test_what_describes_a_function_to_cpython_outlives_every_module():
+    # The last collection of the interpreter looks at it, after modules are gone.
+    at_definition = 2 * ctypes.sizeof(ctypes.c_void_p)
+    address = ctypes.c_void_p.from_address(id(twice) + at_definition).value
+    (method,) = (o for o in gc.get_objects() if type(o) is compile._Method and ctypes.addressof(o) == address)
+    assert not [o for o in gc.get_referrers(method) if isinstance(o, (list, dict))] and sys.getrefcount(method) > 2
