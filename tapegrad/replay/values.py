@@ -53,6 +53,10 @@ class ValuePlanner(AsNumPy, Planner):
         self.loop([sym.expr], [atom], sym.shape, [None])
         return self._sym(atom)
 
+    def reduced_over_nothing(self, sym, how):
+        # NumPy adds to 0.0 what it sums, also the one element of a number.
+        return sym + 0.0 if how == "add" else sym
+
     def _operand(self, meta):
         if meta.char not in ITEMSIZE:
             raise Unplanned(meta.char)

@@ -197,7 +197,7 @@ class Sym:
     def reduce(self, how, axis=None, keepdims=False):
         axes = normalize_axes(axis, self.ndim)
         if not axes:
-            return self
+            return self.plan.reduced_over_nothing(self, how)
         return self.plan.reduce(self, how, axes, keepdims)
 
     def sum(self, axis=None, keepdims=False):

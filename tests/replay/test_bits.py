@@ -202,3 +202,10 @@ def test_random_programs_pass_their_own_guards(start):
         one = Replayed(program(seed), (0,), scalar=True)
         one.call(arrays, {}, False)
         assert one.stats.fallback == "" and one.stats.records == 1, seed
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_sum_of_one_zero_has_the_sign_that_numpy_gives_it(dtype):
+    tiny = np.array([-1e-30, 1e-30, 1e-30] if dtype is np.float32 else [-1e-200, 1e-200, 1e-200], dtype)
+    g = tg.value_and_grad(lambda x: np.sum(np.prod(x)), kernel="never")
+    assert not any(np.signbit(g(tiny)[0]) for _ in range(4)) and not np.signbit(np.sum(np.prod(tiny))) and np.signbit(np.prod(tiny))
