@@ -58,7 +58,11 @@ def test_what_does_not_fit_raises(args, error):
 
 def test_what_describes_a_function_to_cpython_outlives_every_module():
     # The last collection of the interpreter looks at it, after modules are gone.
+    @compiled("int64(int64)")
+    def same(a):
+        return a
+
     at_definition = 2 * ctypes.sizeof(ctypes.c_void_p)
-    address = ctypes.c_void_p.from_address(id(twice) + at_definition).value
+    address = ctypes.c_void_p.from_address(id(same) + at_definition).value
     (method,) = (o for o in gc.get_objects() if type(o) is compile._Method and ctypes.addressof(o) == address)
     assert not [o for o in gc.get_referrers(method) if isinstance(o, (list, dict))] and sys.getrefcount(method) > 2
