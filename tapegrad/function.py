@@ -233,10 +233,7 @@ class Function:
 
     Examples
     --------
-    >>> from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
+    >>> import numpy as np
     >>> import tapegrad as tg
     >>> class Exp(tg.autograd.Function):
     ...     @staticmethod
