@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.threads import in_threads
 
 SECOND_TIME = "^Trying to backward through the graph a second time"
 
@@ -534,11 +535,7 @@ def test_leaves_are_shared_by_threads():
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, workers)
     assert failures == []
     assert x.grad.tolist() == [float(rounds * sum(range(workers)))] * 2
 

@@ -2,7 +2,6 @@
 
 import gc
 import importlib.util
-import threading
 import weakref
 
 import numpy as np
@@ -17,6 +16,7 @@ from tapegrad.errors import (
     ModifiedInPlaceError,
     RuleError,
 )
+from tests.threads import in_threads
 
 X, Y = np.array([0.5, 1.5, -2.0]), np.array([2.0, 0.3, 1.1])
 forward_mode = pytest.mark.skipif(importlib.util.find_spec("tapegrad.forward") is None, reason="no forward mode yet")
@@ -256,20 +256,16 @@ def test_threads_have_their_own_calls():
     found = {}
 
     def work(k):
-        x = leaf(X * k)
+        x = leaf(X * (k + 1))
         for _ in range(50):
             loss = np.sum(f(x, Y))
             x.grad = None
             loss.backward()
         found[k] = x.grad.numpy()
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    for k in range(1, 5):
-        np.testing.assert_allclose(found[k], 2 * X * k * np.sin(Y), rtol=1e-14)
+    in_threads(work, 4)
+    for k in range(4):
+        np.testing.assert_allclose(found[k], 2 * X * (k + 1) * np.sin(Y), rtol=1e-14)
 
 
 def test_a_zero_adjoint_does_not_meet_what_is_not_finite():

@@ -1,7 +1,6 @@
 """`jvp`, `derivative` and `jacfwd`: closed forms, JAX, nesting, structures and errors."""
 
 import math
-import threading
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from hypothesis.extra import numpy as npst
 
 import tapegrad as tg
 from tapegrad.errors import DtypeError, SeedShapeError, StructureError
+from tests.threads import in_threads
 
 D = tg.derivative
 
@@ -64,11 +64,7 @@ def test_levels_of_threads_are_apart():
     def work(k):
         found[k] = [D(lambda x: x * D(lambda y: x**k + y)(1.0))(float(j)) for j in range(50)]
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 4)
     assert found == {k: [1.0] * 50 for k in range(4)}
 
 

@@ -1,6 +1,5 @@
 """`tg.jit`: the value by a kernel, and what transformations make of it."""
 
-import threading
 from collections import namedtuple
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.errors import OptionError, StructureError, UnsupportedFunctionError
 from tests.replay.agreement import define_by_run
+from tests.threads import in_threads
 
 State = namedtuple("State", "position speed")
 
@@ -190,11 +190,7 @@ def test_threads_get_the_same_bits():
             if f(points[k]) != expected[k]:
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 8)
     assert not wrong and by_kernel(f)
 
 

@@ -1,6 +1,5 @@
 """Kernels called with arrays, and the short way into them."""
 
-import threading
 
 import numba
 import numpy as np
@@ -11,6 +10,7 @@ from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel
 from tapegrad.native.memory import call3_int
 from tapegrad.rules import lang as L
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
+from tests.threads import in_threads
 
 #: As code that Numba compiles has it.
 call3 = call3_int.real
@@ -139,9 +139,5 @@ def test_threads_have_workspaces_of_their_own():
             if not (found == found[0]).all() or abs(value / n - np.exp(0.1 * k)) > 1e-9:
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 4)
     assert not wrong and short.way.parameters[walk.P_TAKEN] == 0

@@ -3,7 +3,6 @@
 import gc
 import os
 import re
-import threading
 import weakref
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tapegrad.native.vector_math import available
 from tapegrad.rules import lang as L
 from tests.kernel.compare import agree, call
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
+from tests.threads import in_threads
 
 #: Vector types in optimised LLVM code.
 VECTOR = re.compile(r"<\d+ x (double|float)>")
@@ -167,11 +167,7 @@ def test_machines_are_made_and_called_in_threads():
             assert call(machine, [x], outputs) == -1
         found[k] = outputs[0][0] / np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 4)
     np.testing.assert_allclose([found[k] for k in range(4)], 1.0, rtol=1e-12)
 
 

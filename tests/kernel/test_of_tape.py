@@ -1,7 +1,6 @@
 """Kernels of finished tapes: values and gradients as the sweeps give them, and what they say where they cannot."""
 
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -12,6 +11,7 @@ from tapegrad.kernel.emit import FINE, NOT_FINITE, Options
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.kernel.prediction import TooDear
 from tests.kernel.agreement import arguments, close_in_ulps, swept, tape_of
+from tests.threads import in_threads
 
 
 def mixed(x, y):
@@ -112,11 +112,7 @@ def test_threads_in_one_kernel_get_the_same_bits():
             if status != FINE or any(not np.array_equal(a, b) for a, b in zip(found, expected[k])):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 8)
     assert not wrong
 
 

@@ -18,6 +18,7 @@ from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.kernel.pipeline import rolled
 from tapegrad.kernel.promotion import Promotion, checked_policy
 from tests.kernel.agreement import kernels_cost
+from tests.threads import in_threads
 
 
 def rosenbrock(x):
@@ -331,11 +332,7 @@ def test_eight_threads_in_one_function():
             if value != expected[k][0] or not np.array_equal(found, expected[k][1]):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 8)
     assert not wrong and g.stats().kernels == 1
 
 
@@ -350,9 +347,5 @@ def test_threads_that_start_together_make_one_kernel():
             if not (np.isclose(value, rosenbrock(points[k])) and np.allclose(found, gradient(points[k]), rtol=1e-10)):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 8)
     assert not wrong and g.stats().kernels == g.stats().tapes == 1
