@@ -13,16 +13,8 @@ from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
     implicit,
     indexing,
     inplace,
-    methods,
     nn,
-    numpy_dispatch,
-    numpy_elementwise,
-    numpy_linalg,
-    numpy_making,
-    numpy_products,
-    numpy_reductions,
-    numpy_selecting,
-    numpy_shaping,
+    numpy_api,
     operators,
     optim,
     optimize,
@@ -31,8 +23,8 @@ from .anomaly import detect_anomaly
 from .check import check
 from .checkpoint import checkpoint
 from .compiled import compile
-from .compare import compare
-from .compare_scaling import compare_scaling
+from .comparing.compare import compare
+from .comparing.scaling import compare_scaling
 from .config import info
 from .creation import (
     arange,
@@ -56,7 +48,7 @@ from .creation import (
 )
 from .custom import custom_jvp, custom_vjp, primitive, stop_gradient
 from .explain_zero import explain_zero
-from .function import Function
+from .custom.function import Function
 from .dual import Dual
 from .forward import derivative, jacfwd, jvp
 from .functional import elementwise_grad, grad, jit, value_and_grad

@@ -8,8 +8,8 @@ import sys
 
 import tapegrad as tg
 
-from .bench_command import add_bench
-from .compare_command import add_commands
+from .commands.bench import add_bench
+from .commands.compare import add_commands
 
 EPILOG = """\
 In a program of your own:
@@ -66,7 +66,7 @@ def info(options):
 
 def supported(options):
     """Print the list of supported functions, the page docs/supported.md."""
-    from .supported import page
+    from .commands.supported import page
 
     print(page(), end="")
     return 0
@@ -74,7 +74,7 @@ def supported(options):
 
 def reference(options):
     """Print the reference, the page docs/reference.md."""
-    from .reference import page
+    from .commands.reference import page
 
     print(page(), end="")
     return 0
@@ -83,7 +83,7 @@ def reference(options):
 def explain(options):
     """Print what the page of errors says of one of them, or what there is."""
     from . import errors
-    from .explanations import explanation, names
+    from .commands.explanations import explanation, names
 
     if options.error is None:
         width = max(map(len, names()))

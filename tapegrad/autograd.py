@@ -24,7 +24,7 @@ from .tensor import Tensor
 from .typing import TensorLike
 
 if TYPE_CHECKING:
-    from .function import Function as Function  # set by the package: the two import each other
+    from .custom.function import Function as Function  # set by the package: the two import each other
 
 _ACCUMULATE = threading.Lock()
 

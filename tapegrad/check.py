@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .autograd import grad
-from .custom_call import noted
+from .custom.calls import noted
 from .errors import CheckError, GradientError, UnsupportedFunctionError
 from .record import normalise
 from .tensor import Tensor, tensor

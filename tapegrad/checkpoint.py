@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .custom_primitive import Primitive
+from .custom.primitives import Primitive
 from .errors import StructureError
 from .record import normalise
 from .traced import Traced

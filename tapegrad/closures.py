@@ -25,7 +25,6 @@ _ON_FLOATS = {
     **{
         name: f"math.{name}" + "({})"
         for name in "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh erf lgamma".split()
-        if hasattr(math, name)
     },
     **{f"arc{name}": f"math.a{name}" + "({})" for name in "sin cos tan sinh cosh tanh".split()},
     "pow": "math.pow({}, {})", "arctan2": "math.atan2({}, {})",

@@ -146,7 +146,7 @@ def _clock(call, repeats=1):
 
 def demo(options=None):
     """Fit the model, print what came out; returns 0 if it is as published, else 1."""
-    from .compare import seconds_text as text
+    from .comparing.compare import seconds_text as text
 
     years, hares, lynxes = read_pelts()
     start = first_guess(hares, lynxes)

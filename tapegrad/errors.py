@@ -40,7 +40,7 @@ class TapegradError(Exception):
     @classmethod
     def explain(cls) -> None:
         """Print what docs/errors.md says of the class: the cause, a program that raises it, and one that does not."""
-        from .explanations import explanation
+        from .commands.explanations import explanation
 
         print(explanation(cls._heading))
 

@@ -192,7 +192,7 @@ class Instruction:
             # Zero is absolute: a rule may multiply by what is not finite.
             return [None] * len(self.operands)
         g = np.array(g, np.dtype(self.signature.out.char), order="C")
-        from .custom_call import noted
+        from .custom.calls import noted
 
         with noted(f"in the backward pass through {self.row.name}, called at {self.store.place(self.slot)}"):
             return self.row.primitive.pull(normalise(g), values, result, wanted, self.signature.metas)

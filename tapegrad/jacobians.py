@@ -229,7 +229,7 @@ def jacobian(
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
-        cost of both from the recorded tape (`tapegrad.costs`); `tg.compare` runs both.
+        cost of both from the recorded tape (`tapegrad.comparing.costs`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
     kernel : str, optional
@@ -349,7 +349,7 @@ class _Jacobian(Transformed[Any]):
                 print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
             return by_rows(recording)
         if mode == "auto" or self._explain:
-            from .costs import predict
+            from .comparing.costs import predict
 
             if recording.prediction is None:
                 recording.prediction = predict(recording)

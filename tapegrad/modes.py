@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from .tape.store import thread_state
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 F = TypeVar("F", bound=Callable[..., Any])
 

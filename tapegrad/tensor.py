@@ -36,7 +36,7 @@ from .traced import Traced
 from .typing import TensorLike
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from .graph import RemovableHandle
 

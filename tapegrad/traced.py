@@ -24,7 +24,7 @@ from .leaving import LISTENERS, tell
 from .printing import format_number
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from .tensor import Tensor
     from .typed_methods import Methods

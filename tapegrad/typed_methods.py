@@ -1,7 +1,7 @@
 """What type checkers are told of the methods of tensors and dual numbers.
 
 At run time `tapegrad.operators`, `functions`, `methods`, `inplace`, `indexing` and
-`numpy_dispatch` put them on `Traced`; this class is its base only for type checkers, and a
+`numpy_api` put them on `Traced`; this class is its base only for type checkers, and a
 test compares the two.  A method of a tensor gives a tensor, that of a dual number a dual
 number (`Self`); one whose result is a plain number outside of recordings is `Any`.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from .typing import Axis, TensorLike
 
@@ -113,7 +113,7 @@ class Methods:
     def __getitem__(self, key: Any) -> Self: ...
     def __setitem__(self, key: Any, value: TensorLike) -> None: ...
 
-    # ---- `numpy_dispatch`
+    # ---- `numpy_api`
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any: ...
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tapegrad.calibration import measure
-from tapegrad.costs import predict
+from tapegrad.comparing.calibration import measure
+from tapegrad.comparing.costs import predict
 from tapegrad.recording import Recording
 
 from ..registry import Row, benchmark

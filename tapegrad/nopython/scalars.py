@@ -59,7 +59,7 @@ _MATH = (
 ).split()
 
 
-FUNCTIONS = {getattr(math, name): _MATH_NAMES.get(name, name) for name in _MATH if hasattr(math, name)}
+FUNCTIONS = {getattr(math, name): _MATH_NAMES.get(name, name) for name in _MATH}
 FUNCTIONS[pow] = "power"
 #: NumPy's ufuncs that both Numba and the table know.
 UFUNCS = {f: BY_FUNCTION[f].name for f in npydecl.supported_ufuncs if f in BY_FUNCTION and BY_FUNCTION[f].elementwise}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..custom_call import noted
+from ..custom.calls import noted
 from ..record import normalise
 from ..rules import BY_NAME
 from ..sweep import native

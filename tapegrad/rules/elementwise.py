@@ -61,7 +61,7 @@ elementwise(
     node="Pow", numpy=(np.power,), doc="x ** y; derivative 0 where y = 0, and in y where x ** y = 0",
 )
 elementwise(
-    "power2", lambda x: np.power(x, 2), lambda x: x * x, (lambda x, z: 2.0 * x,),
+    "power2", np.square, lambda x: x * x, (lambda x, z: 2.0 * x,),
     scalar=lambda x: x * x, node="Pow", doc="x ** 2 with a constant exponent",
 )
 
@@ -108,7 +108,7 @@ elementwise(
     scalar=math.sqrt, node="Sqrt", numpy=(np.sqrt,), doc="square root; derivative +inf at 0",
 )
 elementwise(
-    "cbrt", np.cbrt, L.cbrt, (lambda x, z: 1.0 / (3.0 * z * z),), scalar=getattr(math, "cbrt", None),
+    "cbrt", np.cbrt, L.cbrt, (lambda x, z: 1.0 / (3.0 * z * z),), scalar=math.cbrt,
     node="Cbrt", numpy=(np.cbrt,), doc="cube root; derivative +inf at 0",
 )
 
@@ -118,7 +118,7 @@ elementwise(
     scalar=math.exp, node="Exp", numpy=(np.exp,), doc="e ** x",
 )
 elementwise(
-    "exp2", np.exp2, L.exp2, (lambda x, z: z * LN2,), scalar=getattr(math, "exp2", None),
+    "exp2", np.exp2, L.exp2, (lambda x, z: z * LN2,), scalar=math.exp2,
     node="Exp2", numpy=(np.exp2,), doc="2 ** x",
 )
 elementwise(
@@ -405,11 +405,13 @@ def _only_if(x, y, larger):
 elementwise(
     "fmax", np.fmax, lambda x, y: select(L.isnan(y) | (x >= y), x, y),
     (lambda x, y, z: _only_if(x, y, _larger(x, y)), lambda x, y, z: _only_if(y, x, _larger(y, x))),
+    scalar=lambda x, y: x if y != y or x >= y else y,
     node="Fmax", numpy=(np.fmax,), doc="the larger of x and y, NaN ignored; a tie shares the derivative evenly",
 )
 elementwise(
     "fmin", np.fmin, lambda x, y: select(L.isnan(y) | (x <= y), x, y),
     (lambda x, y, z: _only_if(x, y, _larger(y, x)), lambda x, y, z: _only_if(y, x, _larger(x, y))),
+    scalar=lambda x, y: x if y != y or x <= y else y,
     node="Fmin", numpy=(np.fmin,), doc="the smaller of x and y, NaN ignored; a tie shares the derivative evenly",
 )
 elementwise(

@@ -48,7 +48,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     b = F.lift(b)
     shape = np.broadcast_shapes(a.shape, b.shape)
     a = F.broadcast_to(a, shape) if a.shape != shape else a
-    axes = F._axis(a, axis, None)
+    axes = F.chosen_axes(a, axis, None)
     # Any shift gives the same value and derivative; terms with a zero factor do not count.
     shift = derived(lambda a, b: _shift(a, b, axes), a, b)
     # A factor of zero takes its term away, however large: the exponential must stay finite.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from typing_extensions import assert_type as assert_type
+    from typing import assert_type as assert_type
 else:
 
     def assert_type(value, kind):

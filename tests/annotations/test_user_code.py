@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import functions, reference, typed_methods
+from tapegrad import functions, typed_methods
+from tapegrad.commands import reference
 from tapegrad.traced import Traced
 from tests.annotations import held, user_code
 
@@ -76,7 +77,7 @@ def put_on_traced():
     """What other modules put on `Traced`."""
     return {
         n: f for n, f in vars(Traced).items()
-        if inspect.isfunction(f) and f.__module__ != "tapegrad.traced" and n not in functions._INNER
+        if inspect.isfunction(f) and f.__module__ != "tapegrad.traced" and n not in functions.INNER
         or isinstance(f, property) and f.fget.__module__ != "tapegrad.traced"
     }  # fmt: skip
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 import tapegrad as tg
 from tapegrad.check import Report
-from tapegrad.compare import Comparison
-from tapegrad.compare_scaling import Scaling
+from tapegrad.comparing.compare import Comparison
+from tapegrad.comparing.scaling import Scaling
 from tapegrad.compiled import Compiled
-from tapegrad.custom_primitive import Primitive
+from tapegrad.custom.primitives import Primitive
 from tapegrad.explain_zero import Explanation
 from tapegrad.functional import Jitted, Transformed
 from tapegrad.graph import RemovableHandle

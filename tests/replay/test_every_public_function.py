@@ -9,8 +9,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import LeaveTapeError, UnsupportedFunctionError
-from tapegrad.refused import REFUSED
-from tests.numpy.test_every_public_function import PUBLIC, calls_of, floats_of, ids, parts, run
+from tapegrad.numpy_api.refused import REFUSED
+from tests.numpy_api.test_every_public_function import PUBLIC, calls_of, floats_of, ids, parts, run
 from tests.replay.agreement import Pair, define_by_run
 
 

@@ -304,7 +304,7 @@ CASES = {
         (lambda x: apply("cofactors", (x,)), (x,), lambda x: np.linalg.det(x) * np.linalg.inv(x).T) for x in (REGULAR, REGULAR.T)
     ],
     "logabsdet": [(lambda x: np.linalg.slogdet(x)[1], (REGULAR,)), (lambda x: np.linalg.slogdet(x)[1], (-STACK,))],
-    # Packed rows have symmetric operands and free signs: see also tests/numpy/test_linalg.py.
+    # Packed rows have symmetric operands and free signs: see also tests/numpy_api/test_linalg.py.
     "cholesky": [(lambda x: np.linalg.cholesky(x @ x.mT), (REGULAR,)), (lambda x: np.linalg.cholesky(x @ x.mT, upper=True), (STACK,))],
     "eigh": [(lambda x: np.linalg.eigvalsh(x + x.mT), (REGULAR,)), (lambda x: np.linalg.eigh(x + x.mT)[1], (STACK,))],
     "svd": [(lambda x: np.linalg.svd(x, compute_uv=False), (M,)), (lambda x: np.linalg.svd(x, full_matrices=False)[2], (M,)), (lambda x: np.linalg.svd(x)[0], (STACK,))],

@@ -1,0 +1,1 @@
+"""What ``python -m tapegrad`` offers beside the demonstration, and the pages of `docs/` that it prints."""

@@ -1,0 +1,236 @@
+"""NumPy's functions on tensors: ``np.sin(t)``, ``np.sum(t, axis=1)``, ``A @ t``.
+
+``__array_ufunc__`` finds the row of a ufunc (SciPy's by name), and
+``__array_function__`` the function of this library that stands for NumPy's.
+What has neither raises `UnsupportedFunctionError`; nothing falls through to
+plain arrays, where the derivative would be lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import functions as F
+from ..errors import LeaveTapeError, UnsupportedFunctionError
+from ..leaving import LISTENERS, tell
+from ..record import apply, apply_one, apply_two, normalise, observed, plain, trace_of, tracked
+from ..rules import BY_FUNCTION, BY_NAME
+from ..rules.special import SCIPY_UFUNCS
+from ..traced import Traced
+from .refused import REFUSED
+
+#: ufuncs whose results carry no derivative; they give plain values.
+VALUES = {
+    np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
+    np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
+}  # fmt: skip
+DIRECT = {np.power: F.power, np.positive: F.clone}
+
+
+def value_of(thing):
+    """The value of a tensor, taken as a constant; anything else as it is."""
+    return thing._let_out("a constant") if isinstance(thing, Traced) else thing
+
+
+def name_of(function):
+    """The public name of a NumPy or SciPy function: ``numpy.linalg.svd``."""
+    name = getattr(function, "__name__", str(function))
+    module = (getattr(function, "__module__", None) or "numpy").replace("scipy.special._ufuncs", "scipy.special")
+    return f"{module}.{name}"
+
+
+def refuse(function, why=""):
+    """The error for a NumPy function without a rule, with the reason if `tapegrad.numpy_api.refused` knows one."""
+    name = name_of(function)
+    reason = REFUSED.get(name, "") if not why else ""
+    return UnsupportedFunctionError(
+        f"{name} has no derivative rule in tapegrad{why}{': ' * bool(reason)}{reason}. Use supported functions "
+        "(tapegrad.rules.ROWS lists them), or leave the tape on purpose with .detach().numpy()"
+    )
+
+
+def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
+    """``Traced.__array_ufunc__``."""
+    if not kwargs and method == "__call__":
+        row = BY_FUNCTION.get(ufunc)
+        if row is not None and ufunc not in DIRECT:
+            return apply_one(row, *inputs) if len(inputs) == 1 else apply_two(row, *inputs)
+    out = kwargs.pop("out", None)
+    if out is not None:
+        return _into(ufunc, method, inputs, kwargs, out)
+    if method == "reduce" and ufunc in _REDUCE:
+        return _reduce(ufunc, inputs, kwargs)
+    if method == "accumulate" and ufunc is np.add:
+        return F.cumsum(inputs[0], axis=inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
+    if method == "accumulate" and ufunc is np.multiply:
+        return FUNCTIONS[np.cumprod](inputs[0], inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
+    if method == "outer" and len(inputs) == 2 and not kwargs:
+        a, b = (F.lift(x) for x in inputs)
+        return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
+    if method != "__call__":
+        raise refuse(ufunc, f" for its method .{method}()")
+    if kwargs.get("dtype") is None:
+        kwargs.pop("dtype", None)
+    if kwargs:
+        raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
+    if ufunc in VALUES:
+        if LISTENERS:
+            tell(f"comparison ({ufunc.__name__})", *inputs)
+        return observed(ufunc, inputs, ufunc(*values_of(inputs, False)))
+    direct = DIRECT.get(ufunc)
+    if direct is not None:
+        return direct(*inputs)
+    row = BY_FUNCTION.get(ufunc) or BY_NAME.get(SCIPY_UFUNCS.get(ufunc.__name__, ""))
+    if row is None:
+        raise refuse(ufunc)
+    return apply(row, inputs)
+
+
+_REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.min}
+
+
+def _reduce(ufunc, inputs, kwargs):
+    # ufunc.reduce reduces axis 0 unless told otherwise.
+    axis = inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0)
+    left = {k: v for k, v in kwargs.items() if k not in ("axis", "keepdims") and v is not None and v is not np._NoValue}
+    if left:
+        raise refuse(ufunc, f".reduce with {', '.join(left)}")
+    return _REDUCE[ufunc](inputs[0], axis=axis, keepdims=kwargs.get("keepdims", False))
+
+
+def _into(ufunc, method, inputs, kwargs, out):
+    """``np.add(a, b, out=t)`` and ``array += t``: the first is refused, so is the second unless t is a constant."""
+    if any(isinstance(x, Traced) and x.requires_grad for x in (*inputs, *out)):
+        raise LeaveTapeError(
+            f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
+            "cut its derivative; write `result = a + t`, or make the array with tg.zeros"
+        )
+    values = [np.asarray(value_of(x)) if isinstance(x, Traced) else x for x in inputs]
+    targets = tuple(np.asarray(value_of(x)) for x in out)
+    getattr(ufunc, method)(*values, **kwargs, out=targets)
+    return out[0]
+
+
+# ---- functions ------------------------------------------------------------------
+
+_NO_VALUE = np._NoValue
+
+
+def given(argument):
+    """Whether an argument of a NumPy function was given."""
+    return argument is not _NO_VALUE
+
+
+
+#: Functions that look at shapes, dtypes and memory only: their results are the same at every point of a replay.
+_ABOUT_SHAPES = {
+    getattr(np, name)
+    for name in (
+        "shape ndim size can_cast common_type diag_indices_from iscomplexobj isrealobj may_share_memory result_type "
+        "shares_memory tril_indices_from triu_indices_from empty_like"
+    ).split()
+}  # fmt: skip
+
+
+def plain_function(function):
+    """A NumPy function that looks only at shapes or gives values without derivative."""
+
+    def call(*args, **kwargs):
+        if kwargs.get("out") is not None:
+            raise refuse(function, " with the argument out=")
+        if LISTENERS:
+            tell(name_of(function), *args)
+        found = function(*values_of(args, False), **{k: values_of(v, False) for k, v in kwargs.items()})
+        trace = trace_of(_flat((args, list(kwargs.values()))))
+        return _wrap(found) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, found)
+
+    return call
+
+
+def _flat(things):
+    for thing in things:
+        if isinstance(thing, (list, tuple)):
+            yield from _flat(thing)
+        else:
+            yield thing
+
+
+def values_of(thing, constant=True):
+    """`thing` with its tensors replaced by their values; `constant`: what is done with them is not repeated in a replay."""
+    if isinstance(thing, Traced):
+        return np.asarray(thing._let_out("a constant") if constant else thing._v)
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(values_of(x, constant) for x in thing)
+    return thing
+
+
+def _wrap(thing):
+    return plain(normalise(thing)) if isinstance(thing, np.ndarray) else thing
+
+
+def only_defaults(function, **arguments):
+    """Refuse the arguments that are not None."""
+    named = [k for k, v in arguments.items() if v is not None]
+    if named:
+        raise refuse(function, f" with the argument {', '.join(named)}=")
+
+
+def _clip(a, a_min=_NO_VALUE, a_max=_NO_VALUE, out=None, *, min=_NO_VALUE, max=_NO_VALUE):
+    only_defaults(np.clip, out=out)
+    low = a_min if a_min is not _NO_VALUE else min
+    high = a_max if a_max is not _NO_VALUE else max
+    return F.clip(a, None if low is _NO_VALUE else low, None if high is _NO_VALUE else high)
+
+
+
+
+def _product(numpy_function, function):
+    def call(a, b, out=None):
+        only_defaults(numpy_function, out=out)
+        return function(a, b)
+
+    return call
+
+
+FUNCTIONS = {
+    np.clip: _clip, np.dot: _product(np.dot, F.dot), np.outer: _product(np.outer, F.outer),
+}  # fmt: skip
+
+
+def any_tracked(thing):
+    if isinstance(thing, Traced):
+        return tracked(thing)
+    if isinstance(thing, (list, tuple)):
+        return any(any_tracked(x) for x in thing)
+    return isinstance(thing, dict) and any_tracked(list(thing.values()))
+
+
+def implements(*functions):
+    """Decorator: the function stands for these functions of NumPy when they are called on tensors."""
+
+    def register(ours):
+        for function in functions:
+            FUNCTIONS[function] = ours
+        return ours
+
+    return register
+
+
+def named(module, *names):
+    """The functions of a module of NumPy with these names, as far as this version has them."""
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
+def function_on_tensors(self, function, types, args, kwargs):
+    """``Traced.__array_function__``."""
+    ours = FUNCTIONS.get(function)
+    if ours is None:
+        if any_tracked(args) or any_tracked(kwargs):
+            raise refuse(function)
+        # Constants have no derivative to lose.
+        ours = plain_function(function)
+    return ours(*args, **kwargs)
+
+
+Traced.__array_ufunc__ = ufunc_on_tensors
+Traced.__array_function__ = function_on_tensors

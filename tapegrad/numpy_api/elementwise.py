@@ -1,0 +1,141 @@
+"""Element-wise NumPy functions that are not ufuncs, or are compositions of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import functions as F
+from ..recomputed import recomputed
+from ..record import decided, derived, plain
+from ..traced import Traced
+from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, only_defaults, plain_function, refuse, value_of
+
+VALUES.update((np.isnat,))
+
+
+def _array(x):
+    return np.asarray(value_of(x))
+
+
+# ---- ufuncs ----------------------------------------------------------------------------
+
+
+def float_power(x, y):
+    """``x ** y`` in float64."""
+    x, y = (F.astype(F.lift(v), np.float64) for v in (x, y))
+    return F.power(x, y)
+
+
+def modf(x):
+    """Fraction and integer part of x; the derivative of the integer part is 0."""
+    x = F.lift(x)
+    whole = F.trunc(x)
+    if decided(_all_finite(), x):
+        return x - whole, whole
+    finite = derived(np.isfinite, x)
+    return F.where(finite, x, 0.0) - F.where(finite, whole, 0.0), whole
+
+
+@recomputed
+def _all_finite(x):
+    return np.isfinite(x).all()
+
+
+@recomputed
+def _exponent(x):
+    return np.frexp(x)[1]
+
+
+def frexp(x):
+    """Mantissa, with its derivative, and the binary exponent, an array of integers."""
+    x = F.lift(x)
+    exponent = decided(_exponent(), x)
+    return F.ldexp(x, -exponent), plain(exponent)
+
+
+DIRECT[np.float_power] = float_power
+DIRECT[np.ldexp] = F.ldexp
+DIRECT[np.modf] = modf
+DIRECT[np.frexp] = frexp
+DIRECT[np.divmod] = lambda x, y: (F.floor_divide(x, y), F.remainder(x, y))
+DIRECT[np.conjugate] = F.clone
+
+
+# ---- functions --------------------------------------------------------------------------
+
+
+@implements(np.sinc)
+def _sinc(x):
+    return F.sinc(x)
+
+
+@implements(np.i0)
+def _i0(x):
+    return F.i0(x)
+
+
+@implements(np.fix)
+def _fix(x, out=None):
+    only_defaults(np.fix, out=out)
+    return F.trunc(x)
+
+
+def _round(a, decimals=0, out=None):
+    only_defaults(np.round, out=out)
+    if not decimals:
+        return F.rint(a)
+    # As NumPy rounds; the derivative is 0.
+    scale = 10.0 ** abs(decimals)
+    return F.rint(a * scale) / scale if decimals > 0 else F.rint(a / scale) * scale
+
+
+FUNCTIONS[np.round] = FUNCTIONS[np.around] = _round
+
+
+@implements(np.nan_to_num)
+def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    if not copy:
+        raise refuse(np.nan_to_num, " with copy=False, which writes into its argument")
+    if any(isinstance(v, Traced) for v in (nan, posinf, neginf)):
+        raise refuse(np.nan_to_num, " with tensors as replacements; use np.where")
+    x = F.lift(x)
+    replaced = derived(_numbers(nan, posinf, neginf), x)
+    return F.where(derived(np.isfinite, x), x, replaced)
+
+
+@recomputed
+def _numbers(x, nan, posinf, neginf):
+    return np.asarray(np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf))
+
+
+@recomputed
+def _periods(p, discont, axis, period):
+    return np.unwrap(p, discont, axis, period=period) - p
+
+
+@implements(np.real)
+def _real(val):
+    return val
+
+
+@implements(np.imag)
+def _imag(val):
+    return plain(np.zeros(val.shape, val.dtype))
+
+
+@implements(np.real_if_close)
+def _real_if_close(a, tol=100):
+    return a
+
+
+@implements(np.unwrap)
+def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
+    if isinstance(period, Traced) or isinstance(discont, Traced):
+        raise refuse(np.unwrap, " with tensors as period or discont")
+    p = F.lift(p)
+    # Whole periods are added: constants between jumps.
+    return p + derived(_periods(discont, axis, period), p)
+
+
+for _function in (np.isposinf, np.isneginf, np.isreal, np.iscomplex):
+    FUNCTIONS[_function] = plain_function(_function)

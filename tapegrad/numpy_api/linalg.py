@@ -1,0 +1,233 @@
+"""``np.linalg`` on tensors: what the rows of `tapegrad.rules.linalg` give, in NumPy's shapes and result types."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from .. import functions as F
+from ..recomputed import recomputed
+from ..record import apply, decided, derived, plain, tracked
+from .dispatch import implements, named, plain_function, refuse
+
+#: NumPy's named tuples.
+_EYE = np.eye(1)
+_EighResult, _QRResult = type(np.linalg.eigh(_EYE)), type(np.linalg.qr(_EYE))
+_SlogdetResult, _SVDResult = type(np.linalg.slogdet(_EYE)), type(np.linalg.svd(_EYE))
+
+
+def _rows(packed, start, stop):
+    return packed[..., start:stop, :]
+
+
+@implements(np.linalg.inv)
+def _inv(a):
+    return apply("inv", (a,))
+
+
+@implements(np.linalg.solve)
+def _solve(a, b):
+    a, b = F.lift(a), F.lift(b)
+    if b.ndim == 1:
+        if a.ndim >= 2 and a.shape[-1] != b.shape[0]:
+            raise ValueError(f"solve: a matrix of shape {tuple(a.shape[-2:])} and a right-hand side of extent {b.shape[0]}")
+        return apply("solve", (a, F.expand_dims(b, 1)))[..., 0]
+    return apply("solve", (a, b))
+
+
+@implements(np.linalg.tensorinv)
+def _tensorinv(a, ind=2):
+    a = F.lift(a)
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    old = tuple(a.shape)
+    return F.reshape(_inv(F.reshape(a, (prod(old[ind:]), -1))), old[ind:] + old[:ind])
+
+
+@implements(np.linalg.tensorsolve)
+def _tensorsolve(a, b, axes=None):
+    a, b = F.lift(a), F.lift(b)
+    if axes is not None:
+        moved = [k for k in range(a.ndim) if k not in axes]
+        a = F.transpose(a, (*moved, *axes))
+    old = tuple(a.shape[b.ndim - a.ndim :]) if a.ndim > b.ndim else ()
+    if a.size != prod(old) ** 2:
+        raise np.linalg.LinAlgError("Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])")
+    return F.reshape(_solve(F.reshape(a, (prod(old), prod(old))), F.ravel(b)), old)
+
+
+@implements(np.linalg.det)
+def _det(a):
+    return apply("det", (a,))
+
+
+@implements(np.linalg.slogdet)
+def _slogdet(a):
+    a = F.lift(a)
+    if not tracked(a):
+        return _SlogdetResult(*(F.lift(part) for part in np.linalg.slogdet(a._v)))
+    sign = derived(_sign_of_det(), a)
+    logarithm = apply("logabsdet", (a,))
+    return _SlogdetResult(F.lift(sign), F.lift(logarithm))
+
+
+@implements(np.linalg.cholesky)
+def _cholesky(a, /, *, upper=False):
+    return apply("cholesky", (a,), (("upper", bool(upper)),))
+
+
+@implements(np.linalg.eigh)
+def _eigh(a, UPLO="L"):
+    packed = apply("eigh", (a,), (("UPLO", UPLO.upper()),))
+    n = packed.shape[-1]
+    return _EighResult(packed[..., 0, :], _rows(packed, 1, n + 1))
+
+
+@implements(np.linalg.eigvalsh)
+def _eigvalsh(a, UPLO="L"):
+    a = F.lift(a)
+    return _eigh(a, UPLO)[0] if tracked(a) else plain(np.linalg.eigvalsh(a._v, UPLO))
+
+
+@implements(np.linalg.svd)
+def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
+    a = F.lift(a)
+    if not tracked(a):
+        found = np.linalg.svd(a._v, full_matrices, compute_uv, hermitian)
+        return _SVDResult(*(F.lift(part) for part in found)) if compute_uv else F.lift(found)
+    if compute_uv and full_matrices and a.ndim >= 2 and a.shape[-1] != a.shape[-2]:
+        raise refuse(
+            np.linalg.svd, " with full_matrices=True (the added vectors are any basis of the rest of the space); pass "
+            "full_matrices=False"
+        )
+    if hermitian:
+        return _svd_of_symmetric(a, compute_uv)
+    packed = apply("svd", (a,))
+    m, n = a.shape[-2:]
+    if not compute_uv:
+        return packed[..., m, :]
+    return _SVDResult(_rows(packed, 0, m), packed[..., m, :], F.swapaxes(_rows(packed, m + 1, m + n + 1), -1, -2))
+
+
+def _svd_of_symmetric(a, compute_uv):
+    """As NumPy: eigenvalues without their signs, descending."""
+    w, u = _eigh(a)
+    order = derived(_descending(), w)
+    w = F.moved_by("gather", w, F.along_axis(w.shape, -1), order)
+    s = F.ELEMENTWISE["abs"](w)
+    if not compute_uv:
+        return s
+    u = F.moved_by("gather", u, _columns(u.shape), order)
+    sign = derived(_signs(), w)
+    return _SVDResult(u, s, F.swapaxes(u * sign, -1, -2))
+
+
+@recomputed
+def _sign_of_det(a):
+    return np.linalg.slogdet(a).sign
+
+
+@recomputed
+def _descending(w):
+    return np.argsort(np.abs(w), axis=-1)[..., ::-1]
+
+
+@recomputed
+def _columns(order, shape):
+    return F.along_axis(shape, -1)(order[..., None, :])
+
+
+@recomputed
+def _signs(w):
+    return np.sign(w)[..., None, :]
+
+
+@implements(*named(np.linalg, "svdvals"))
+def _svdvals(x, /):
+    return _svd(x, compute_uv=False)
+
+
+@implements(np.linalg.qr)
+def _qr(a, mode="reduced"):
+    a = F.lift(a)
+    if not tracked(a):
+        found = np.linalg.qr(a._v, mode)
+        return type(found)(*(F.lift(part) for part in found)) if isinstance(found, tuple) and mode != "raw" else _lifted(found)
+    if mode not in ("reduced", "r"):
+        raise refuse(np.linalg.qr, f" with mode={mode!r} (only the reduced factors are determined by the matrix)")
+    if a.ndim < 2:
+        raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be at least two-dimensional")
+    m, n = a.shape[-2:]
+    if m >= n:
+        packed = apply("qr", (a,))
+        q, r = _rows(packed, 0, m), _rows(packed, m, m + n)
+    else:
+        # The left square block determines Q; the rest of R is Q^T times the rest.
+        q, r = _qr(a[..., :m])
+        r = F.concatenate([r, F.matmul(F.swapaxes(q, -1, -2), a[..., m:])], -1)
+    return r if mode == "r" else _QRResult(q, r)
+
+
+def _lifted(found):
+    return tuple(F.lift(part) for part in found) if isinstance(found, tuple) else F.lift(found)
+
+
+@implements(np.linalg.pinv)
+def _pinv(a, rcond=None, hermitian=False, *, rtol=np._NoValue):
+    a = F.lift(a)
+    if rcond is None:
+        rcond = 1e-15 if rtol is np._NoValue else rtol
+        if rcond is None:
+            rcond = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
+    elif rtol is not np._NoValue:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
+    if np.ndim(rcond):
+        raise refuse(np.linalg.pinv, " with an array of cutoffs")
+    return apply("pinv", (a,), (("rcond", float(rcond)), ("hermitian", bool(hermitian))))
+
+
+@implements(np.linalg.lstsq)
+def _lstsq(a, b, rcond=None):
+    a, b = F.lift(a), F.lift(b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise np.linalg.LinAlgError(f"Incompatible dimensions: lstsq of shapes {tuple(a.shape)} and {tuple(b.shape)}")
+    eps = float(np.finfo(a.dtype).eps)
+    rcond = eps * max(a.shape) if rcond is None else eps if rcond < 0 else float(rcond)
+    x = F.matmul(_pinv(a, rcond), b)
+    s = _svd(a, compute_uv=False)
+    rank = int(decided(lambda s: (s > rcond * s.max(initial=0.0)).sum(), s))
+    if rank == a.shape[1] < a.shape[0]:
+        residuals = F.sum((b - F.matmul(a, x)) ** 2.0, axis=0)
+        residuals = F.reshape(residuals, (1,)) if b.ndim == 1 else residuals
+    else:
+        residuals = F.lift(np.zeros(0, x.dtype))
+    return x, residuals, rank, s
+
+
+@implements(np.linalg.cond)
+def _cond(x, p=None):
+    x = F.lift(x)
+    if x.ndim < 2 or x.size == 0:
+        raise np.linalg.LinAlgError(f"cond is defined on matrices that are not empty, this array has shape {x.shape}")
+    if p is None or p in (2, -2):
+        s = _svd(x, compute_uv=False)
+        ends = s[..., 0], s[..., -1]
+        return ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
+    return np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
+
+
+@implements(np.linalg.eig)
+def _eig(a):
+    raise refuse(np.linalg.eig)
+
+
+@implements(np.linalg.eigvals)
+def _eigvals(a):
+    raise refuse(np.linalg.eigvals)
+
+
+implements(np.linalg.matrix_rank)(plain_function(np.linalg.matrix_rank))
+
+
+# ---- names of NumPy 2 -----------------------------------------------------------------------

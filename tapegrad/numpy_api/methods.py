@@ -1,0 +1,67 @@
+"""The methods and attributes of `numpy.ndarray` that are NumPy's functions under another spelling.
+
+``x.argmax()`` is ``np.argmax(x)``, and so on; those that change the array in place
+are assignments.  `tapegrad.functions` has the methods that are functions of this
+library too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..traced import Traced
+
+_SAME = (
+    "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted"
+).split()
+
+
+def _method(name):
+    function = getattr(np, name)
+
+    def method(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"``np.{name}`` of this tensor."
+    return method
+
+
+def fill(self, value):
+    """Set every element to `value`, as ``x[...] = value``."""
+    self[...] = value
+
+
+def compress(self, condition, axis=None, out=None):
+    """Slices along `axis` where `condition` holds; see ``np.compress``."""
+    return np.compress(condition, self, axis, out)
+
+
+def sort(self, axis=-1, kind=None, order=None, *, stable=None):
+    """Sort in place along `axis`; see ``np.sort``."""
+    self[...] = np.sort(self, axis, kind, order, stable=stable)
+
+
+def partition(self, kth, axis=-1, kind="introselect", order=None):
+    """Partition in place along `axis`; see ``np.partition``."""
+    self[...] = np.partition(self, kth, axis, kind, order)
+
+
+def rounded(self, ndigits=None):
+    """``round(x)`` leaves the tape as ``int(x)`` does; ``round(x, n)`` is ``np.round(x, n)``."""
+    return round(float(self)) if ndigits is None else np.round(self, ndigits)
+
+
+def _attribute(name):
+    return property(lambda self: getattr(np.asarray(self._v), name), doc=f"As `numpy.ndarray.{name}`.")
+
+
+for _name in _SAME:
+    setattr(Traced, _name, _method(_name))
+for _function in (compress, fill, sort, partition):
+    setattr(Traced, _function.__name__, _function)
+for _name in ("itemsize", "nbytes", "strides"):
+    setattr(Traced, _name, _attribute(_name))
+Traced.__round__ = rounded
+Traced.real = property(np.real, doc="The tensor itself: it is real.")
+Traced.imag = property(np.imag, doc="Zeros.")

@@ -1,0 +1,517 @@
+"""NumPy's reductions and scans on tensors, with the parameters of their signatures.
+
+Most are compositions of the few rows of `tapegrad.rules.reductions`: a ``where=``
+puts the identity of the operation in the places left out, the ``nan`` functions
+do the same with the places that are not a number, order statistics take the
+elements that a stable sort finds and interpolate between them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from math import inf, nan
+
+import numpy as np
+
+from .. import functions as F
+from ..recomputed import recomputed
+from ..record import apply, decided, derived, plain
+from ..traced import Traced
+from .dispatch import FUNCTIONS, given, implements, only_defaults, refuse, value_of
+
+_NO_VALUE = np._NoValue
+
+
+def _flag(keepdims):
+    return keepdims is not _NO_VALUE and bool(keepdims)
+
+
+def _checked(function, x, dtype=None, out=None, **others):
+    """`x` as a tensor; refuses arguments that are not supported."""
+    x = F.lift(x)
+    if dtype is not None and np.dtype(dtype) == x.dtype:
+        dtype = None
+    only_defaults(function, dtype=dtype, out=out, **others)
+    return x
+
+
+def _mask(function, where, x):
+    """A ``where=`` argument as a boolean array of the shape of `x`; None if it leaves nothing out."""
+    if where is _NO_VALUE or where is None or where is True:
+        return None
+    return np.broadcast_to(np.asarray(value_of(where)).astype(bool), x.shape)
+
+
+def _masked(x, mask, identity):
+    return x if mask is None else F.where(mask, x, np.asarray(identity, x.dtype))
+
+
+def _axes(x, axis):
+    axes = F.chosen_axes(x, axis, None)
+    return tuple(range(x.ndim)) if axis is None else axes
+
+
+def _count(x, axis, mask=None):
+    """How many elements each result combines: an int, or an array with reduced axes kept."""
+    if mask is None:
+        return int(np.prod([x.shape[k] for k in _axes(x, axis)], dtype=np.int64))
+    return np.sum(mask, axis=_axes(x, axis), keepdims=True)
+
+
+def _dropped(x, axis, keepdims):
+    """A result whose reduced axes were kept, as `keepdims` asks."""
+    return x if keepdims or x.ndim == 0 else F.squeeze(x, _axes(x, axis))
+
+
+# ---- sums, products, extrema ---------------------------------------------------------
+
+
+def _initial(initial, x):
+    """The argument ``initial=`` in the dtype of `x`, as NumPy takes it."""
+    return initial if isinstance(initial, Traced) else x.dtype.type(initial)
+
+
+def _reduction(function, ours, identity, combine):
+    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+        x = _checked(function, a, dtype, out)
+        result = ours(_masked(x, _mask(function, where, x), identity), axis=axis, keepdims=_flag(keepdims))
+        return combine(result, _initial(initial, x)) if given(initial) else result
+
+    return call
+
+
+def _extremum(function, ours, identity, combine):
+    def call(a, axis=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+        x = _checked(function, a, None, out)
+        mask = _mask(function, where, x)
+        has_initial = given(initial) and initial is not None
+        if mask is not None and not has_initial:
+            raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
+        if has_initial and _count(x, axis) == 0:
+            shape = np.sum(np.empty(x.shape), axis=F.chosen_axes(x, axis, None), keepdims=_flag(keepdims)).shape
+            return F.broadcast_to(F.lift(initial), shape)
+        result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
+        return combine(result, _initial(initial, x)) if has_initial else result
+
+    return call
+
+
+FUNCTIONS[np.sum] = _reduction(np.sum, F.sum, 0.0, lambda r, i: r + i)
+FUNCTIONS[np.prod] = _reduction(np.prod, F.prod, 1.0, lambda r, i: r * i)
+for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
+    FUNCTIONS[_max] = _extremum(_max, F.max, -inf, F.maximum)
+    FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
+
+
+@implements(np.ptp)
+def _ptp(a, axis=None, out=None, keepdims=False):
+    x = _checked(np.ptp, a, None, out)
+    keepdims = _flag(keepdims)
+    return F.max(x, axis=axis, keepdims=keepdims) - F.min(x, axis=axis, keepdims=keepdims)
+
+
+# ---- moments --------------------------------------------------------------------------
+
+
+def _mean_of(x, axis, mask, keepdims):
+    if mask is None:
+        return F.mean(x, axis=axis, keepdims=keepdims)
+    with np.errstate(all="ignore"):
+        scale = (1.0 / _count(x, axis, mask)).astype(x.dtype)
+        scale[scale == inf] = nan
+    return _dropped(F.sum(_masked(x, mask, 0.0), axis=axis, keepdims=True) * scale, axis, keepdims)
+
+
+@implements(np.mean)
+def _mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=_NO_VALUE):
+    x = _checked(np.mean, a, dtype, out)
+    return _mean_of(x, axis, _mask(np.mean, where, x), _flag(keepdims))
+
+
+def _var_of(x, axis, mask, ddof, keepdims):
+    if mask is None:
+        return F.var(x, axis=axis, ddof=ddof, keepdims=keepdims)
+    deviation = _masked(x - _mean_of(x, axis, mask, True), mask, 0.0)
+    with np.errstate(all="ignore"):
+        scale = (1.0 / np.maximum(_count(x, axis, mask) - ddof, 0)).astype(x.dtype)
+        scale[scale == inf] = nan
+    return _dropped(F.sum(F.square(deviation), axis=axis, keepdims=True) * scale, axis, keepdims)
+
+
+def _std_of(x, axis, mask, ddof, keepdims):
+    if mask is None:
+        return F.std(x, axis=axis, ddof=ddof, keepdims=keepdims)
+    variance = _var_of(x, axis, mask, ddof, keepdims)
+    # Where it is 0 the derivative of the root is infinite, that of the deviation 0: 0.
+    return F.sqrt(variance)
+
+
+def _moment(function, of, skip_nan=False):
+    def call(
+        a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=_NO_VALUE, mean=_NO_VALUE,
+        correction=_NO_VALUE,
+    ):  # fmt: skip
+        x = _checked(function, a, dtype, out, mean=None if mean is _NO_VALUE else mean)
+        ddof = ddof if correction is _NO_VALUE else correction
+        mask = _numbers(x, where) if skip_nan else _mask(function, where, x)
+        return of(x, axis, mask, ddof, _flag(keepdims))
+
+    return call
+
+
+FUNCTIONS[np.var] = _moment(np.var, _var_of)
+FUNCTIONS[np.std] = _moment(np.std, _std_of)
+
+
+@implements(np.average)
+def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO_VALUE):
+    x, keepdims = F.lift(a), _flag(keepdims)
+    if weights is None:
+        result = F.mean(x, axis=axis, keepdims=keepdims)
+        total = plain(np.full(result.shape, float(_count(x, axis)), x.dtype))
+        return (result, total) if returned else result
+    w = F.lift(weights)
+    if w.shape != x.shape:
+        if axis is None:
+            raise TypeError("the axis must be given when the shapes of a and weights differ")
+        axes = F.axis_tuple(axis, x.ndim)
+        if tuple(w.shape) != tuple(x.shape[k] for k in axes):
+            raise ValueError("the shape of weights must be that of a along the given axes")
+        w = F.transpose(w, tuple(np.argsort(axes).tolist())) if w.ndim > 1 else w
+        w = F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape)))
+        w = F.broadcast_to(w, x.shape)
+    total = F.sum(w, axis=axis, keepdims=keepdims)
+    if decided(lambda total: np.any(total == 0), total):
+        raise ZeroDivisionError("the weights sum to zero and cannot be normalised")
+    result = F.sum(x * w, axis=axis, keepdims=keepdims) / total
+    return (result, total) if returned else result
+
+
+# ---- ignoring what is not a number -------------------------------------------------------
+
+
+def _numbers(x, where=_NO_VALUE):
+    """The places that are numbers and not left out; None if all are."""
+    mask = decided(lambda x: ~np.isnan(x), x)
+    extra = _mask(None, where, x)
+    if extra is not None:
+        mask = mask & extra
+    return None if mask.all() else mask
+
+
+def _nan_sum(function, ours, identity, combine):
+    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+        x = _checked(function, a, dtype, out)
+        result = ours(_masked(x, _numbers(x, where), identity), axis=axis, keepdims=_flag(keepdims))
+        return combine(result, _initial(initial, x)) if given(initial) else result
+
+    return call
+
+
+FUNCTIONS[np.nansum] = _nan_sum(np.nansum, F.sum, 0.0, lambda r, i: r + i)
+FUNCTIONS[np.nanprod] = _nan_sum(np.nanprod, F.prod, 1.0, lambda r, i: r * i)
+
+
+def _nan_extremum(function, plain_one, identity):
+    def call(a, axis=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+        x = _checked(function, a, None, out)
+        found = _numbers(x)
+        result = FUNCTIONS[plain_one](_masked(x, found, identity), axis, None, keepdims, initial, where)
+        if found is not None and not given(initial):
+            empty = _count(x, axis, found) == 0
+            if empty.any():
+                warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+                result = F.where(empty.reshape(result.shape), np.asarray(nan, x.dtype), result)
+        return result
+
+    return call
+
+
+FUNCTIONS[np.nanmax] = _nan_extremum(np.nanmax, np.max, -inf)
+FUNCTIONS[np.nanmin] = _nan_extremum(np.nanmin, np.min, inf)
+
+
+@implements(np.nanmean)
+def _nanmean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=_NO_VALUE):
+    x = _checked(np.nanmean, a, dtype, out)
+    return _mean_of(x, axis, _numbers(x, where), _flag(keepdims))
+
+
+FUNCTIONS[np.nanvar] = _moment(np.nanvar, _var_of, skip_nan=True)
+FUNCTIONS[np.nanstd] = _moment(np.nanstd, _std_of, skip_nan=True)
+
+
+# ---- scans ------------------------------------------------------------------------------
+
+
+def cumprod(x, axis=None):
+    """Cumulative product along `axis` (of the flattened array by default)."""
+    x = F.lift(x)
+    if axis is None or x.ndim == 0:
+        x, axis = F.reshape(x, (-1,)), 0
+    return apply("cumprod", (x,), (("axis", F.axis_index(axis, x.ndim)),))
+
+
+def _scan(function, ours, identity=None):
+    def call(a, axis=None, dtype=None, out=None):
+        x = _checked(function, a, dtype, out)
+        return ours(x if identity is None else _masked(x, _numbers(x), identity), axis)
+
+    return call
+
+
+FUNCTIONS[np.cumsum] = _scan(np.cumsum, F.cumsum)
+FUNCTIONS[np.nancumsum] = _scan(np.nancumsum, F.cumsum, 0.0)
+FUNCTIONS[np.cumprod] = _scan(np.cumprod, cumprod)
+FUNCTIONS[np.nancumprod] = _scan(np.nancumprod, cumprod, 1.0)
+
+
+def _cumulative(function, ours, first):
+    def call(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
+        x = _checked(function, x, dtype, out)
+        if axis is None and x.ndim > 1:
+            raise ValueError("for arrays of more than one dimension the axis must be given")
+        result = ours(x, axis)
+        if include_initial:
+            axis = 0 if axis is None else axis
+            shape = list(result.shape)
+            shape[axis] = 1
+            result = F.concatenate([np.full(shape, first, x.dtype), result], axis)
+        return result
+
+    return call
+
+
+if hasattr(np, "cumulative_sum"):
+    FUNCTIONS[np.cumulative_sum] = _cumulative(np.cumulative_sum, F.cumsum, 0.0)
+    FUNCTIONS[np.cumulative_prod] = _cumulative(np.cumulative_prod, cumprod, 1.0)
+
+
+def _trapezoid(y, x=None, dx=1.0, axis=-1):
+    y = F.lift(y)
+    axis = F.axis_index(axis, y.ndim)
+
+    def ends(t, k):
+        lead = (slice(None),) * k
+        return t[(*lead, slice(1, None))], t[(*lead, slice(None, -1))]
+
+    if x is None:
+        width = dx if np.ndim(dx) == 0 else F.lift(dx)
+    else:
+        x = F.lift(x)
+        if x.ndim == 1:
+            after, before = ends(x, 0)
+            width = F.reshape(after - before, (-1,) + (1,) * (y.ndim - 1 - axis))
+        else:
+            after, before = ends(x, axis)
+            width = after - before
+    after, before = ends(y, axis)
+    return F.sum((after + before) * width * 0.5, axis=axis)
+
+
+for _name in ("trapezoid", "trapz"):
+    if _name in vars(np):
+        FUNCTIONS[vars(np)[_name]] = _trapezoid
+FUNCTIONS[np.count_nonzero] = lambda a, axis=None, *, keepdims=False: np.count_nonzero(
+    np.asarray(value_of(a)), axis=axis, keepdims=keepdims
+)
+
+
+# ---- order statistics -------------------------------------------------------------------
+
+#: Methods that interpolate between neighbours: (alpha, beta) of Hyndman & Fan,
+#: "Sample quantiles in statistical packages", The American Statistician 50 (1996).
+_INTERPOLATING = {
+    "linear": (1.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0), "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8), "interpolated_inverted_cdf": (0.0, 1.0),
+}  # fmt: skip
+_NEIGHBOUR = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}
+
+
+def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
+    """Quantiles `q` of `x`: the two neighbours in a stable sort, and a point between them.
+
+    The derivative goes to the elements that the sort puts there, of equal ones to
+    the first; in `q` it is the slope between the neighbours.
+    """
+    x = F.astype(x, np.float64) if x.dtype.kind in "iub" else x
+    if method not in _INTERPOLATING and method not in _NEIGHBOUR:
+        raise refuse(function, f" with method={method!r}: the result jumps")
+    if isinstance(q, Traced) and q.requires_grad and method in _NEIGHBOUR:
+        raise refuse(function, f" in q with method={method!r}")
+    points = np.asarray(value_of(q), float)
+    if points.size and not (points.min() >= 0 and points.max() <= 1):
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    axes = _axes(x, axis)
+    rest = tuple(k for k in range(x.ndim) if k not in axes)
+    front = tuple(x.shape[k] for k in rest)
+    order = (*rest, *axes)
+
+    lines = _lines(np.asarray(x._v), order, _count(x, axis))
+    n = lines.shape[1]
+    if n == 0:
+        raise IndexError(f"np.{function.__name__} of nothing: the axis is empty")
+    missing = decided(_missing(order, n), x)
+    counts = (n - missing) if skip_nan else np.full(len(lines), n)
+    bad = (counts == 0) if skip_nan else missing > 0
+    wide = points.reshape(-1, 1)
+    alpha, beta = _INTERPOLATING.get(method, (1.0, 1.0))
+    # Positions from 0 in the sorted line: one row per quantile, one column per line.
+    slope = counts + 1.0 - alpha - beta
+    virtual = np.clip(wide * slope + (alpha - 1.0), 0.0, np.maximum(counts - 1.0, 0.0))
+    low = np.floor(virtual)
+    share = virtual - low
+    if method in _NEIGHBOUR:
+        share = np.where(share > 0, _NEIGHBOUR[method], 0.0)
+    # A line with a NaN is NaN: the sort has put it last.
+    low = np.where(bad, n - 1, low).astype(np.int64)
+    high = np.where(bad, n - 1, np.minimum(low + 1, np.maximum(counts - 1, 0))).astype(np.int64)
+    shape = (*points.shape, *front)
+
+    def taken(position):
+        return apply("gather", (x, derived(_ranked(order, n, position), x)), (("shape", shape),))
+
+    below, above = taken(low), taken(high)
+    if isinstance(q, Traced) and q.requires_grad:
+        inside = (wide * slope + (alpha - 1.0) > 0) & (wide * slope + (alpha - 1.0) < np.maximum(counts - 1.0, 0.0))
+        q = F.reshape(q, (*points.shape, *(1,) * len(front)))
+        # The slope in q, and no change of the value.
+        moved = (q - points.reshape(q.shape)) * (inside * slope).reshape(shape)
+        between = moved + share.reshape(shape)
+    else:
+        between = share.reshape(shape).astype(x.dtype)
+    result = below + (above - below) * between
+    if keepdims:
+        kept = tuple(1 if k in axes else m for k, m in enumerate(x.shape))
+        result = F.reshape(result, (*points.shape, *kept))
+    return result
+
+
+def _lines(values, order, n):
+    return np.transpose(values, order).reshape((-1, n))
+
+
+@recomputed
+def _missing(values, order, n):
+    """How many elements of each line are NaN."""
+    return np.isnan(_lines(values, order, n)).sum(axis=1)
+
+
+@recomputed
+def _ranked(values, order, n, position):
+    """Flat positions of the elements that stand at `position` of each sorted line."""
+    places = _lines(np.arange(values.size).reshape(values.shape), order, n)
+    ranking = np.argsort(_lines(values, order, n), axis=1, kind="stable")
+    return F.frozen(np.take_along_axis(places, ranking, 1)[np.arange(len(places)), position].reshape(-1))
+
+
+def _quantile(function, scale, skip_nan=False):
+    def call(
+        a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None,
+        interpolation=None,
+    ):  # fmt: skip
+        x = _checked(function, a, None, out, weights=weights, interpolation=interpolation)
+        single = x.dtype != np.float64 and not isinstance(q, Traced)
+        wanted = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
+        if scale != 1.0:
+            q = q / scale if isinstance(q, Traced) else np.asarray(q, float) / scale
+        found = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
+        return F.astype(found, wanted) if found.dtype == np.float32 != wanted else found
+
+    return call
+
+
+def _median(function, skip_nan=False):
+    def call(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+        x = _checked(function, a, None, out)
+        return _quantiles(function, x, 0.5, axis, "linear", _flag(keepdims), skip_nan)
+
+    return call
+
+
+FUNCTIONS[np.quantile], FUNCTIONS[np.nanquantile] = _quantile(np.quantile, 1.0), _quantile(np.nanquantile, 1.0, True)
+FUNCTIONS[np.percentile], FUNCTIONS[np.nanpercentile] = (
+    _quantile(np.percentile, 100.0), _quantile(np.nanpercentile, 100.0, True),
+)  # fmt: skip
+FUNCTIONS[np.median], FUNCTIONS[np.nanmedian] = _median(np.median), _median(np.nanmedian, True)
+
+
+# ---- norms --------------------------------------------------------------------------------
+
+
+def _vector_norm(x, ord, axis, keepdims):
+    if ord is None or ord == 2:
+        return F.norm(x, axis=axis, keepdims=keepdims)
+    size = F.absolute(x)
+    if ord == inf:
+        return F.max(size, axis=axis, keepdims=keepdims)
+    if ord == -inf:
+        return F.min(size, axis=axis, keepdims=keepdims)
+    if ord == 1:
+        return F.sum(size, axis=axis, keepdims=keepdims)
+    if ord == 0:
+        # Counts what is not zero: a step, with derivative 0.
+        return F.sum(F.absolute(F.sign(x)), axis=axis, keepdims=keepdims)
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid norm order '{ord}' for vectors")
+    if ord < 0:
+        return F.power(F.sum(F.power(size, float(ord)), axis=axis, keepdims=keepdims), 1.0 / ord)
+    # Scaled by the largest element against overflow; any scale gives the same value and derivative.
+    axes = _axes(x, axis)
+    top = derived(_scale(axes), size)
+    result = F.power(F.sum(F.power(size / top, float(ord)), axis=axis, keepdims=True), 1.0 / ord) * top
+    return _dropped(result, axis, keepdims)
+
+
+@recomputed
+def _scale(size, axes):
+    top = np.max(size, axis=axes, keepdims=True, initial=0.0)
+    return np.where((top > 0) & np.isfinite(top), top, 1.0).astype(size.dtype)
+
+
+def _matrix_norm(x, ord, axes, keepdims):
+    row, column = axes
+    if row == column:
+        raise ValueError("Duplicate axes given.")
+    if ord is None or ord in ("fro", "f"):
+        return F.norm(x, axis=axes, keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        s = FUNCTIONS[np.linalg.svd](F.moveaxis(x, (row, column), (-2, -1)), compute_uv=False)
+        found = F.sum(s, axis=-1) if ord == "nuc" else (F.max if ord > 0 else F.min)(s, axis=-1)
+        return F.expand_dims(found, tuple(sorted(axes))) if keepdims else found
+    if ord not in (1, -1, inf, -inf):
+        raise ValueError(f"Invalid norm order {ord!r} for matrices.")
+    summed, kept = (row, column) if abs(ord) == 1 else (column, row)
+    sums = F.sum(F.absolute(x), axis=summed, keepdims=True)
+    found = (F.max if ord > 0 else F.min)(sums, axis=kept, keepdims=True)
+    return found if keepdims else F.squeeze(found, axes)
+
+
+@implements(np.linalg.norm)
+def _norm(x, ord=None, axis=None, keepdims=False):
+    x = F.lift(x)
+    if axis is None:
+        if ord is None or x.ndim == 1 or x.ndim == 2 and ord in ("fro", "f"):
+            return _vector_norm(x, None if isinstance(ord, str) and x.ndim == 2 else ord, None, keepdims)
+        if x.ndim != 2:
+            raise ValueError("Improper number of dimensions to norm.")
+        axis = (0, 1)
+    axes = F.axis_tuple(axis, x.ndim)
+    if len(axes) == 1:
+        return _vector_norm(x, ord, axes[0], keepdims)
+    if len(axes) != 2:
+        raise ValueError("Improper number of dimensions to norm.")
+    return _matrix_norm(x, ord, axes, keepdims)
+
+
+if hasattr(np.linalg, "vector_norm"):
+
+    @implements(np.linalg.vector_norm)
+    def _linalg_vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+        x = F.lift(x)
+        return _vector_norm(x, ord, axis if axis is None or np.ndim(axis) == 0 else tuple(axis), keepdims)
+
+    @implements(np.linalg.matrix_norm)
+    def _linalg_matrix_norm(x, /, *, keepdims=False, ord="fro"):
+        x = F.lift(x)
+        return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)

@@ -1,0 +1,349 @@
+"""NumPy's functions that pick, choose, sort and write elements of tensors.
+
+Picking is a gather at positions that NumPy itself finds (`shaping.rearranged`).
+Functions that write into their argument (`np.put`, `np.fill_diagonal`, ...) are
+indexed assignments, if what they write into is a tensor.  What looks at values
+without a derivative gives plain values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import functions as F
+from ..errors import LeaveTapeError
+from ..recomputed import recomputed
+from ..record import decided, tracked
+from ..traced import Traced
+from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
+from .shaping import as_tensor, cast, rearranged, untracked
+
+# ---- picking ------------------------------------------------------------------------------
+
+
+@implements(np.take)
+def _take(a, indices, axis=None, out=None, mode="raise"):
+    only_defaults(np.take, out=out)
+    return F.take(as_tensor(a), values_of(indices), axis, mode)
+
+
+@implements(np.take_along_axis)
+def _take_along_axis(arr, indices, axis=-1):
+    indices = np.asarray(values_of(indices))
+    if axis is None:
+        return rearranged(lambda p: np.take_along_axis(p, indices, None), arr)
+    return rearranged(lambda p: np.take_along_axis(p, indices, axis), arr)
+
+
+@implements(np.choose)
+def _choose(a, choices, out=None, mode="raise"):
+    only_defaults(np.choose, out=out)
+    a = np.asarray(values_of(a))
+    choices = list(choices)
+    # Numbers are weak here, as nowhere else in this file.
+    kinds = [c._v if isinstance(c, Traced) else c if isinstance(c, (int, float)) else np.asarray(values_of(c)) for c in choices]
+    return rearranged(lambda *p: np.choose(a, p, mode=mode), *choices, dtype=np.result_type(*kinds))
+
+
+@implements(np.compress)
+def _compress(condition, a, axis=None, out=None):
+    only_defaults(np.compress, out=out)
+    condition = np.asarray(values_of(condition))
+    return rearranged(lambda p: np.compress(condition, p, axis), a)
+
+
+@implements(np.extract)
+def _extract(condition, arr):
+    condition = np.asarray(values_of(condition))
+    return rearranged(lambda p: np.extract(condition, p), arr)
+
+
+@implements(np.delete)
+def _delete(arr, obj, axis=None):
+    obj = values_of(obj)
+    return rearranged(lambda p: np.delete(p, obj, axis), arr)
+
+
+@implements(np.insert)
+def _insert(arr, obj, values, axis=None):
+    obj = values_of(obj)
+    dtype = arr.dtype if isinstance(arr, (Traced, np.ndarray)) else np.asarray(arr).dtype
+    return rearranged(lambda p, v: np.insert(p, obj, v, axis), arr, values, dtype=dtype)
+
+
+@implements(np.trim_zeros)
+def _trim_zeros(filt, trim="fb", axis=None):
+    filt = as_tensor(filt)
+    found = decided(np.argwhere, filt)
+    axes = range(filt.ndim) if axis is None else F.axis_tuple(axis, filt.ndim)
+    key = [slice(None)] * filt.ndim
+    for k in axes:
+        low, high = (found[:, k].min(), found[:, k].max() + 1) if len(found) else (filt.shape[k], 0)
+        if not len(found) and "f" not in trim.lower():
+            low = 0
+        key[k] = slice(low if "f" in trim.lower() else None, high if "b" in trim.lower() else None)
+    return filt[tuple(key)]
+
+
+@implements(np.where)
+def _where(condition, *branches):
+    if not branches:
+        return np.nonzero(np.asarray(values_of(condition)))
+    if not any_tracked(branches):
+        return untracked(np.where, condition, *branches)
+    # A condition that is a tensor stays one: a replay computes it again.
+    condition = condition if isinstance(condition, Traced) else values_of(condition)
+    return F.where(condition, *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
+
+
+@implements(np.select)
+def _select(condlist, choicelist, default=0):
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if len(condlist) == 0:
+        raise ValueError("select with an empty condition list is not possible")
+    condlist = [np.asarray(values_of(c)) for c in condlist]
+    for k, condition in enumerate(condlist):
+        if condition.dtype.type is not np.bool_:
+            raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
+    found = default
+    for condition, choice in zip(condlist[::-1], list(choicelist)[::-1]):
+        found = _where(condition, choice, found)
+    return found
+
+
+@implements(np.piecewise)
+def _piecewise(x, condlist, funclist, *args, **kw):
+    # As NumPy does it: each function sees the elements of its own condition only.
+    if not isinstance(x, Traced):
+        raise refuse(np.piecewise, " where only a condition is a tensor")
+    condlist = values_of(condlist)
+    if np.isscalar(condlist) or x.ndim and not isinstance(condlist[0], (list, np.ndarray)):
+        condlist = [condlist]
+    conditions = list(np.array(condlist, bool))
+    if len(funclist) == len(conditions) + 1:
+        conditions.append(~np.any(conditions, axis=0))
+    elif len(funclist) != len(conditions):
+        raise ValueError(f"with {len(conditions)} condition(s), either that many or one more function is expected")
+    found = 0.0 * x
+    for condition, function in zip(conditions, funclist):
+        if not callable(function):
+            found = F.where(condition, function, found)
+        elif condition.any():
+            values = as_tensor(function(x[condition] if x.ndim else x, *args, **kw))
+            if x.ndim == 0:
+                found = F.where(condition, values, found)
+                continue
+            rank = np.cumsum(condition.ravel()).reshape(condition.shape) - 1
+            values = F.broadcast_to(values, (int(condition.sum()),))
+            found = F.where(condition, F.take(values, np.maximum(rank, 0)), found)
+    return found
+
+
+@implements(np.apply_along_axis)
+def _apply_along_axis(func1d, axis, arr, *args, **kwargs):
+    arr = as_tensor(arr)
+    axis = F.axis_index(axis, arr.ndim)
+    moved = F.moveaxis(arr, axis, -1)
+    lead = moved.shape[:-1]
+    if 0 in lead:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    rows = F.reshape(moved, (-1, arr.shape[axis]))
+    results = [as_tensor(func1d(row, *args, **kwargs)) for row in rows]
+    inner = tuple(results[0].shape)
+    found = F.reshape(F.stack(results), (*lead, *inner))
+    # The axes of a result take the place of the axis.
+    ends = range(len(lead), len(lead) + len(inner))
+    return F.moveaxis(found, tuple(ends), tuple(range(axis, axis + len(inner)))) if inner else found
+
+
+@implements(np.apply_over_axes)
+def _apply_over_axes(func, a, axes):
+    found = as_tensor(a)
+    for axis in np.atleast_1d(axes).tolist():
+        result = func(found, F.axis_index(axis, found.ndim))
+        found = result if result.ndim == found.ndim else F.expand_dims(result, axis)
+    return found
+
+
+# ---- triangles and diagonals ---------------------------------------------------------------
+
+
+@implements(np.tril)
+def _tril(m, k=0):
+    if not any_tracked(m):
+        return untracked(lambda a: np.tril(a, k), m)
+    return F.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, 0.0)
+
+
+@implements(np.triu)
+def _triu(m, k=0):
+    if not any_tracked(m):
+        return untracked(lambda a: np.triu(a, k), m)
+    return F.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), 0.0, m)
+
+
+@implements(np.diag)
+def _diag(v, k=0):
+    return F.diag(as_tensor(v), k) if any_tracked(v) else untracked(lambda a: np.diag(a, k), v)
+
+
+@implements(np.diagflat)
+def _diagflat(v, k=0):
+    return F.diag(F.ravel(v), k) if any_tracked(v) else untracked(lambda a: np.diagflat(a, k), v)
+
+
+@implements(np.diagonal)
+def _diagonal(a, offset=0, axis1=0, axis2=1):
+    return F.diagonal(a, offset, axis1, axis2)
+
+
+@implements(np.trace)
+def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    only_defaults(np.trace, out=out)
+    if not any_tracked(a):
+        return untracked(lambda v: np.trace(v, offset, axis1, axis2, dtype), a)
+    return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
+
+
+if hasattr(np.linalg, "diagonal"):
+
+    @implements(np.linalg.diagonal)
+    def _matrix_diagonal(x, /, *, offset=0):
+        return F.diagonal(x, offset, -2, -1)
+
+    @implements(np.linalg.trace)
+    def _matrix_trace(x, /, *, offset=0, dtype=None):
+        return _trace(x, offset, -2, -1, dtype)
+
+
+# ---- sorting -------------------------------------------------------------------------------
+
+
+@implements(np.sort)
+def _sort(a, axis=-1, kind=None, order=None, *, stable=None):
+    only_defaults(np.sort, order=order)
+    if stable is not None:
+        kind = "stable" if stable else None
+    return _permuted(a, axis, _sorted, kind)
+
+
+@implements(np.partition)
+def _partition(a, kth, axis=-1, kind="introselect", order=None):
+    only_defaults(np.partition, order=order)
+    kth = np.asarray(values_of(kth))
+    return _permuted(a, axis, _partitioned, kth if kth.ndim else int(kth), kind)
+
+
+@recomputed
+def _sorted(values, axis, kind):
+    return F.along_axis(values.shape, axis)(np.argsort(values, axis, kind=kind))
+
+
+@recomputed
+def _partitioned(values, axis, kth, kind):
+    return F.along_axis(values.shape, axis)(np.argpartition(values, kth, axis, kind))
+
+
+def _permuted(a, axis, index_map, *data):
+    a = F.lift(a)
+    if axis is None:
+        a, axis = F.ravel(a), -1
+    if a.ndim == 0:
+        raise np.exceptions.AxisError(axis, 0)
+    if not tracked(a):
+        return untracked(lambda v: np.ravel(v)[index_map(axis, *data)(v)], a)
+    return F.moved_by("gather", a, index_map(axis, *data), a)
+
+
+# ---- writing -------------------------------------------------------------------------------
+
+
+def _writes(function):
+    """Decorator: `function(tensor, ...)` writes; into a plain array only what is not tracked is written."""
+
+    def register(ours):
+        @implements(function)
+        def call(target, *args, **kwargs):
+            if isinstance(target, Traced):
+                return ours(target, *args, **kwargs)
+            if any_tracked(args) or any_tracked(kwargs):
+                raise LeaveTapeError(
+                    f"writing a tensor into a plain array (np.{function.__name__}, np.full_like(array, tensor)) would "
+                    "cut its derivative; make the array with tg.zeros, or use tg.full_like / np.broadcast_to on the tensor"
+                )
+            return function(target, *values_of(args), **{k: values_of(v) for k, v in kwargs.items()})
+
+        return call
+
+    return register
+
+
+def _assign(target, positions, values, which):
+    """``target.flat[positions] = values.flat[which]``; the values are repeated if there are fewer."""
+    if not positions.size:
+        return
+    values = F.ravel(as_tensor(values))
+    if values.size == 0:
+        raise ValueError("cannot write from an empty array")
+    if values.size > 1:
+        which = which % values.size
+        values = values if np.array_equal(which, np.arange(values.size)) else values[which]
+    target[np.unravel_index(positions, target.shape)] = values
+
+
+@_writes(np.copyto)
+def _copyto(dst, src, casting="same_kind", where=True):
+    if where is True:
+        dst[...] = src
+        return
+    where = np.broadcast_to(np.asarray(values_of(where), bool), dst.shape)
+    dst[where] = F.broadcast_to(as_tensor(src), dst.shape)[where]
+
+
+@_writes(np.fill_diagonal)
+def _fill_diagonal(a, val, wrap=False):
+    mark = np.zeros(a.shape, bool)
+    np.fill_diagonal(mark, True, wrap)
+    positions = np.flatnonzero(mark)
+    _assign(a, positions, val, np.arange(positions.size))
+
+
+@_writes(np.put)
+def _put(a, ind, v, mode="raise"):
+    positions = np.arange(a.size).take(np.ravel(values_of(ind)), mode=mode)
+    _assign(a, positions, v, np.arange(positions.size))
+
+
+@_writes(np.place)
+def _place(arr, mask, vals):
+    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask), bool), arr.shape))
+    _assign(arr, positions, vals, np.arange(positions.size))
+
+
+@_writes(np.putmask)
+def _putmask(a, mask, values):
+    positions = np.flatnonzero(np.broadcast_to(np.asarray(values_of(mask), bool), a.shape))
+    _assign(a, positions, values, positions)
+
+
+@_writes(np.put_along_axis)
+def _put_along_axis(arr, indices, values, axis):
+    positions = np.arange(arr.size).reshape(arr.shape)
+    indices = np.asarray(values_of(indices))
+    positions = np.take_along_axis(positions, indices, axis)
+    arr[np.unravel_index(positions, arr.shape)] = as_tensor(values)
+
+
+# ---- plain values --------------------------------------------------------------------------
+
+#: Functions whose results are piecewise constant, or do not depend on values at all.
+for _name in (
+    "all allclose any argmax argmin argpartition argsort argwhere array2string array_equal array_equiv array_repr "
+    "array_str can_cast common_type count_nonzero diag_indices_from digitize flatnonzero isclose iscomplex iscomplexobj "
+    "isin isneginf isposinf isreal isrealobj lexsort may_share_memory min_scalar_type nanargmax nanargmin nonzero "
+    "ravel_multi_index result_type searchsorted shares_memory tril_indices_from triu_indices_from unravel_index"
+).split():
+    _function = getattr(np, _name)
+    FUNCTIONS[_function] = plain_function(_function)
+

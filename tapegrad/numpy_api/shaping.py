@@ -1,0 +1,485 @@
+"""NumPy's functions that shape, join, cut and pad, on tensors.
+
+What NumPy answers with a view stays a view of the tensor (`tapegrad.views`).
+What moves elements in any other way is one gather: `rearranged` applies the
+NumPy function itself to arrays of positions, so that every parameter means what
+it means there, and looks the elements up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import functions as F
+from ..errors import DtypeError, UnsupportedFunctionError
+from ..record import normalise, plain, trace_of
+from ..traced import Traced
+from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
+
+
+def as_tensor(thing):
+    """`thing` as a tensor; nested lists that hold tensors are stacked."""
+    if isinstance(thing, (list, tuple)) and _holds_tensor(thing):
+        return F.stack([as_tensor(x) for x in thing])
+    return F.lift(thing)
+
+
+def _holds_tensor(thing):
+    return any(isinstance(x, Traced) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
+
+
+def untracked(function, *things):
+    """`function` of the values, as a tensor outside the tape; keeps integer dtypes."""
+    return plain(normalise(np.asarray(function(*[np.asarray(values_of(t)) for t in things]))))
+
+
+def rearranged(function, *things, dtype=None):
+    """The elements of `things` in the arrangement that `function` gives to arrays of their positions.
+
+    Parameters
+    ----------
+    function : callable
+        Takes one array of positions per thing and gives an array of positions.
+    *things : Tensor or array-like
+        Joined flat, they are what the positions count in.
+    dtype : dtype, optional
+        Of the result; by default what joining the things gives.
+    """
+    if not any_tracked(things):
+        return untracked(function, *things)
+    things = [as_tensor(t) for t in things]
+    if dtype is not None:
+        things = [cast(t, dtype) for t in things]
+    if len(things) == 1:
+        return F.moved("gather", things[0], function)
+    positions, start = [], 0
+    for t in things:
+        positions.append(np.arange(start, start + t.size).reshape(t.shape))
+        start += t.size
+    pool = F.concatenate([F.reshape(t, (-1,)) for t in things])
+    index = function(*positions)
+    return F.moved("gather", pool, lambda p: index)
+
+
+def cast(t, dtype):
+    """`t` in `dtype`, recorded only if that changes something."""
+    dtype = np.dtype(dtype)
+    if t.dtype == dtype:
+        return t
+    if dtype.kind != "f" and t.requires_grad:
+        raise DtypeError(
+            f"a value that requires a gradient (shape {tuple(t.shape)}) would be rounded to {dtype}, which cuts its "
+            "derivative; use a float dtype, or .detach() first"
+        )
+    return F.astype(t, dtype)
+
+
+# ---- one array in another shape ------------------------------------------------------
+
+
+def _known_layout(a):
+    """Refuse to look at the memory order in a functional recording whose arguments came in another one than C."""
+    trace = trace_of((a,))
+    if trace is not None and trace.reordered:
+        raise UnsupportedFunctionError(
+            "order='A' or 'K' depends on how an array lies in memory, and an argument of this recorded function was not "
+            "C-contiguous; ask for order='C' or 'F', or pass np.ascontiguousarray(argument)"
+        )
+
+
+def _is_fortran(a):
+    _known_layout(a)
+    return isinstance(a._v, np.ndarray) and a._v.flags.f_contiguous and not a._v.flags.c_contiguous
+
+
+def _sizes(shape):
+    shape = values_of(shape)
+    return tuple(shape) if np.ndim(shape) else (shape,)
+
+
+@implements(np.reshape)
+def _reshape(a, /, shape=None, order="C", *, newshape=None, copy=None):
+    a = F.lift(a)
+    shape = _sizes(newshape if shape is None else shape)
+    if copy is False:
+        np.reshape(np.asarray(a._v), shape, order, copy=False)
+    if order == "F" or order == "A" and _is_fortran(a):
+        found = F.transpose(F.reshape(F.transpose(a), shape[::-1]))
+    elif order in ("C", "A"):
+        found = F.reshape(a, shape)
+    else:
+        raise ValueError(f"order must be 'C', 'F' or 'A', got {order!r}")
+    return F.clone(found) if copy else found
+
+
+@implements(np.ravel)
+def _ravel(a, order="C"):
+    a = F.lift(a)
+    if order == "F" or order == "A" and _is_fortran(a):
+        return F.ravel(F.transpose(a))
+    if order in ("C", "A"):
+        return F.ravel(a)
+    if order != "K":
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    _known_layout(a)
+    positions = np.empty_like(np.asarray(a._v), np.int64)
+    positions[...] = np.arange(a.size).reshape(a.shape)
+    positions = positions.ravel("K")
+    if (positions == np.arange(a.size)).all():
+        return F.ravel(a)
+    return rearranged(lambda p: p.reshape(-1)[positions], a)
+
+
+@implements(np.transpose)
+def _transpose(a, axes=None):
+    return F.transpose(a, axes if axes is None else _sizes(axes))
+
+
+@implements(np.swapaxes)
+def _swapaxes(a, axis1, axis2):
+    return F.swapaxes(a, axis1, axis2)
+
+
+if hasattr(np, "matrix_transpose"):
+
+    @implements(np.matrix_transpose, np.linalg.matrix_transpose)
+    def _matrix_transpose(x, /):
+        if x.ndim < 2:
+            raise ValueError(f"matrix_transpose() needs at least 2 dimensions, got {x.ndim}")
+        return F.swapaxes(x, -1, -2)
+
+
+@implements(np.moveaxis)
+def _moveaxis(a, source, destination):
+    return F.moveaxis(a, source, destination)
+
+
+@implements(np.rollaxis)
+def _rollaxis(a, axis, start=0):
+    axis = F.axis_index(axis, a.ndim)
+    start = start + a.ndim if start < 0 else start
+    if not 0 <= start <= a.ndim:
+        raise np.exceptions.AxisError(f"'start' arg requires {-a.ndim} <= start <= {a.ndim}, got {start}")
+    axes = [k for k in range(a.ndim) if k != axis]
+    axes.insert(start - (axis < start), axis)
+    return F.transpose(a, axes)
+
+
+@implements(np.squeeze)
+def _squeeze(a, axis=None):
+    return F.squeeze(a, axis)
+
+
+@implements(np.expand_dims)
+def _expand_dims(a, axis):
+    return F.expand_dims(a, axis)
+
+
+#: Functions that give several arrays give a tuple since NumPy 2, a list before.
+_LIST = type(np.atleast_1d(1, 2))
+
+
+def _atleast(least, shape, function):
+    def one(a):
+        a = as_tensor(a)
+        return a if a.ndim >= least else F.reshape(a, shape(a.shape))
+
+    @implements(function)
+    def call(*arys):
+        found = [one(a) for a in arys]
+        return found[0] if len(found) == 1 else _LIST(found)
+
+    return one
+
+
+atleast_1d = _atleast(1, lambda s: (1,), np.atleast_1d)
+atleast_2d = _atleast(2, lambda s: (1, *s) if s else (1, 1), np.atleast_2d)
+atleast_3d = _atleast(3, lambda s: (*s, 1) if len(s) == 2 else (1, *s, 1) if s else (1, 1, 1), np.atleast_3d)
+
+
+@implements(np.broadcast_to)
+def _broadcast_to(array, shape, subok=False):
+    return F.broadcast_to(array, _sizes(shape))
+
+
+@implements(np.broadcast_arrays)
+def _broadcast_arrays(*args, subok=False):
+    args = [as_tensor(a) for a in args]
+    shape = np.broadcast_shapes(*[a.shape for a in args])
+    return type(np.broadcast_arrays(1, 2))([a if a.shape == shape else F.broadcast_to(a, shape) for a in args])
+
+
+@implements(np.meshgrid)
+def _meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    shapes = [[-1 if k == i else 1 for k in range(len(xi))] for i in range(len(xi))]
+    if indexing == "xy" and len(xi) > 1:
+        shapes[0][:2], shapes[1][:2] = (1, -1), (-1, 1)
+    found = [F.reshape(as_tensor(x), shape) for x, shape in zip(xi, shapes)]
+    if not sparse:
+        found = _broadcast_arrays(*found)
+    return type(np.meshgrid(1, 2))([F.clone(x) if copy else x for x in found])
+
+
+@implements(np.ix_)
+def _ix(*args):
+    found = []
+    for k, x in enumerate(args):
+        if not any_tracked(x):
+            x = np.asarray(values_of(x))
+            x = F.lift(x.nonzero()[0] if x.dtype == bool else x)
+        if x.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        found.append(F.reshape(x, [-1 if j == k else 1 for j in range(len(args))]))
+    return tuple(found)
+
+
+# ---- joining ----------------------------------------------------------------------------
+
+
+def _joined(function, join, arrays, out, dtype, casting):
+    only_defaults(function, out=out)
+    found = join([as_tensor(a) for a in arrays])
+    if dtype is None:
+        return found
+    if not np.can_cast(found.dtype, dtype, casting):
+        raise TypeError(f"Cannot cast array data from {found.dtype!r} to {np.dtype(dtype)!r} by the rule {casting!r}")
+    return cast(found, dtype)
+
+
+@implements(np.concatenate)
+def _concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
+    return _joined(np.concatenate, lambda a: F.concatenate(a, axis), arrays, out, dtype, casting)
+
+
+@implements(np.stack)
+def _stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
+    return _joined(np.stack, lambda a: F.stack(a, axis), arrays, out, dtype, casting)
+
+
+@implements(np.vstack)
+def _vstack(tup, *, dtype=None, casting="same_kind"):
+    return _joined(np.vstack, lambda a: F.concatenate([atleast_2d(x) for x in a]), tup, None, dtype, casting)
+
+
+@implements(np.hstack)
+def _hstack(tup, *, dtype=None, casting="same_kind"):
+    def join(arrays):
+        arrays = [atleast_1d(x) for x in arrays]
+        return F.concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
+
+    return _joined(np.hstack, join, tup, None, dtype, casting)
+
+
+@implements(np.dstack)
+def _dstack(tup):
+    return F.concatenate([atleast_3d(x) for x in tup], 2)
+
+
+@implements(np.column_stack)
+def _column_stack(tup):
+    arrays = [as_tensor(x) for x in tup]
+    return F.concatenate([x if x.ndim >= 2 else F.reshape(x, (-1, 1)) for x in arrays], 1)
+
+
+@implements(np.block)
+def _block(arrays):
+    leaves = []
+
+    def number(thing):
+        if isinstance(thing, list):
+            return [number(x) for x in thing]
+        leaves.append(thing)
+        return len(leaves) - 1
+
+    def place(numbers, positions):
+        return [place(n, positions) for n in numbers] if isinstance(numbers, list) else positions[numbers]
+
+    numbers = number(arrays)
+    return rearranged(lambda *positions: np.block(place(numbers, positions)), *leaves)
+
+
+@implements(np.append)
+def _append(arr, values, axis=None):
+    arr, values = as_tensor(arr), as_tensor(values)
+    if axis is None:
+        arr, values, axis = F.ravel(arr), F.ravel(values), 0
+    return F.concatenate([arr, values], axis)
+
+
+# ---- cutting ----------------------------------------------------------------------------
+
+
+@implements(np.split)
+def _split(ary, indices_or_sections, axis=0):
+    return F.split(ary, values_of(indices_or_sections), axis)
+
+
+@implements(np.array_split)
+def _array_split(ary, indices_or_sections, axis=0):
+    return F.array_split(ary, values_of(indices_or_sections), axis)
+
+
+def _split_along(function, least, axis):
+    @implements(function)
+    def call(ary, indices_or_sections):
+        ary = F.lift(ary)
+        if ary.ndim < least:
+            raise ValueError(f"{function.__name__} only works on arrays of {least} or more dimensions")
+        return _split(ary, indices_or_sections, axis(ary.ndim))
+
+
+_split_along(np.hsplit, 1, lambda ndim: 1 if ndim > 1 else 0)
+_split_along(np.vsplit, 2, lambda ndim: 0)
+_split_along(np.dsplit, 3, lambda ndim: 2)
+
+if hasattr(np, "unstack"):
+
+    @implements(np.unstack)
+    def _unstack(x, /, *, axis=0):
+        if x.ndim == 0:
+            raise ValueError("Input array must be at least 1-d.")
+        return tuple(F.moveaxis(x, axis, 0))
+
+
+# ---- moving -----------------------------------------------------------------------------
+
+
+@implements(np.tile)
+def _tile(A, reps):
+    return F.tile(A, values_of(reps))
+
+
+@implements(np.repeat)
+def _repeat(a, repeats, axis=None):
+    return F.repeat(a, values_of(repeats), axis)
+
+
+@implements(np.roll)
+def _roll(a, shift, axis=None):
+    return F.roll(a, values_of(shift), axis)
+
+
+@implements(np.flip)
+def _flip(m, axis=None):
+    return F.flip(m, axis)
+
+
+@implements(np.fliplr)
+def _fliplr(m):
+    if m.ndim < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return F.flip(m, 1)
+
+
+@implements(np.flipud)
+def _flipud(m):
+    if m.ndim < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return F.flip(m, 0)
+
+
+@implements(np.rot90)
+def _rot90(m, k=1, axes=(0, 1)):
+    # NumPy checks the axes.
+    np.rot90(np.broadcast_to(0.0, m.shape), k, axes)
+    k %= 4
+    if k == 0:
+        return m[:]
+    if k == 2:
+        return F.flip(m, tuple(axes))
+    if k == 1:
+        return F.swapaxes(F.flip(m, axes[1]), *axes)
+    return F.flip(F.swapaxes(m, *axes), axes[1])
+
+
+def _shifted(function):
+    @implements(function)
+    def call(x, axes=None):
+        return rearranged(lambda p: function(p, axes), x)
+
+
+_shifted(np.fft.fftshift)
+_shifted(np.fft.ifftshift)
+
+
+@implements(np.resize)
+def _resize(a, new_shape):
+    return rearranged(lambda p: np.resize(p, new_shape), a) if np.size(values_of(a, False)) else plain(np.zeros(new_shape))
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
+    if writeable:
+        raise refuse(np.lib.stride_tricks.sliding_window_view, " with writeable=True")
+    return rearranged(lambda p: np.lib.stride_tricks.sliding_window_view(p, window_shape, axis), x)
+
+
+# ---- copies and constants of the same shape -----------------------------------------------
+
+
+@implements(np.copy)
+def _copy(a, order="K", subok=False):
+    return F.clone(a)
+
+
+if hasattr(np, "astype"):
+
+    @implements(np.astype)
+    def _astype(x, dtype, /, *, copy=True, device=None):
+        if x.dtype == np.dtype(dtype):
+            return F.clone(x) if copy else x
+        return F.astype(x, dtype)
+
+
+def _like(function):
+    @implements(function)
+    def call(a, *args, **kwargs):
+        return plain(normalise(function(np.asarray(values_of(a, False)), *args, **kwargs)))
+
+
+for _function in (np.zeros_like, np.ones_like, np.empty_like):
+    _like(_function)
+
+
+@implements(np.full_like)
+def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **device):
+    if not any_tracked(fill_value):
+        array = np.full_like(np.asarray(values_of(a, False)), values_of(fill_value), dtype, order, subok, shape, **device)
+        return plain(normalise(array))
+    shape = a.shape if shape is None else _sizes(shape)
+    return F.broadcast_to(cast(as_tensor(fill_value), dtype or a.dtype), shape)
+
+
+@implements(np.full)
+def _full(shape, fill_value, dtype=None, order="C", **device):
+    # Only np.full(..., like=tensor) comes here.
+    if not any_tracked(fill_value):
+        return plain(normalise(np.full(shape, values_of(fill_value), dtype, order, **device)))
+    fill_value = as_tensor(fill_value)
+    return F.broadcast_to(cast(fill_value, dtype or fill_value.dtype), _sizes(shape))
+
+
+@implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
+def _array(object, dtype=None, *args, copy=None, order=None, subok=False, ndmin=0, **device):
+    # Only np.array(..., like=tensor) comes here: the way to make an array of tensors.
+    found = as_tensor(object) if _holds_tensor([object]) else plain(normalise(np.array(object, dtype)))
+    if dtype is not None:
+        found = cast(found, dtype)
+    return found if found.ndim >= ndmin else F.reshape(found, (1,) * (ndmin - found.ndim) + tuple(found.shape))
+
+
+@implements(np.shape)
+def _shape(a):
+    return tuple(np.shape(values_of(a, False)))
+
+
+@implements(np.ndim)
+def _ndim(a):
+    return np.ndim(values_of(a, False))
+
+
+@implements(np.size)
+def _size(a, axis=None):
+    return np.size(values_of(a, False), axis)

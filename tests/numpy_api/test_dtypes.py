@@ -1,0 +1,62 @@
+"""The dtype of float32 tensors beside every kind of number is NumPy's."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tests.rules.checker import leaf
+
+X = np.array([0.5, 1.5, 2.5], "f")
+NUMBERS = {
+    "float": 0.5, "int": 2, "bool": True, "float64": np.float64(0.5), "float32": np.float32(0.5), "float16": np.float16(0.5), "int64": np.int64(2),
+    "int8": np.int8(2), "0-d": np.array(0.5), "0-d single": np.array(0.5, "f"), "vector": np.array([0.5, 0.6, 0.7]),
+}  # fmt: skip
+FUNCTIONS = {
+    **{
+        name: getattr(np, name)
+        for name in (
+            "add subtract multiply divide power maximum minimum fmax fmin arctan2 hypot logaddexp logaddexp2 copysign heaviside remainder "
+            "fmod floor_divide float_power divmod outer dot inner kron append convolve gradient linspace quantile percentile"
+        ).split()
+    },
+    "where": lambda x, n: np.where([True, False, True], x, n), "clip below": lambda x, n: np.clip(x, n, None), "clip above": lambda x, n: np.clip(x, 0.0, n),
+    "hstack": lambda x, n: np.hstack([x, n]), "select": lambda x, n: np.select([X > 1], [x], n), "trapezoid": lambda x, n: np.trapezoid(x, dx=n),
+    "sum": lambda x, n: np.sum(x, initial=np.ravel(n)[0]), "max": lambda x, n: np.max(x, initial=np.ravel(n)[0]), "prod": lambda x, n: np.prod(x, initial=np.ravel(n)[0]),
+    "diff": lambda x, n: np.diff(x, prepend=n), "insert": lambda x, n: np.insert(x, 1, n), "full_like": lambda x, n: np.full_like(x, np.ravel(n)[0]),
+    "average": lambda x, n: np.average(x, weights=x * 0 + n), "vander": lambda x, n: np.vander(x) * n, "power operator": lambda x, n: x**n,
+}  # fmt: skip
+#: Not defined for arrays in this place.
+SCALAR_ONLY = {"trapezoid"}
+
+
+def dtypes(result):
+    return [dtypes(r) for r in result] if isinstance(result, (tuple, list)) else result.dtype
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_beside_a_number(name, number):
+    function, n = FUNCTIONS[name], NUMBERS[number]
+    if name in SCALAR_ONLY and np.ndim(n):
+        return
+    pairs = [lambda x: function(x, n)]
+    if isinstance(function, np.ufunc):
+        pairs.append(lambda x: function(n, x))
+    for call in pairs:
+        try:
+            expected = call(X)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                call(leaf(X))
+            continue
+        assert dtypes(call(leaf(X))) == dtypes(expected)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "power", "maximum", "hypot", "where", "clip below", "dot", "linspace"])
+def test_tracked_floats_are_weak(name):
+    for t in (leaf(0.5), leaf(np.float64(0.5)), leaf(X)[0] * 0.0 + leaf(0.5)):
+        found = FUNCTIONS[name](leaf(X), t)
+        assert found.dtype == np.float32
+        found.sum().backward()
+        assert t.dtype in (np.float64, np.float32) and isinstance(t, tg.Tensor)
