@@ -40,9 +40,7 @@ class _Segment(Primitive):
     def __init__(self, function):
         self.replays = {}
         self.checkpointed = function
-        super().__init__(self._run)
-        self.name = getattr(function, "__name__", type(function).__name__)
-        self.row = self._row()
+        super().__init__(self._run, getattr(function, "__name__", type(function).__name__))
         self.defvjp(self._pull)
         self.defjvp(self._push)
 

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from . import docstrings
 from .record import normalise
-from .tensor import Tensor, _rebuild, tensor
+from .tensor import Tensor, rebuilt, tensor
 from .traced import Traced
 from .typing import TensorLike
 
@@ -38,7 +38,7 @@ def manual_seed(seed: int) -> np.random.Generator:
 
 def _made(array, requires_grad, dtype=None):
     array = np.asarray(array, dtype=dtype)
-    return _rebuild(Tensor, normalise(array), requires_grad, None)
+    return rebuilt(Tensor, normalise(array), requires_grad, None)
 
 
 def _shape(size):

@@ -422,4 +422,4 @@ def _shown(part):
     return format_tensor(part)[len("tensor(") : -1] if np.ndim(part) == 0 else np.array2string(part, separator=", ")
 
 
-_record._Types.Dual = Dual
+_record.Types.Dual = Dual

@@ -15,9 +15,9 @@ import numpy as np
 from .backward import Pass, load_native, second_backward_error
 from .errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from .modes import enable_grad
-from .record import _Types, check_dtype, nesting_error, normalise, settle, tracked
+from .record import Types, check_dtype, nesting_error, normalise, settle, tracked
 from .sweep.plan import Signature
-from .tape.layout import ARRAY_LEAF, FIRST_ARRAY
+from .tape.layout import ARRAY_LEAF, FIRST_ARRAY, LEAF_MARK, MARK
 from .tape.meta import SCALAR, meta_of
 from .tape.tape import Tape
 from .tensor import Tensor, tensor
@@ -31,7 +31,7 @@ MOST_WORDS = 1 << 25
 def check_result(thing, store, what, differentiated=True):
     """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`."""
     if isinstance(thing, Traced):
-        if thing.__class__ is _Types.Dual:
+        if thing.__class__ is Types.Dual:
             raise nesting_error(what)
         if thing._t is not None and thing._t is not store and settle(thing) is not store:
             raise nesting_error(what)
@@ -169,7 +169,7 @@ class Recording:
 
     def _primitive(self):
         records = self.store.records()
-        ops = records["op"][self.marks[: len(records)] == 1]
+        ops = records["op"][self.marks[: len(records)] == MARK]
         numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
         return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
 
@@ -445,8 +445,8 @@ def sweep_forward(outputs, inputs, seeds):
         for slot, tensors in swept.wanted.items():
             given = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
             slots[slot] = sum(given[1:], given[0])
-            # An input that is itself computed: nothing comes up from below it.
-            swept.marks[slot] = 2
+            # An input that is itself computed counts as a leaf: nothing comes up from below it.
+            swept.marks[slot] = LEAF_MARK
         store.pinned += 1
         kept = [outputs[k]._i for k in mine]
         sweep = Tangents(store, swept.marks, swept.low, swept.high, 1, kept)

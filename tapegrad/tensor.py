@@ -115,7 +115,7 @@ class Tensor(Traced):
                 "only leaf tensors can be copied or pickled: this one was computed "
                 f"({self.grad_fn.name()}); use .detach() for its value or .clone() to copy it on the tape"
             )
-        return _rebuild, (type(self), self._v, self._r, None if self._x is None else self._x.grad)
+        return rebuilt, (type(self), self._v, self._r, None if self._x is None else self._x.grad)
 
     def __copy__(self):
         return self.__deepcopy__({})
@@ -306,7 +306,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: TensorLike | None = None, requires_grad: bool = True) -> Self:
         value = data._v if isinstance(data, Tensor) else tensor(() if data is None else data)._v
-        return _rebuild(cls, value, requires_grad, None)
+        return rebuilt(cls, value, requires_grad, None)
 
     def __init__(self, data: TensorLike | None = None, requires_grad: bool = True) -> None:
         pass
@@ -329,7 +329,7 @@ def _check_differentiable(value):
         raise DtypeError(f"dtype {value.dtype} cannot require a gradient; use float64 or float32")
 
 
-def _rebuild(kind, value, requires_grad, grad):
+def rebuilt(kind, value, requires_grad, grad):
     t = _new(kind)
     t._v = value
     t._t = None
@@ -393,7 +393,7 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     value = np.array(data, dtype=dtype)
     _record.check_dtype(value, "tg.tensor")
     value = normalise(value)
-    return _rebuild(Tensor, value, requires_grad, None)
+    return rebuilt(Tensor, value, requires_grad, None)
 
 
 def _tensors_in(data):
@@ -414,7 +414,7 @@ def _values_of(data):
 
 #: The module tapegrad.autograd, which sets it (it imports this one).
 _autograd: Any = None
-_record._Types.Traced = Traced
-_record._Types.Tensor = Tensor
-_record._Types.Parameter = Parameter
+_record.Types.Traced = Traced
+_record.Types.Tensor = Tensor
+_record.Types.Parameter = Parameter
 

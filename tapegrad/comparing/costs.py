@@ -28,6 +28,7 @@ from ..sweep import program as P
 from ..sweep.plan import Signature
 from ..sweep.reach import count, instructions
 from ..sweep.tangent import Programs
+from ..tape.layout import MARK
 
 #: Nanoseconds per unit of each count.
 NANOSECONDS = {
@@ -283,7 +284,7 @@ def counts(recording, forward):
     found["block"] = len(sources) * len(others)
     found["collect"] = seeds * len(others)
     if forward:
-        found["visit"] = chunks * int(np.count_nonzero(recording.marks == 1))
+        found["visit"] = chunks * int(np.count_nonzero(recording.marks == MARK))
     for p in others:
         found["result"] += seeds * p.meta.nbytes
         found["page"] += seeds * p.meta.nbytes if seeds * p.meta.nbytes >= FRESH else 0

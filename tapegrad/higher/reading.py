@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..record import _Types, plain
+from ..record import Types, plain
 from ..rules import by_opcode
 from ..sweep.plan import Signature
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
@@ -205,7 +205,7 @@ class Stretch:
             raise ValuesNotKept
         values, value = kept
         operands = [self.tensor(o, v) if o > 0 else v for o, v in zip(entry.operands, values)]
-        metas = [meta_of(v) if not isinstance(v, _Types.Call) else None for v in values]
+        metas = [meta_of(v) if not isinstance(v, Types.Call) else None for v in values]
         attrs = tuple(pair for pair in entry.attrs if pair[0] != "call")
         return Read(entry.function, operands, self.tensor(slot, value), attrs, entry.integer, slots, metas, entry.meta)
 

@@ -15,8 +15,8 @@ import numpy as np
 from ..native.ufuncs import core_dimensions, inner_loop
 from ..rules import lang as L
 from ..sweep import program as P
-from ..sweep.plan import _aligned_shape, _coalesce
 from ..sweep.symbolic import Atom, Sym
+from ..sweep.windows import aligned_shape, coalesce
 from . import ir
 from .arrays_views import moved
 
@@ -75,8 +75,8 @@ class Products:
             loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
             atoms = [*(s.atom for s in syms), *found]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
-            dims, strides = _coalesce(
-                batch, [_aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
+            dims, strides = coalesce(
+                batch, [aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
             )
             *outer, count = dims or [1]
             steps = [s[-1] if s else 0 for s in strides]

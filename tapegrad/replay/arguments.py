@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import DtypeError, HigherOrderError, StructureError
-from ..record import _Types
+from ..record import Types
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names
 
@@ -37,7 +37,7 @@ def sort_arguments(args, kwargs, argnums):
             value = np.asarray(leaf._v)
             inputs.append(np.ascontiguousarray(value).reshape(value.shape))
             static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
-        elif isinstance(leaf, _Types.Dual):
+        elif isinstance(leaf, Types.Dual):
             raise _nested(k, structure, "a dual number, which carries a derivative")
         elif want:
             inputs.append(_wanted(leaf, k, structure))

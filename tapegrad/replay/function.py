@@ -588,9 +588,9 @@ def _outside():
 
 
 def _leaf(value, requires):
-    from ..tensor import _rebuild
+    from ..tensor import rebuilt
 
-    return _rebuild(Tensor, normalise(value), requires, None)
+    return rebuilt(Tensor, normalise(value), requires, None)
 
 
 def _name(function):

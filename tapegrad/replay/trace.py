@@ -16,7 +16,7 @@ import sys
 
 import numpy as np
 
-from ..record import _Types, nesting_error, normalise, plain, tracked
+from ..record import Types, nesting_error, normalise, plain, tracked
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
@@ -178,7 +178,7 @@ class Trace:
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
-        if row.name in _WRITES and not (isinstance(operands[0], _Types.Tensor) and operands[0]._t is self.store):
+        if row.name in _WRITES and not (isinstance(operands[0], Types.Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
         if row.primitive is not None:
@@ -186,7 +186,7 @@ class Trace:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
-        references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
+        references = tuple(0 if type(o) is Types.Call else self._reference(o, v) for o, v in zip(operands, values))
         slot = len(self.store.tokens)
         self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
         if value.__class__ is float:
@@ -208,7 +208,7 @@ class Trace:
         """
         if isinstance(value, tuple):
             return tuple(self.host(_Item(function, k), args, kwargs, v) for k, v in enumerate(value))
-        if isinstance(value, _Types.Tensor):
+        if isinstance(value, Types.Tensor):
             value = value._v
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
             for operand in _tensors((args, kwargs)):
@@ -234,7 +234,7 @@ class Trace:
 
     def apart(self, t):
         """`t` as a value through which no derivative passes."""
-        if not isinstance(t, _Types.Tensor) or t._t is not self.store:
+        if not isinstance(t, Types.Tensor) or t._t is not self.store:
             return t
         return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
 
@@ -286,9 +286,9 @@ class Trace:
         return t
 
     def _reference(self, operand, value):
-        if isinstance(operand, _Types.Tensor) and operand._t is self.store:
+        if isinstance(operand, Types.Tensor) and operand._t is self.store:
             return operand._i
-        if tracked(operand) and (operand._t is not None or operand.__class__ is _Types.Dual):
+        if tracked(operand) and (operand._t is not None or operand.__class__ is Types.Dual):
             raise nesting_error("an operand of an operation")
         return -1 - self._constant(value)
 
@@ -376,7 +376,7 @@ def _promoted(args):
 
 
 def _tensors(thing):
-    if isinstance(thing, _Types.Tensor):
+    if isinstance(thing, Types.Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):
         for part in thing:
@@ -387,7 +387,7 @@ def _tensors(thing):
 
 def _replaced(thing, live):
     """`thing` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
-    if isinstance(thing, _Types.Tensor):
+    if isinstance(thing, Types.Tensor):
         live.append(thing)
         return Operand(len(live) - 1)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":

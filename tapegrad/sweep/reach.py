@@ -14,11 +14,12 @@ from collections import Counter
 
 import numpy as np
 
-from ..native.compile import compiled
+from ..native.compile import compiled, helper
 from ..native.memory import load_byte, load_int, load_int32, store_int
-from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR
-from .access import SIZE, WORDS, helper, operand_slot
+from . import program as P
+from .access import SIZE, operand_slot
 from .native import data_address, table_address
 from .plan import Signature
 
@@ -109,14 +110,14 @@ def _count(records, marks, table, kinds, sets, units, direct, first, last, lanes
     """
     up = 1 if first <= last else -1
     for i in range(first, last + up, up):
-        if load_byte(marks + i) != 1:
+        if load_byte(marks + i) != MARK:
             continue
         op = load_int32(records + SIZE * i)
         if op >= ARRAY_LEAF:
             continue
         operands, kind = 2, 0
         if op >= FIRST_ARRAY:
-            operands = load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
+            operands = load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)
             kind = load_int(kinds + 8 * (op - FIRST_ARRAY))
         word = load_int(sets + 8 * i) | load_int(direct + 8 * i)
         if up == 1:

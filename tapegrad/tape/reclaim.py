@@ -69,7 +69,7 @@ def _move(store, new, kept, keep, Signature):
     records = store.records()[kept].copy()
     ops = records["op"]
     while new.capacity < 2 * len(kept):
-        new._room(new.capacity * 2)
+        new.resize(new.capacity * 2)
     arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
     operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
     for name in ("a", "b"):
@@ -116,6 +116,6 @@ def _move(store, new, kept, keep, Signature):
     new.ident = store.ident
     store.ident = -1
     store.forward = (new, kept)
-    store._forget()
+    store.forget()
     store.thread.replace(store, new)
     return new
