@@ -7,6 +7,8 @@ functions is imported.  The examples are doctests.
 
 from __future__ import annotations
 
+from inspect import CO_VARARGS
+
 #: What a parameter of this name is, everywhere.
 PARAMETERS = {
     "x": ("Tensor or array-like", ""),
@@ -54,6 +56,7 @@ PARAMETERS = {
     "reduction": ("{'mean', 'sum', 'none'}", ""),
 }
 
+
 def complete(functions, examples, returns=None):
     """Add parameters, result and example to docstrings that do not have them.
 
@@ -75,13 +78,15 @@ def complete(functions, examples, returns=None):
         code = function.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         named = list(code.co_varnames[:count])
-        if code.co_flags & 4:
-            named.insert(code.co_argcount, code.co_varnames[count])
+        # The name of *args stands behind those of all other parameters.
+        starred = code.co_varnames[count] if code.co_flags & CO_VARARGS else None
+        if starred:
+            named.insert(code.co_argcount, starred)
         if "Parameters\n" not in doc:
             parts += ["", "    Parameters", "    ----------"]
             for parameter in named:
                 kind, text = PARAMETERS[parameter]
-                star = "*" if code.co_flags & 4 and parameter == code.co_varnames[count] else ""
+                star = "*" if parameter == starred else ""
                 parts.append(f"    {star}{parameter} : {kind}")
                 if text:
                     parts.append(f"        {text}")
@@ -91,6 +96,7 @@ def complete(functions, examples, returns=None):
         first, *shown = example.strip("\n").split("\n")
         parts += [f"    >>> {first}", *(f"    {line}" for line in shown)]
         function.__doc__ = "\n".join(parts) + "\n    "
+
 
 #: Examples of the functions in `tapegrad.functions`.
 FUNCTIONS = {

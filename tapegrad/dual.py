@@ -186,7 +186,7 @@ class Dual(Traced):
     __str__ = __repr__
 
     def __reduce__(self):
-        return _rebuilt, (self.value, self._d, self._lanes, self._level)
+        return made, (self.value, self._d, self._lanes, self._level)
 
     # -- operations ---------------------------------------------------------------
     def _become(self, other):
@@ -229,7 +229,7 @@ class Dual(Traced):
 
 
 def made(value, tangent, lanes, level):
-    """A `Dual` of parts that are known to fit."""
+    """A `Dual` of parts that are known to fit; what a pickled one is made again by."""
     d = _new(Dual)
     if isinstance(value, Traced):
         d._p, d._v = value, value._v
@@ -238,9 +238,6 @@ def made(value, tangent, lanes, level):
     d._d, d._lanes, d._level = tangent, lanes, level
     d._m = d._x = None
     return d
-
-
-_rebuilt = made
 
 
 def level_of(thing):

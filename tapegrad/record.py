@@ -1,9 +1,16 @@
 """Recording: one operation on tensors becomes a value and, if needed, an instruction.
 
 `apply` is the way of every operation but the scalar operators, which have a
-fast path of their own in `tapegrad.tensor`.  It computes the value at once with
+fast path of their own in `tapegrad.operators`.  It computes the value at once with
 the row's NumPy function, and writes an instruction if some operand is tracked
-and recording is on.
+and recording is on.  `apply_one`, `apply_two` and `apply_view` are shorter ways for the most
+frequent kinds of calls; all of them end in `_write`.
+
+What has no derivative is computed through `observed`, `derived` or `decided`, so that a functional
+recording (`tapegrad.replay`) knows of it: as a result, as a constant of a rule, as what Python decides on.
+
+These functions run for every operation of a user's program.  Where they are long, or say a thing twice,
+that is because a call of a Python function costs as much as a tenth of an operation.
 """
 
 from __future__ import annotations
@@ -30,7 +37,11 @@ _frame = sys._getframe
 
 
 class Types:
-    """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported, and the `Call` of tapegrad.custom."""
+    """The classes that operands are told apart by, set by the modules that define them, which import this one.
+
+    Tensors and parameters are of `tapegrad.tensor`, dual numbers of `tapegrad.dual`, calls of the user's
+    primitives of `tapegrad.custom.calls`.
+    """
 
     Traced: Any = None
     Tensor: Any = None

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError
+from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ..record import apply, check_dtype, normalise, plain, trace_of, tracked
 from ..rules.table import Row
 from ..traced import Traced
@@ -32,7 +32,6 @@ from .calls import (
     handed,
     is_float,
     like_of,
-    noted,
     packed,
     parts_of,
     refuse_hidden,
