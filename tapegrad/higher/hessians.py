@@ -130,6 +130,7 @@ class _Hessian(_Second):
     @functools.cached_property
     def _rows(self):
         """All rows in one replay."""
+        # These load compiled code, and llvmlite.
         from ..kernel.emit import Options
         from ..replay.function import Replayed
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..backward import Pass
 from ..dual import Dual, made, running
-from ..errors import DtypeError, NonScalarOutputError
+from ..errors import DtypeError, NonScalarOutputError, SeedShapeError
 from ..modes import enable_grad
 from ..record import apply, normalise, settle, tracked
 from ..recording import check_result, in_differentiation
@@ -407,8 +407,6 @@ def vjp(function, primals):
     def pullback(cotangent):
         seeds, structure = flatten(cotangent)
         if structure != e.structure or any(np.shape(s) != np.shape(r) for s, r in zip(seeds, e.results)):
-            from ..errors import SeedShapeError
-
             raise SeedShapeError(
                 f"the cotangent is {structure} of shapes {[np.shape(s) for s in seeds]}, the value is {e.structure} of "
                 f"shapes {[np.shape(r) for r in e.results]}"
@@ -425,7 +423,7 @@ def vjp(function, primals):
 
 def linearize(function, primals):
     """What `tg.linearize` gives inside: each push is a pass of forward mode."""
-    from ..forward import jvp
+    from ..forward import jvp  # which imports this module
 
     with Evaluation(function, primals, range(len(primals)), {}) as e:
         e.run()

@@ -17,6 +17,7 @@ from ..dual import Dual, running
 from ..errors import SeedShapeError, StructureError
 from ..forward import jvp
 from ..functional import Transformed, chosen, grad
+from ..jacobians import vjp
 from ..traced import below
 from ..tree import Structure, flatten, leaf_names, unflatten
 from ..typing import Argnums, KernelPolicy, OfFirst
@@ -314,8 +315,6 @@ class _GaussNewton:
 
 def _gnvp_by_duals(self, args, kwargs, direction):
     """The tangent of the model, times the Hessian of the loss, pulled back."""
-    from ..jacobians import vjp
-
     loss = self._program.body.loss
 
     def product(of_variables, point, tangents):

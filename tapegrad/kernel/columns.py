@@ -177,7 +177,7 @@ def columns(tape):
             raise NotLowered(f"{item.entry.name} is Python code", tape.place(item.slot))
         for k, o in enumerate(item.operands):
             operands[begin + k] = references[o] if o > 0 else constants[-1 - o]
-        code[n] = codes.setdefault(_description(tape, item, references), ENTRIES + len(codes))
+        code[n] = codes.setdefault(_description(tape, item), ENTRIES + len(codes))
         integer[n] = item.number if item.entry.kind == GUARD else item.entry.integer
     return Columns(tape, slots, code, first, operands, integer, item_of, *outside.finish(), reference)
 
@@ -222,7 +222,7 @@ def _numbers(outside):
     return (kinds == NUMBER)[::-1]
 
 
-def _description(tape, item, references):
+def _description(tape, item):
     """What two entries share that do the same to different operands."""
     entry = item.entry
     metas = tuple([tape.metas[o] if o > 0 else meta_of(tape.constants[-1 - o]) for o in item.operands])
@@ -236,5 +236,3 @@ def _description(tape, item, references):
             ufunc = function.name if recomputed else entry.function
         return (HOST, ufunc, metas, fixed, entry.meta)
     return (entry.function, entry.attrs, metas, fixed, entry.meta)
-
-

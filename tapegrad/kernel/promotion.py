@@ -28,6 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .. import config
 from ..errors import OptionError
 from . import prediction
 from .reasons import NotLowered
@@ -47,8 +48,6 @@ def checked_policy(policy):
     OptionError
         If there is no such policy.
     """
-    from .. import config
-
     policy = config.kernel if policy is None else policy
     if policy not in POLICIES:
         raise OptionError(f"kernel={policy!r}: choose one of {', '.join(map(repr, POLICIES))}")
@@ -166,6 +165,7 @@ class Promotion:
         return kernel
 
     def _compiled(self, key, limit):
+        # These import llvmlite, which a process without kernels does not load.
         from .emit import Options
         from .lanes import LanesKernel
         from .of_tape import TapeKernel

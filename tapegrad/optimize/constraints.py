@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
 
 from ..errors import OptimizationError
+from .curvature import of_constraint
 from .vector_function import VectorFunction
 
 
@@ -21,10 +23,6 @@ def with_jacobians(constraints, layout, method):
     -------
     list, list of VectorFunction
     """
-    from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
-
-    from .curvature import of_constraint
-
     if isinstance(constraints, (dict, LinearConstraint, NonlinearConstraint)):
         constraints = [constraints]
     found, functions = [], []

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
+from ..higher.hessians import hessian
+from ..higher.products import hvp
+from ..sparse.api import sparse_hessian
 from ..tree import flatten
 from .keep import kept
 from .layout import flat
 
 #: Up to so many variables a dense Hessian costs no more than a sparse one.
 DENSE = 50
+_MADE_BY = {"hvp": hvp, "hessian": hessian, "sparse_hessian": sparse_hessian}
 
 
 class Curvature:
@@ -30,9 +35,7 @@ class Curvature:
         self.products = self.hessians = 0
 
     def _derivative(self, name):
-        import tapegrad
-
-        return kept(self._function, name, getattr(tapegrad, name))
+        return kept(self._function, name, _MADE_BY[name])
 
     def product(self, x, p, *args):
         """The product of the Hessian at `x` with `p`."""
@@ -84,12 +87,8 @@ def of_constraint(function):
     ----------
     function : VectorFunction
     """
-    from scipy.sparse.linalg import LinearOperator
-
-    import tapegrad
-
     weighted = Weighted(function.function, function.layout, function.args)
-    product = tapegrad.hvp(weighted)
+    product = hvp(weighted)
     size = function.layout.size
 
     def hessian(x, weights):

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import OptimizationError, StructureError
+from ..sparse.api import sparse_jacobian
 from ..typing import ArrayLike, Pytree
+from .bounds import as_bounds
 from .keep import kept
-from .layout import Layout
+from .layout import Layout, flat
 from .progress import Progress
 from .vector_function import VectorFunction
 
@@ -96,11 +98,7 @@ def _jacobian_for(jac, residuals, layout, function, args):
     if jac == "exact":
         return _finite(residuals)
     if jac == "sparse":
-        import tapegrad
-
-        from .layout import flat
-
-        derivative = kept(flat(function, layout, args), "sparse_jacobian", tapegrad.sparse_jacobian)
+        derivative = kept(flat(function, layout, args), "sparse_jacobian", sparse_jacobian)
         return lambda x: derivative(np.array(x))
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
 
@@ -119,8 +117,6 @@ def _finite(residuals):
 
 def _two_sided(bounds, layout):
     """SciPy's (lower, upper), as two vectors."""
-    from .bounds import as_bounds
-
     if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.plain:
         lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
         if (lower > upper).any():

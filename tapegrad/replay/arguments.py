@@ -20,7 +20,7 @@ def sort_arguments(args, kwargs, argnums):
     """
     leaves, structure = flatten((args, kwargs))
     inputs, static = [], []
-    differentiated = _differentiated(args, structure, argnums)
+    differentiated = _differentiated(structure, argnums)
     for k, leaf in enumerate(leaves):
         want = differentiated[k]
         kind = type(leaf)
@@ -54,7 +54,7 @@ def sort_arguments(args, kwargs, argnums):
     return inputs, key, leaves
 
 
-def _differentiated(args, structure, argnums):
+def _differentiated(structure, argnums):
     counts = [p.count for p in structure.parts[0].parts]
     found = []
     for k, count in enumerate(counts):

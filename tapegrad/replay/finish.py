@@ -310,7 +310,7 @@ class _Finisher:
                 continue
             entry = entries[i]
             operands = tuple([new[o] if o > 0 else o for o in entry.operands])
-            key = _key(entry, operands)
+            key = key_of(entry, operands)
             if key is not None and key in known:
                 new[i] = known[key]
                 continue
@@ -364,11 +364,11 @@ class _Finisher:
             origins=self.origin, code_runs=list(trace.store.code_runs), special=trace.store.special,
             wanted=self.wanted, cuts=trace.cuts,
         )
-        tape.active = _active(tape)
+        tape.active = active_slots(tape)
         return tape
 
 
-def _key(entry, operands):
+def key_of(entry, operands):
     """What two entries share if they give the same result; None if each is its own."""
     if entry.kind == GUARD:
         return (GUARD, entry.function, operands, entry.seen)
@@ -377,8 +377,11 @@ def _key(entry, operands):
     return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)
 
 
-def _active(tape):
-    """Which slots depend differentiably on a wanted argument."""
+def active_slots(tape):
+    """Which slots depend differentiably on a wanted argument.
+
+    (`kernel.closing.activity` is the same in compiled code, for tapes of derivatives, which are long; a first recording waits for none.)
+    """
     active = np.zeros(len(tape.records), bool)
     for k, slot in enumerate(tape.leaves):
         if slot and tape.wanted[k]:

@@ -29,6 +29,7 @@ from functools import partial
 
 import numpy as np
 
+from ..autograd import grad
 from ..errors import (
     GradientError,
     NonScalarOutputError,
@@ -44,7 +45,7 @@ from ..recording import Recording, check_result, differentiating, refuse_outer
 from ..tape.places import PACKAGE
 from ..tape.store import native_loaded
 from ..tape.tape import Tape
-from ..tensor import Tensor
+from ..tensor import Tensor, rebuilt
 from ..tree import flatten, leaf_names, unflatten
 from .arguments import REORDERED, objects, read_only, sort_arguments
 from .cache import Kept, Tapes
@@ -136,11 +137,11 @@ class Replayed:
         self.lock = threading.RLock()
         self.turn = threading.RLock()
         self.stats = Stats()
-        self._quick = None
+        self.short = None
 
     def quick(self, args):
         """``(value, gradients)`` of a call like the last one (`replay.quick`), or None: then `call` has to answer."""
-        quick = self._quick
+        quick = self.short
         return quick.call(args, self.stats) if quick is not None else None
 
     # -- calls --------------------------------------------------------------------
@@ -162,7 +163,7 @@ class Replayed:
         changed = surroundings.changed()
         if changed is not None:
             with self.lock:
-                LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
+                LOG.info("%s: %s has changed; recording again", name_of(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
                 kind.surroundings = Surroundings(self.function, objects(leaves))
         self.clock += 1
@@ -171,11 +172,11 @@ class Replayed:
         if kind.calls == kind.check_at and kind.tapes.first() is not None:
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
-        found = self._replay(kind, inputs, backward)
+        found = self.replay(kind, inputs, backward)
         if found is not None and not kwargs and backward is True and self.scalar and not self.has_aux:
             self._prepare(kind, surroundings, args)
         elif found is not None and flat is not None:
-            from .quick_values import prepare
+            from .quick_values import prepare  # loads compiled code, which a first call may do without
 
             prepare(self, kind, surroundings, flat)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
@@ -210,14 +211,14 @@ class Replayed:
         try:
             return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
         except NotLowered as why:
-            raise UnsupportedFunctionError(f"{_name(self.function)} has no kernel: {why}") from None
+            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from None
 
     def _kept(self, args, kwargs, backward):
         self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
         kind = self.kinds[key]
         if kind.given_up:
-            raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
+            raise GradientError(f"{name_of(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
         return kind.tapes.first(), inputs
 
     def _prepare(self, kind, surroundings, args):
@@ -226,18 +227,18 @@ class Replayed:
         if kept is None:
             return
         kernel = kept.kernels.get(True)
-        known = self._quick
+        known = self.short
         if known is not None and known.serves(kept, kernel, surroundings):
             return
-        from .quick import Quick, QuickKernel
+        from .quick import Quick, QuickKernel  # loads compiled code, which a first call may do without
 
         known = kept.quick
         if known is None or not known.serves(kept, kernel, surroundings):
             quick = Quick if kernel is None else QuickKernel
             known = kept.quick = quick.of(kind, surroundings, kept, args, self.argnums)
-        self._quick = known
+        self.short = known
 
-    def _replay(self, kind, inputs, backward, count=True):
+    def replay(self, kind, inputs, backward, count=True):
         found, by_kernel = self._walked(kind, inputs, backward, count, True)
         if found is None and by_kernel:
             # What a kernel says of a guard, a sweep has to say again before anything is recorded.
@@ -316,7 +317,7 @@ class Replayed:
 
     def _promote(self, kept, inputs, backward, outcome, workspace):
         """Count a replay by sweep, and make a kernel of the tape if it is time."""
-        kernels, name = kept.kernels, _name(self.function)
+        kernels, name = kept.kernels, name_of(self.function)
         if not callable(backward):
             kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, name)
             return
@@ -336,7 +337,7 @@ class Replayed:
         values = [workspace.output(k) for k in range(len(tape.outputs))]
         gradients = None
         if callable(backward):
-            from .swept import ReplayedRecording
+            from .swept import ReplayedRecording  # loads compiled code
 
             recording = ReplayedRecording.of(workspace)
             recording.asked = []
@@ -387,7 +388,7 @@ class Replayed:
                 results[1:] = [trace.apart(r) for r in results[1:]]
         refuse_outer(tape.store)
         if not self.captures and trace.captured_leaves():
-            raise nesting_error(f"a tensor that {_name(self.function)} uses without having it as an argument")
+            raise nesting_error(f"a tensor that {name_of(self.function)} uses without having it as an argument")
         middle = time.perf_counter()
         if trace.cannot:
             self._give_up(kind, trace.cannot, None)
@@ -414,7 +415,7 @@ class Replayed:
         else:
             first = len(results)
         for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
-            check_result(result, store, f"the result{name} of {_name(self.function)}", differentiated=k < first)
+            check_result(result, store, f"the result{name} of {name_of(self.function)}", differentiated=k < first)
         if backward is True and self.scalar:
             if first != 1:
                 raise NonScalarOutputError(
@@ -448,7 +449,7 @@ class Replayed:
 
     def _record(self, kind, inputs, key, leaves, backward):
         with self._turn():
-            found = self._replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
+            found = self.replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
             if found is not None:
                 return found
             # If the surroundings change meanwhile, these are not the kind's tapes any more.
@@ -461,7 +462,7 @@ class Replayed:
             if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
             LOG.info(
-                "%s: recorded for %s: %d instructions, %d guards", _name(self.function),
+                "%s: recorded for %s: %d instructions, %d guards", name_of(self.function),
                 f"a new path ({kind.missed})" if tapes.all else "a new kind of arguments", len(tape), len(tape.guards),
             )  # fmt: skip
             with self.lock:
@@ -492,12 +493,12 @@ class Replayed:
             tape = self._recorded(kind, inputs, key, leaves, backward)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
-            answer = self._replay(kind, inputs, backward, count=False)
+            answer = self.replay(kind, inputs, backward, count=False)
             kept, outcome = self._tried(kind, tape, inputs, backward)
             if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
             LOG.info(
-                "%s: recorded at call %d to be compared%s", _name(self.function), kind.calls,
+                "%s: recorded at call %d to be compared%s", name_of(self.function), kind.calls,
                 "" if answer is not None else f": a new path ({kind.missed})",
             )  # fmt: skip
             if answer is None:
@@ -538,8 +539,6 @@ class Replayed:
             self._check_results(results, shape, backward, tape.store)
             gradients = None
             if backward:
-                from ..autograd import grad
-
                 asked = [t for t in wanted if t is not None]
                 found = iter([None] * len(asked))
                 roots = results[:1] if self.has_aux else results
@@ -567,9 +566,9 @@ class Replayed:
     def _give_up(self, kind, why, category):
         if not kind.given_up:
             kind.given_up = self.stats.fallback = why
-            LOG.warning("%s is run define-by-run from now on: %s", _name(self.function), why)
+            LOG.warning("%s is run define-by-run from now on: %s", name_of(self.function), why)
             if category is not None:
-                warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
+                warnings.warn(f"{name_of(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
 
     def _count(self):
         kept = [k for one in self.kinds.values() for k in one.tapes.all]
@@ -588,12 +587,10 @@ def _outside():
 
 
 def _leaf(value, requires):
-    from ..tensor import rebuilt
-
     return rebuilt(Tensor, normalise(value), requires, None)
 
 
-def _name(function):
+def name_of(function):
     code = getattr(function, "__code__", None)
     where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
     return f"{getattr(function, '__qualname__', repr(function))}{where}"

@@ -82,7 +82,7 @@ class Quick:
             return None
         if tuple(sorted(set(wanted))) != wanted:
             return None
-        found = _spec(args, wanted)
+        found = spec_of(args, wanted)
         if found is None:
             return None
         spec, held, picks = found
@@ -198,7 +198,7 @@ def _ordered(args, positions):
     return tuple(found)
 
 
-def _spec(args, wanted):
+def spec_of(args, wanted):
     """What the arguments have to be (`replay.walk.read_arguments`), which are held, which inputs are differentiated; or None."""
     spec, held, picks, inputs = [len(args)], [], [], 0
     for k, a in enumerate(args):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..record import normalise
 from ..recording import Port, Recording
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, RECORD, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
@@ -127,7 +128,5 @@ def _like(meta):
 
 
 def _constant(value):
-    from ..record import normalise
-
     array = np.asarray(getattr(value, "_v", value))
     return normalise(array) if array.dtype.kind in "biuf" else 0.0
