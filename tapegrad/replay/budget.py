@@ -36,6 +36,9 @@ from .trace import GUARD, Operand, ResultOf, parts_of
 MEMBER = 512
 #: How often what is declared a replay may take: programs are planned anew by each version of the package.
 SLACK = 4
+#: Bytes, rounded up, of the Python objects that a character of JSON stands for: "[" for a list and the tuple made of it, "{"
+#: for a dict and the entry made of it, "," and ":" for what comes behind them, any character for a letter of a text.
+LIST, DICT, PART, LETTER = 160, 400, 72, 8
 
 
 def of_file(nbytes, members):
@@ -45,9 +48,8 @@ def of_file(nbytes, members):
 
 def of_text(text):
     """The most bytes of the objects that JSON text (as bytes) becomes, and of a tape's entries made of them."""
-    return (
-        160 * text.count(b"[") + 400 * text.count(b"{") + 72 * (text.count(b",") + text.count(b":")) + 8 * len(text)
-    )  # fmt: skip
+    parts = text.count(b",") + text.count(b":")
+    return LIST * text.count(b"[") + DICT * text.count(b"{") + PART * parts + LETTER * len(text)
 
 
 def of_values(tape):

@@ -270,8 +270,8 @@ class _Source:
         return [(line, line + 1, line) for line in sorted(self.lines)]
 
 
-def _decoded(data, limit):
-    """The tape, with every number of the type it must have, and the bytes that are taken before its values."""
+def _opened(data, limit):
+    """Members by name, the header, the bytes that are declared, and those that are taken by now."""
     archive = Archive(data)
     head = archive.array("declared")
     need(head.dtype.char == "l" and head.shape == (2,), "it does not say that it is one")
@@ -284,7 +284,12 @@ def _decoded(data, limit):
     need(taken <= declared, f"it declares {declared} bytes, its header takes more")
     header = json.loads(text.decode())
     need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
-    members = {name: archive.array(name) for name in archive.names}
+    return {name: archive.array(name) for name in archive.names}, header, declared, taken
+
+
+def _decoded(data, limit):
+    """The tape, with every number of the type it must have, and the bytes that are taken before its values."""
+    members, header, declared, taken = _opened(data, limit)
     arrays = []
     while f"array_{len(arrays)}" in members:
         arrays.append(members[f"array_{len(arrays)}"])
@@ -293,50 +298,22 @@ def _decoded(data, limit):
     count = len(table)
     need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
     need(numbers.dtype.char == "d" and numbers.shape == (count, 2) and seen.dtype.char == "B" and seen.ndim == 1, "its records")
-    sources = [_Source(_text(name)) for name in header["files"]]
-
-    def place(filename, line):
-        source = _Source(_text(filename))
-        need(type(line) is int and 0 <= line < 1 << 31, "a line")
-        source.lines.add(line)
-        return Place(source, line)
-
-    runs = [(_int(slot, count), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
+    runs = _runs(header, table[:, 3].tolist())
     records = _records(header, table, numbers)
-    elements = declared
     inputs = [_meta(m) for m in header["inputs"]]
     need(all(list(m.strides) == list(c_strides(m.shape, m.itemsize)) for m in inputs), "an input that is not in C order")
     leaves = [_int(s, count) for s in header["leaves"]]
-    items, guards, metas = [], [], [None] + [None] * (count - 1)
+    metas = [None] * count
     for slot in np.flatnonzero((records["op"] < FIRST_ARRAY) & (records["op"] != 0)).tolist():
         metas[slot] = SCALAR
     need(len(leaves) == len(inputs) == len(header["wanted"]), "its inputs")
     for k, slot in enumerate(leaves):
         if slot:
             metas[slot] = inputs[k]
-    at, sizes = 0, iter(header["guards"])
-    for one in header["items"]:
-        slot, kind = _int(one[0], count), one[1]
-        if kind == GUARD:
-            _, _, how, operands = one
-            length, filename, line = next(sizes)
-            what = seen[at : at + _int(length, len(seen) - at + 1)].tobytes()
-            at += length
-            entry = Entry(GUARD, _text(how), (), (), False, 0, what)
-            item = Item(slot, entry, _operands(operands), len(guards))
-            guards.append(Guard(item.operands[0], how, what, place(filename, line)))
-        else:
-            item = _item(one, slot, arrays, elements)
-            metas[slot] = item.entry.meta
-        items.append(item)
-    need(at == len(seen) and next(sizes, None) is None, "its guards")
-    for line in table[:, 3].tolist():
-        need(0 <= line < 1 << 31, "a line")
-    firsts = [slot for slot, _ in runs]
-    need(firsts == sorted(set(firsts)), "its places")
-    for k, (slot, source) in enumerate(runs):
-        stop = runs[k + 1][0] if k + 1 < len(runs) else count
-        source.lines.update(table[slot:stop, 3].tolist())
+    items, guards = _items(header, seen, count, arrays, declared)
+    for item in items:
+        if item.entry.kind != GUARD:
+            metas[item.slot] = item.entry.meta
     outputs = []
     for found in header["outputs"]:
         if type(found) is int:
@@ -348,10 +325,51 @@ def _decoded(data, limit):
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
         active=None, metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
-        cuts=[(_text(how), place(file, line)) for how, file, line in header["cuts"]], declared=declared,
+        cuts=[(_text(how), _place(file, line)) for how, file, line in header["cuts"]], declared=declared,
     )
     tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
     return tape, taken
+
+
+def _place(filename, line):
+    """The place of a guard or cut."""
+    source = _Source(_text(filename))
+    need(type(line) is int and 0 <= line < 1 << 31, "a line")
+    source.lines.add(line)
+    return Place(source, line)
+
+
+def _runs(header, lines):
+    """The source file of each run of slots, with the lines that it has there."""
+    sources = [_Source(_text(name)) for name in header["files"]]
+    runs = [(_int(slot, len(lines)), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
+    need(all(0 <= line < 1 << 31 for line in lines), "a line")
+    firsts = [slot for slot, _ in runs]
+    need(firsts == sorted(set(firsts)), "its places")
+    for (slot, source), stop in zip(runs, [*firsts[1:], len(lines)]):
+        source.lines.update(lines[slot:stop])
+    return runs
+
+
+def _items(header, seen, count, arrays, declared):
+    """Entries and guards, in order."""
+    items, guards = [], []
+    at, sizes = 0, iter(header["guards"])
+    for one in header["items"]:
+        slot, kind = _int(one[0], count), one[1]
+        if kind == GUARD:
+            _, _, how, operands = one
+            length, filename, line = next(sizes)
+            what = seen[at : at + _int(length, len(seen) - at + 1)].tobytes()
+            at += length
+            entry = Entry(GUARD, _text(how), (), (), False, 0, what)
+            item = Item(slot, entry, _operands(operands), len(guards))
+            guards.append(Guard(item.operands[0], how, what, _place(filename, line)))
+        else:
+            item = _item(one, slot, arrays, declared)
+        items.append(item)
+    need(at == len(seen) and next(sizes, None) is None, "its guards")
+    return items, guards
 
 
 def _records(header, table, numbers):
@@ -370,7 +388,8 @@ def _records(header, table, numbers):
     return records
 
 
-def _item(one, slot, arrays, elements):
+def _item(one, slot, arrays, limit):
+    """An entry; numbers in the arguments of a function are at most `limit`, the bytes that are declared."""
     _, kind, function, data, operands, differentiable, integer, meta = one
     need(kind in (ROW, HOST), "a kind of entry")
     if kind == ROW:
@@ -381,9 +400,9 @@ def _item(one, slot, arrays, elements):
         attrs = tuple(attrs.items())
         hash(attrs)
     else:
-        layout = decoded(data, arrays, elements)
+        layout = decoded(data, arrays, limit)
         need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
-        function, attrs = LoadedHost(decoded_function(function, arrays, elements), layout), ()
+        function, attrs = LoadedHost(decoded_function(function, arrays, limit), layout), ()
     entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), 0.0)
     entry.meta = _meta(meta)
     return Item(slot, entry, _operands(operands))

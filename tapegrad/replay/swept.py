@@ -15,6 +15,9 @@ from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, RECORD, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
 from . import walk as W
 
+#: Elements that arguments or results have at least for the Jacobian to be worth compressing.
+ENOUGH = 16
+
 
 class _Store:
     """What the sweeps read of a store."""
@@ -75,7 +78,7 @@ class ReplayedRecording(Recording):
     def compressed(self):
         """Compressions of its Jacobian by columns and by rows, sought when it is asked for again; or None."""
         self._uses += 1
-        if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= 16:
+        if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH:
             self._compressed = self._tape.compressions.worth
         return self._compressed
 
