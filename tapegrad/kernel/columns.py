@@ -3,7 +3,12 @@
 What an instruction does is a number, its *code*: two instructions of the same code
 differ only in which values they read, in their integer attribute and in the numbers
 of guards.  An operand is a *reference*: a number from 0 on is the instruction whose
-result it is, a number below is something from outside, counted from -1.
+result it is, a number below is something from outside, counted from -1.  The tape of ``np.sin(x[0]) * 2.0 + x[0]``::
+
+    slots  code                  operands       outside
+    2      sin                   -1             -1  element 0 of argument 0
+    3      multiply by constant  0, -2          -2  the number 2.0
+    4      add                   1, -1
 
 Scalar instructions cost no Python each, entries of the recording (`replay.finish.Item`) a few
 microseconds.
