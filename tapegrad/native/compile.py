@@ -83,6 +83,17 @@ def helper(function):
     return Deferred(function, build)
 
 
+def inlined(function):
+    """Decorator: a `helper` whose code becomes part of what calls it."""
+
+    def build(function):
+        import numba
+
+        return numba.njit(nogil=True, forceinline=True, no_cpython_wrapper=True, _nrt=False)(resolved(function))
+
+    return Deferred(function, build)
+
+
 @cache
 def _called(function):
     """A compiled function as one that another calls."""
