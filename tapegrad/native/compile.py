@@ -24,6 +24,7 @@ COUNTS = {"compiled": 0, "loaded": 0}
 #: Functions made by `compiled` -> (the Python function, native address).
 _MADE = {}
 
+#: CPython's METH_FASTCALL.
 _FASTCALL = 0x80
 
 

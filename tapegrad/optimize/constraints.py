@@ -1,4 +1,7 @@
-"""SciPy's constraints, with exact Jacobians for functions that are plain NumPy."""
+"""SciPy's constraints, with exact Jacobians for functions that are plain NumPy.
+
+`minimize` hands on what `with_jacobians` gives; each function is a `VectorFunction`.
+"""
 
 from __future__ import annotations
 

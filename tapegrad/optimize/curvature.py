@@ -1,4 +1,7 @@
-"""Second derivatives of an objective for SciPy's methods: Hessian products, dense and sparse Hessians."""
+"""Second derivatives of an objective for SciPy's methods: Hessian products, dense and sparse Hessians.
+
+`minimize` gives the methods of a `Curvature`, `constraints` what `of_constraint` makes, as the functions that SciPy calls.
+"""
 
 from __future__ import annotations
 

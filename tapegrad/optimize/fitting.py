@@ -1,4 +1,8 @@
-"""`least_squares`, `root` and `curve_fit`: SciPy's, with exact Jacobians."""
+"""`least_squares`, `root` and `curve_fit`: SciPy's, with exact Jacobians.
+
+Each makes a `VectorFunction` of what the user gives, hands its `values` and `jacobian` to SciPy, and puts what SciPy finds into
+the containers of the start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`minimize`: SciPy's methods, given exact derivatives by compiled replays."""
+"""`minimize`: SciPy's methods, given exact derivatives by compiled replays.
+
+SciPy asks for value and gradient apart, often for the gradient at the point whose value it has just asked for: `_Drive` finds
+both at once and keeps those of the last point.
+"""
 
 from __future__ import annotations
 

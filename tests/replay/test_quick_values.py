@@ -1,10 +1,10 @@
 """The short way of products with Hessians: taken by calls that are alike, and by no others."""
 
-import threading
 
 import numpy as np
 
 import tapegrad as tg
+from tests.threads import in_threads
 
 X, V = np.array([0.5, -1.5, 2.0]), np.array([1.0, 2.0, -1.0])
 
@@ -88,14 +88,11 @@ def test_threads_share_it():
     product = warm(tg.hvp(lambda x: np.sum(x**3), kernel="always"), X, V)
     wrong = []
 
-    def work(factor):
+    def work(k):
+        factor = k + 1.0
         for _ in range(200):
             if not np.allclose(product(factor * X, V), 6.0 * factor * X * V):
                 wrong.append(factor)
 
-    threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 4)
     assert not wrong
