@@ -1,4 +1,14 @@
-"""The arguments of a call, sorted: inputs of the tape, and everything else, which is static and part of the key."""
+"""The arguments of a call, sorted: inputs of the tape, and everything else, which is static and part of the key.
+
+The key is the structure of the arguments and a *mark* for each leaf.  So of ``f(x, 2.0, "left")`` with
+``x = np.ones((3, 4))``, differentiated by `x`::
+
+    x         ((3, 4), "d", True)     input: shape, dtype, whether it is differentiated
+    2.0       ("f", False)            input: a float
+    "left"    (str, "left")           static: its type and itself
+
+An array of integers is static too, ``(shape, dtype, its bytes)``: other contents are another kind of call.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +30,7 @@ def sort_arguments(args, kwargs, argnums):
     """
     leaves, structure = flatten((args, kwargs))
     inputs, static = [], []
-    differentiated = _differentiated(args, structure, argnums)
+    differentiated = _differentiated(structure, argnums)
     for k, leaf in enumerate(leaves):
         want = differentiated[k]
         kind = type(leaf)
@@ -54,7 +64,7 @@ def sort_arguments(args, kwargs, argnums):
     return inputs, key, leaves
 
 
-def _differentiated(args, structure, argnums):
+def _differentiated(structure, argnums):
     counts = [p.count for p in structure.parts[0].parts]
     found = []
     for k, count in enumerate(counts):
@@ -114,3 +124,22 @@ def read_only(leaf):
         leaf = leaf.view()
         leaf.flags.writeable = False
     return leaf
+
+
+# ---- reading a key -------------------------------------------------------------------------
+
+
+def is_input(mark):
+    """Whether a leaf with this mark is an input of the tape; the last word of the mark then says if it is differentiated."""
+    return mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool)
+
+
+def is_reordered(mark):
+    """Whether a leaf with this mark is an array of floats in another order than C."""
+    return len(mark) == 3 and mark[1] in ("d" + REORDERED, "f" + REORDERED)
+
+
+def with_inputs(leaves, marks, inputs, live):
+    """The leaves of a call with ``live(value, differentiated)`` in the place of each input, of which it gets a copy."""
+    remaining = iter(inputs)
+    return [live(np.array(next(remaining)), mark[-1]) if is_input(mark) else read_only(leaf) for leaf, mark in zip(leaves, marks)]
