@@ -567,9 +567,10 @@ class Replayed:
     def _give_up(self, kind, why, category):
         if not kind.given_up:
             kind.given_up = self.stats.fallback = why
-            LOG.warning("%s is run define-by-run from now on: %s", _name(self.function), why)
+            text = f"{_name(self.function)} is run define-by-run from now on: {why}"
+            LOG.log(logging.WARNING if category is None else logging.INFO, text)  # what is warned of is said once
             if category is not None:
-                warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
+                warnings.warn(text, category, stacklevel=_outside())
 
     def _count(self):
         kept = [k for one in self.kinds.values() for k in one.tapes.all]
