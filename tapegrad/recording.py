@@ -13,9 +13,10 @@ import threading
 import numpy as np
 
 from .backward import Pass, load_native, second_backward_error
+from .dtypes import check_dtype, native
 from .errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from .modes import enable_grad
-from .record import _Types, check_dtype, nesting_error, normalise, settle, tracked
+from .record import _Types, nesting_error, normalise, settle, tracked
 from .sweep.plan import Signature
 from .tape.layout import ARRAY_LEAF, FIRST_ARRAY
 from .tape.meta import SCALAR, meta_of
@@ -175,7 +176,7 @@ class Recording:
 
     def _output(self, thing):
         if not isinstance(thing, Tensor):
-            return Port(normalise(np.asarray(thing)), 0)
+            return Port(normalise(native(np.asarray(thing))), 0)
         if thing._t is not None:
             return Port(thing._v, thing._i, True)
         return Port(thing._v, self.store.leaves.get(thing._k, 0) if thing._r else 0)
