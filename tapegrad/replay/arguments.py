@@ -76,7 +76,9 @@ def _wanted(leaf, k, structure):
     if isinstance(leaf, (np.ndarray, np.generic)):
         check_class(leaf, where)
         array = np.asarray(leaf)
-        if array.dtype.char in "df":
+        if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
+            if type(leaf) is not np.ndarray:
+                raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
             return np.array(native(array), order="C")
         check_dtype(array, where)
         raise DtypeError(f"{where} has dtype {array.dtype}, which cannot be differentiated; use float64 or float32")
