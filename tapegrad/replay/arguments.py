@@ -71,6 +71,8 @@ def _wanted(leaf, k, structure):
         raise DtypeError(
             f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
         )
+    if isinstance(leaf, (np.integer, np.bool)):
+        raise DtypeError(f"{where} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
     if isinstance(leaf, (np.ndarray, np.generic)):
         raise DtypeError(f"{where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
     raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
