@@ -83,6 +83,8 @@ def _wanted(leaf, k, structure):
         raise DtypeError(
             f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
         )
+    if isinstance(leaf, (np.integer, np.bool)):
+        raise DtypeError(f"{where} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
     if isinstance(leaf, (np.ndarray, np.generic)):
         check_class(leaf, where)
         array = np.asarray(leaf)
