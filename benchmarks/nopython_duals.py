@@ -42,7 +42,7 @@ def squared_residuals(a, b, c, d, u, v, data, steps):
     return total
 
 
-@benchmark(part=3, name="nopython_duals")
+@benchmark(name="nopython_duals")
 def nopython_duals(quick: bool) -> Iterator[Row]:
     """Gradient of a 6-parameter ODE fit in nopython code beside the compiled function."""
     import numba

@@ -87,7 +87,7 @@ def rows(found: list[Outcome]) -> list[Row]:
     ]
 
 
-@benchmark(part=3, name="choice")
+@benchmark(name="choice")
 def choice(quick: bool) -> Iterator[Row]:
     """Whether the mode that is chosen before timing is the cheaper one, on fifty functions."""
     yield from rows(outcomes(quick))
