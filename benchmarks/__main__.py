@@ -127,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks",
         description="Measure every promise about speed and memory beside other libraries, on one thread. "
         "Exit code: 0 if all hold, 1 if one is missed, 2 if a benchmark broke or libraries disagreed.",
-        epilog="Benchmarks: " + ", ".join(MODULES) + ". Libraries that are not installed are skipped: pip install .[bench] has all.",
+        epilog=f"Benchmarks: {', '.join(MODULES)}. Libraries that are not installed are skipped: pip install .[bench] has all.",
     )
     made.add_argument("names", nargs="*", metavar="NAME", help="which benchmarks (default: all)")
     made.add_argument("--quick", action="store_true", help="small sizes and few repeats: minutes for all")
@@ -195,7 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
     elif output is not None:
         words = " ".join(["python -m benchmarks", *(["--quick"] if options.quick else []), *options.names])
         results = report.Results(words, datetime.date.today().isoformat(), facts, sections)
-        plots.peers(results.rows, output / "peers.png")
+        plots.peers(sections, output / "peers.png")
         (output / "RESULTS.md").write_text(report.markdown(results), encoding="utf-8")
         (output / "results.json").write_text(results.to_json(), encoding="utf-8")
     return 130 if interrupted else report.summary(sections)

@@ -348,9 +348,8 @@ def inside_numba(quick):
     calls = {"tapegrad": lambda: descend(compiled, x0.copy(), 1000), "by hand": lambda: hand.descend(x0.copy(), 1000)}
     check_agreement("descent", {name: np.array(one()) for name, one in calls.items()}, 1e-7)
     times = measure(calls, budget=1.0 if quick else 3.0)
-    yield ratio(
-        "1 000 steps of gradient descent inside @njit, n = 10", "at most 1.3 times the loop written by hand", 1.3, times, "by hand"
-    )
+    what = "1 000 steps of gradient descent inside @njit, n = 10"
+    yield ratio(what, "at most 1.3 times the loop written by hand", 1.3, times, "by hand")
 
 
 @benchmark(name="kernels")

@@ -266,7 +266,8 @@ def mixture_solvers(samples: int, components: int) -> dict[str, Make]:
     """Maximum likelihood of weights, means and widths of Gaussians on a line."""
     points = groups(samples, components)
     points.flags.writeable = False
-    x0 = np.concatenate([np.zeros(components), np.quantile(points, (np.arange(components) + 0.5) / components), np.zeros(components)])
+    means = np.quantile(points, (np.arange(components) + 0.5) / components)
+    x0 = np.concatenate([np.zeros(components), means, np.zeros(components)])
 
     def likelihood_of(numpy, points):
         def negative_log_likelihood(x):
@@ -426,5 +427,7 @@ def by_mixture(quick: bool) -> Iterator[Row]:
 @benchmark(name="optimisation")
 def optimisation(quick: bool) -> Iterator[Row]:
     """Time to solution of four optimisations, beside SciPy, JAX, PyTorch and CasADi."""
-    problems = {"Rosenbrock": by_rosenbrock, "logistic regression": by_logistic, "hares and lynxes": by_lynx_hare, "mixture": by_mixture}
+    problems = {
+        "Rosenbrock": by_rosenbrock, "logistic regression": by_logistic, "hares and lynxes": by_lynx_hare, "mixture": by_mixture
+    }  # fmt: skip
     yield from each(*((name, lambda rows=rows: rows(quick)) for name, rows in problems.items()))

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from . import machine
-from .registry import Missing, Row, peer
-from .report import facts_line
+from .registry import Missing, peer
+from .report import Section, facts_line
 
 #: A colour for each other library, the same in all pictures (Okabe and Ito's, told apart by all eyes).
 COLOURS = {
-    "by hand": "#000000", "JAX": "#E69F00", "PyTorch": "#D55E00", "CasADi": "#009E73", "HIPS autograd": "#CC79A7", "Dr.Jit": "#56B4E9",
-    "SciPy": "#0072B2",
+    "by hand": "#000000", "JAX": "#E69F00", "PyTorch": "#D55E00", "CasADi": "#009E73", "HIPS autograd": "#CC79A7",
+    "Dr.Jit": "#56B4E9", "SciPy": "#0072B2",
 }  # fmt: skip
 
 
@@ -64,14 +64,15 @@ def library(name: str) -> str:
     return found[min(found)] if found else name
 
 
-def peers(rows: list[Row], path: Path) -> str:
+def peers(sections: list[Section], path: Path) -> str:
     """Draw our time over that of every other, for all rows that compare; see `picture`."""
     points: dict[str, dict[str, float]] = {}
-    for row in rows:
-        what = row.what
-        for name in row.beside():
-            what = what.removesuffix(f", beside {name}").removesuffix(f" beside {name}")
-        points.setdefault(what, {}).update(row.beside())
+    for section in sections:
+        for row in section.rows:
+            what = row.what.removesuffix(": compiled loop beside the fastest other")
+            for name in row.beside():
+                what = what.removesuffix(f", beside {name}").removesuffix(f" beside {name}")
+            points.setdefault(f"{section.name}: {what}", {}).update(row.beside())
     points = {what: found for what, found in points.items() if found}
     if not points:
         return "none: no row compares with another library"
@@ -88,8 +89,8 @@ def peers(rows: list[Row], path: Path) -> str:
             xscale="log", xlabel="time of tapegrad over time of the other: left of 1 tapegrad is faster",
             ylim=(len(points) - 0.5, -0.5), title="tapegrad beside others, each row of the table",
         )  # fmt: skip
-        axes.set_yticks(range(len(points)), [what if len(what) < 75 else what[:72] + "..." for what in points], fontsize=7)
+        axes.set_yticks(range(len(points)), [what if len(what) < 90 else what[:87] + "..." for what in points], fontsize=7)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="lower left")
+        axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
     return picture(draw, path, (11.0, 1.6 + 0.2 * len(points)))

@@ -126,7 +126,7 @@ def ratio(what: str, promise: str, limit: float | None, times: dict[str, Time], 
 
 
 def each(*cases: tuple[str, Callable[[], Iterable[Row]]]) -> Iterator[Row]:
-    """The rows of several cases, each a name and a function; what goes wrong in one is a row that fails, and the next has its turn."""
+    """The rows of several cases, each a name and a function; one that breaks is a row that fails, and the next has its turn."""
     for name, rows in cases:
         try:
             yield from rows()

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .registry import Row
+from .timing import seconds
 
 STATUSES = ("PASS", "FAIL", "SKIP", "info")
 
@@ -50,6 +51,7 @@ def read(text: str) -> Results:
 class Lost:
     """Another library that is faster: in how many rows of a benchmark, and in which most."""
 
+    benchmark: str
     other: str
     rows: int
     worst: Row
@@ -68,7 +70,7 @@ def lost(sections: list[Section]) -> list[Lost]:
         for other, rows in slower.items():
             ratio, worst = max(rows, key=lambda pair: pair[0])
             # One comparison may stand in several rows: what was measured is counted once.
-            found.append(Lost(other, len({tuple(row.times.values()) for _, row in rows}), worst, ratio))
+            found.append(Lost(section.name, other, len({tuple(row.times.values()) for _, row in rows}), worst, ratio))
     return found
 
 
@@ -76,8 +78,8 @@ def lost_lines(sections: list[Section]) -> list[str]:
     """Lines of a table of what `lost` finds."""
     lines = ["| where another is faster | which | our time beside its |", "|---|---|---|"]
     for entry in lost(sections):
-        more = f", and {entry.rows - 1} more like it" if entry.rows > 1 else ""
-        lines.append(f"| {cell(entry.worst.what)}{more} | {entry.other} | {number_text(entry.ratio, 'x')} |")
+        more = f", and {entry.rows - 1} more" if entry.rows > 1 else ""
+        lines.append(line(f"{entry.benchmark}: {entry.worst.what}{more}", entry.other, number_text(entry.ratio, "x")))
     return lines if len(lines) > 2 else ["No other library is faster in any row."]
 
 
@@ -95,6 +97,8 @@ def limit_text(row: Row) -> str:
 
 def number_text(value: float, unit: str) -> str:
     """Write a number of three digits, never as a power of ten."""
+    if unit == "s":
+        return seconds(value)
     text = f"{value:.3g}"
     if "e+" in text:
         text = f"{value:.0f}"
@@ -135,9 +139,9 @@ def summary(sections: list[Section]) -> int:
     return 2 if broken else 1 if missed else 0
 
 
-def cell(text: str) -> str:
-    """A text for a cell of a table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+def line(*cells: str) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def markdown(results: Results) -> str:
@@ -168,7 +172,7 @@ def markdown(results: Results) -> str:
         for row in section.rows:
             limit = limit_text(row)
             promise = row.promise + (f" ({limit})" if limit else "")
-            text.append("| " + " | ".join(map(cell, (row.what, promise, measured_text(row), row.status))) + " |")
+            text.append(line(row.what, promise, measured_text(row), row.status))
         text.append("")
         text += [f"- {row.what}: {detail_text(row)}" for row in section.rows if detail_text(row)]
         pictures = {row.detail["plot"] for row in section.rows if str(row.detail.get("plot", "")).endswith(".png")}

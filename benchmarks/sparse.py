@@ -51,7 +51,7 @@ def in_place(function, x):
 @benchmark(name="sparse")
 def sparse(quick: bool) -> Iterator[Row]:
     """A sparse Hessian and a sparse Jacobian beside CasADi's."""
-    n = 200 if quick else 1000
+    n, promise, limit = (200, "", None) if quick else (1000, "below it", 1.0)
     x = np.random.default_rng(0).uniform(0.5, 1.5, n)
     cases = {
         "Hessian": ("sparse Hessian of Rosenbrock", tg.sparse_hessian(rosenbrock)),
@@ -61,7 +61,7 @@ def sparse(quick: bool) -> Iterator[Row]:
         casadi = peer("casadi")
     except Missing as reason:
         for title, _ in cases.values():
-            yield Row(f"{title}, n = {n}, beside CasADi's", "" if quick else "below it", limit=None if quick else 1.0, skip=str(reason))
+            yield Row(f"{title}, n = {n}, beside CasADi's", promise, limit=limit, skip=str(reason))
         return
     functions = theirs(casadi, n)
     for kind, (title, ours) in cases.items():
@@ -75,5 +75,5 @@ def sparse(quick: bool) -> Iterator[Row]:
         )  # fmt: skip
         detail = {"entries": ours(x).nnz, "kernels": ours.stats().kernels}
         title = f"{title}, n = {n}, beside CasADi's"
-        yield ratio(title, "" if quick else "below it", None if quick else 1.0, times, "CasADi", **detail)
+        yield ratio(title, promise, limit, times, "CasADi", **detail)
         yield ratio(f"{title} evaluated in place", "", None, times, "CasADi in place", **detail)
