@@ -198,7 +198,8 @@ def main(arguments: list[str] | None = None) -> int:
         plots.peers(sections, output / "peers.png")
         (output / "RESULTS.md").write_text(report.markdown(results), encoding="utf-8")
         (output / "results.json").write_text(results.to_json(), encoding="utf-8")
-    return 130 if interrupted else report.summary(sections)
+    code = report.summary(sections)
+    return 130 if interrupted else code
 
 
 if __name__ == "__main__":
