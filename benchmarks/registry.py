@@ -19,6 +19,7 @@ MODULES = (
     "train_step",
     "per_op",
     "element_access",
+    "many_losses",
     "jacobians",
     "choice",
     "crossover",

@@ -84,7 +84,7 @@ def with_variables(n: int, quick: bool) -> Iterator[Row]:
         try:
             calls[name if n <= FEW else f"{name}, the formula on arrays" if name == "JAX jit" else name] = make(n)
         except Missing as error:
-            missing[name] = str(error)
+            missing[name] = str(error).removeprefix(name.removesuffix(" jit")).strip()
     check_agreement(f"gradient with {n} variables", {name: np.asarray(call(x)[1]) for name, call in calls.items()})
     # Some calls are recorded again and compared: past them, as in the course of an optimisation.
     for _ in range(200):
@@ -101,7 +101,7 @@ def with_variables(n: int, quick: bool) -> Iterator[Row]:
     yield Row("2 variables: a call", "at most 4 us", own, 4.0, "us", missing, times=times)
     what, promise = "2 variables: beside a call of JAX jit", "below it"
     if "JAX jit" in missing:
-        yield Row(what, promise, limit=1.0, skip=missing["JAX jit"])
+        yield Row(what, promise, limit=1.0, skip=f"JAX {missing['JAX jit']}")
     else:
         yield ratio(what, promise, 1.0, times, "JAX jit")
 
