@@ -25,16 +25,21 @@ def main() -> int:
     return 0
 
 
+#: Bytes that the process may always have: compiled code and libraries take more addresses than memory.
+LEAST = 4 * 2**30
+
+
 def _limit_memory() -> None:
     """Let an input that is too large raise MemoryError, which is answered, rather than have the system end the process."""
     try:
         import resource
 
-        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
         _, most = resource.getrlimit(resource.RLIMIT_AS)
-        size = max(size, 2**33)
-        resource.setrlimit(resource.RLIMIT_AS, (size if most == resource.RLIM_INFINITY else min(size, most), most))
-    except (ImportError, AttributeError, OSError, ValueError):
+        limit = max(free, LEAST)
+        resource.setrlimit(resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
+    except (ImportError, OSError, StopIteration, ValueError):
         pass  # not offered by this system
 
 
