@@ -391,7 +391,7 @@ def stationary(f: Callable, found: np.ndarray) -> np.ndarray:
 
 def by_rosenbrock(quick: bool) -> Iterator[Row]:
     n = 100 if quick else 1000
-    yield from rows(f"Rosenbrock as a loop, n = {n}", rosenbrock_solvers(n), np.ones(n), 3.0, 1 if quick else 5)
+    yield from rows(f"Rosenbrock as a loop, n = {n}", rosenbrock_solvers(n), np.ones(n), 3.0, 3 if quick else 5)
 
 
 def by_logistic(quick: bool) -> Iterator[Row]:
@@ -405,7 +405,7 @@ def by_logistic(quick: bool) -> Iterator[Row]:
 
     exact = scipy.optimize.minimize(both, np.zeros(features), jac=True, method="L-BFGS-B", options={"ftol": 0.0, "gtol": 1e-10}).x
     solvers = logistic_solvers(samples, features)
-    yield from rows(f"logistic regression, {samples} x {features}", solvers, exact, 1.0, 1 if quick else 5)
+    yield from rows(f"logistic regression, {samples} x {features}", solvers, exact, 1.0, 3 if quick else 5)
 
 
 def by_lynx_hare(quick: bool) -> Iterator[Row]:
@@ -421,7 +421,7 @@ def by_mixture(quick: bool) -> Iterator[Row]:
     samples, components = (300, 3) if quick else (3000, 4)
     solvers = mixture_solvers(samples, components)
     exact = solvers["SciPy, differences"]()()
-    yield from rows(f"mixture of {components} Gaussians, {samples} points", solvers, exact, 1.0, 1 if quick else 5)
+    yield from rows(f"mixture of {components} Gaussians, {samples} points", solvers, exact, 1.0, 3 if quick else 5)
 
 
 @benchmark(name="optimisation")
