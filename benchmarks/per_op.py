@@ -13,7 +13,7 @@ import numpy as np
 
 import tapegrad as tg
 
-from .registry import Missing, Row, benchmark, torch_pinned
+from .registry import Missing, Row, benchmark, check_agreement, torch_pinned
 from .timing import measure
 
 SIZES = (4, 10_000)
@@ -39,6 +39,11 @@ def repeated(operation: Callable, *operands) -> Callable[[], None]:
     return call
 
 
+def plain(value) -> np.ndarray:
+    """A result of any of the libraries as an array."""
+    return np.asarray(value.detach().numpy() if hasattr(value, "detach") else value)
+
+
 @benchmark(name="per_op")
 def per_op(quick: bool) -> Iterator[Row]:
     """Microseconds per recorded operation on arrays of 4 and of 10^4 elements."""
@@ -59,6 +64,8 @@ def per_op(quick: bool) -> Iterator[Row]:
             theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
             tables["PyTorch"] = (operations(torch.exp, torch.sum), theirs)
         for name in tables["tapegrad"][0]:
+            values = {library: table[name](*operands) for library, (table, operands) in tables.items()}
+            check_agreement(f"{name}, {size} elements", {library: plain(value) for library, value in values.items()})
             calls = {
                 library: repeated(table[name], *operands)
                 for library, (table, operands) in tables.items()
