@@ -198,6 +198,11 @@ def _recorded(function, x0, data):
     if kind.given_up:
         raise GradientError(f"the function cannot be compiled: {kind.given_up}")
     kept = kind.tapes.first()
+    slot, result = kept.tape.outputs[0]
+    dtype = np.dtype(result.char if slot else np.asarray(getattr(result, "_v", result)).dtype)
+    if dtype != np.float64:
+        # Compiled code reads eight bytes as a float64.
+        raise DtypeError(f"the function returns {dtype}, compiled code a float64: convert the result (`.astype(float)`, or `float` of a constant)")
     return kept.tape, kept, kind.surroundings
 
 
@@ -257,7 +262,7 @@ def compile(
     Raises
     ------
     DtypeError
-        If something in `data` is neither a float nor an array of floats.
+        If something in `data` is neither a float nor an array of floats, or `f` returns something else than float64.
     UnsupportedFunctionError
         If an instruction needs the interpreter; it is named with its line.
     GradientError

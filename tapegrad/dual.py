@@ -26,11 +26,12 @@ import numpy as np
 
 from . import record as _record
 from .closures import tangent_on_floats
+from .dtypes import check_class, check_dtype, native
 from .eager import Eager
 from .errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from .lifted import Lifted
 from .printing import format_tensor
-from .record import as_operand, check_dtype, normalise, plain, tracked
+from .record import as_operand, normalise, plain, tracked
 from .tape.places import name_of
 from .traced import Traced, below
 from .typing import TensorLike
@@ -378,7 +379,8 @@ def as_float(data, what):
 
     Python ints, also in lists, count as floats; arrays of integers do not.
     """
-    array = np.array(data)
+    check_class(data, what)
+    array = native(np.array(data))
     check_dtype(array, what)
     if array.dtype.kind in "iub":
         if isinstance(data, (np.ndarray, np.generic)):

@@ -16,9 +16,10 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from .dtypes import check_dtype
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .errors import StructureError
-from .record import check_dtype, normalise, tracked
+from .record import normalise, tracked
 from .tape.places import function_name
 from .traced import Traced
 from .typing import Argnums, Between, OfJacobian

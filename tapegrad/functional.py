@@ -6,7 +6,10 @@ and replays it after (`tapegrad.replay`).  NumPy in, NumPy out.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
@@ -53,6 +56,20 @@ class Transformed(Generic[R]):
         @overload
         def __call__(self, *args: Any, **kwargs: Any) -> R: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        self._made_of = args, kwargs
+        return self
+
+    def __reduce__(self):
+        """A copy, here or in another process, is made of the same function (or its copy), and records for itself."""
+        with contextlib.suppress(AttributeError, KeyError):
+            if operator.attrgetter(self.__qualname__)(sys.modules[self.__module__]) is self:
+                return self.__qualname__
+        return _made, (type(self), *self._made_of)
 
     def __init__(self, function, argnums, has_aux=False, scalar=True, kernel=None):
         if not callable(function):
@@ -206,6 +223,10 @@ def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Jit
     if fun is None:
         return lambda function: Jitted(function, fastmath)
     return Jitted(fun, fastmath)
+
+
+def _made(kind, args, kwargs):
+    return kind(*args, **kwargs)
 
 
 def is_number(thing):

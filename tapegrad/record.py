@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DtypeError, LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from .dtypes import check_class, check_dtype, native
+from .errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
@@ -91,12 +92,13 @@ def as_operand(thing, row_name="operation"):
     kind = type(thing)
     if kind is float:
         return thing
-    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim:
+    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim and thing.dtype.isnative:
         return thing
     if kind is int or kind is bool or isinstance(thing, np.float64):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
-        array = np.asarray(thing)
+        check_class(thing, row_name)
+        array = native(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":
             # Promotes like half precision with everything that carries a derivative.
@@ -118,21 +120,6 @@ def _array_of(sequence):
     if has_tensor(sequence):
         raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
     return np.asarray(sequence)
-
-
-def check_dtype(array, what):
-    """Refuse dtypes that tapegrad cannot differentiate beside."""
-    if array.dtype.kind == "c":
-        raise DtypeError(
-            f"{what}: complex numbers are not supported yet (got {array.dtype} of shape {array.shape}); "
-            "split real and imaginary parts into two real arrays"
-        )
-    if array.dtype.kind == "O":
-        raise DtypeError(f"{what}: an array of Python objects cannot be differentiated; give it a float dtype")
-    if array.dtype.char == "g":
-        raise DtypeError(f"{what}: extended precision ({array.dtype}) is not supported; convert with .astype(float)")
-    if array.dtype.kind not in "fiub":
-        raise DtypeError(f"{what}: dtype {array.dtype} is not numeric")
 
 
 def settle(t):

@@ -14,9 +14,10 @@ import numpy as np
 
 from .autograd import grad
 from .backward import Pass, load_native, second_backward_error
+from .dtypes import check_dtype, native
 from .errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from .modes import enable_grad
-from .record import Types, check_dtype, nesting_error, normalise, settle, tracked
+from .record import Types, nesting_error, normalise, settle, tracked
 from .sweep.plan import Signature
 from .tape.layout import ARRAY_LEAF, FIRST_ARRAY, LEAF_MARK, MARK
 from .tape.meta import SCALAR, meta_of
@@ -178,7 +179,7 @@ class Recording:
 
     def _output(self, thing):
         if not isinstance(thing, Tensor):
-            return Port(normalise(np.asarray(thing)), 0)
+            return Port(normalise(native(np.asarray(thing))), 0)
         if thing._t is not None:
             return Port(thing._v, thing._i, True)
         return Port(thing._v, self.store.leaves.get(thing._k, 0) if thing._r else 0)

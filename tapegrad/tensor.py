@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import record as _record
+from .dtypes import check_class, check_dtype, native
 from .errors import DtypeError, GradientError, LeaveTapeError
 from .leaving import LISTENERS, tell
 from .printing import format_tensor
@@ -390,8 +391,9 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = _values_of(data)
     if type(data) is int and requires_grad:
         data = float(data)
-    value = np.array(data, dtype=dtype)
-    _record.check_dtype(value, "tg.tensor")
+    check_class(data, "tg.tensor")
+    value = native(np.array(data, dtype=dtype))
+    check_dtype(value, "tg.tensor")
     value = normalise(value)
     return rebuilt(Tensor, value, requires_grad, None)
 

@@ -360,3 +360,14 @@ def test_a_function_kept_on_disk_holds_no_address(tmp_path):
         said.append(json.loads(ended.stdout))
     assert said[0] == [23.0, [12.0, 1.0], 23.0, [12.0, 1.0], 0, 0]
     assert said[1] == [27005.0, [18000.0, 1.0], 27005.0, [18000.0, 1.0], 1, 0]
+
+
+def test_a_result_that_is_not_float64_is_refused():
+    """Compiled code reads eight bytes as a float64, whatever stands there."""
+    for f in (lambda x: np.sum(x.astype(np.float32) ** 2), lambda x: np.float32(0.5) * x[0], lambda x: 3, lambda x: np.float32(3)):
+        with pytest.raises(DtypeError, match="compiled code a float64"):
+            tg.compile(f, np.ones(2))
+    g = np.empty(2)
+    assert tg.compile(lambda x: np.sum(x.astype(np.float32) ** 2).astype(float), np.ones(2))(np.array([3.0, 4.0]), g) == 25.0
+    np.testing.assert_array_equal(g, [6.0, 8.0])
+    assert tg.compile(lambda x: 3.5, np.ones(2))(np.ones(2), g) == 3.5

@@ -3,17 +3,27 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-#: Seconds after which threads that have not ended count as waiting for each other.
-PATIENCE = 120
 
+def in_threads(work, count, patience=120.0):
+    """Run ``work(k)`` for each k below `count`, each in a thread of its own, and wait for all.
 
-def in_threads(work, count):
-    """Run ``work(k)`` for each k below `count`, each in a thread of its own, and wait for all."""
-    threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(count)]
+    What is raised in one of them is raised here; so is an AssertionError if one is not done in `patience` seconds.
+    """
+    errors = []
+
+    def run(k):
+        try:
+            work(k)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(k,), daemon=True) for k in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(timeout=patience)
+    if errors:
+        raise errors[0]
     assert not any(thread.is_alive() for thread in threads), "a deadlock"
 
 

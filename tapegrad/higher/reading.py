@@ -117,10 +117,6 @@ class Stretch:
             rest += [c, d, e, f]
         return (self._a[at], self._b[at], *rest)[:count]
 
-    def is_leaf(self, slot):
-        """Whether nothing below `slot` gets a derivative from it."""
-        return self._ops[slot - self.low] in (SCALAR_LEAF, ARRAY_LEAF)
-
     # -- tensors --------------------------------------------------------------------
     def tensor(self, slot, value=None):
         """A tensor that points to `slot`; of an array slot `value` is its value."""

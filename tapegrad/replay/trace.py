@@ -16,6 +16,7 @@ import sys
 
 import numpy as np
 
+from ..dtypes import check_class, native
 from ..record import Types, nesting_error, normalise, plain, tracked
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -207,11 +208,11 @@ class Trace:
         it is, behind a guard on the operands.
         """
         if isinstance(value, tuple):
-            return tuple(self.host(_Item(function, k), args, kwargs, v) for k, v in enumerate(value))
+            return tuple(self.host(ResultOf(function, k), args, kwargs, v) for k, v in enumerate(value))
         if isinstance(value, Types.Tensor):
             value = value._v
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
-            for operand in _tensors((args, kwargs)):
+            for operand in parts_of((args, kwargs), Types.Tensor):
                 self.exact(operand, getattr(function, "__name__", "a function"))
             return value
         live = []
@@ -328,7 +329,7 @@ def _keywords(row, attrs, integer):
 
 def _shape_may_change(function):
     """Whether the shape of the result may depend on values."""
-    if isinstance(function, _Item):
+    if isinstance(function, ResultOf):
         function = function.function
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
     return name not in _FIXED_SHAPE if module.startswith("numpy") else True
@@ -354,7 +355,7 @@ class Host:
             return np.asarray(self.function(*args, **kwargs))
 
 
-class _Item:
+class ResultOf:
     """The `k`-th result of a function."""
 
     def __init__(self, function, k):
@@ -375,14 +376,15 @@ def _promoted(args):
     return [np.asarray(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
 
 
-def _tensors(thing):
-    if isinstance(thing, Types.Tensor):
+def parts_of(thing, kinds):
+    """What is one of `kinds` among arguments in lists, tuples and dicts, each as often as it stands there."""
+    if isinstance(thing, kinds):
         yield thing
     elif isinstance(thing, (list, tuple)):
         for part in thing:
-            yield from _tensors(part)
+            yield from parts_of(part, kinds)
     elif isinstance(thing, dict):
-        yield from _tensors(list(thing.values()))
+        yield from parts_of(list(thing.values()), kinds)
 
 
 def _replaced(thing, live):
@@ -391,7 +393,8 @@ def _replaced(thing, live):
         live.append(thing)
         return Operand(len(live) - 1)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
-        live.append(plain(thing))
+        check_class(thing, "operand")
+        live.append(plain(native(thing)))
         return Operand(len(live) - 1)
     if isinstance(thing, (list, tuple)):
         return type(thing)(_replaced(part, live) for part in thing)

@@ -190,7 +190,7 @@ class Planner:
         """The results of a generalised ufunc of NumPy, computed by its own inner loop."""
         inputs, outputs = core_dimensions(ufunc)
         char = "d" if any(s.char != "f" for s in syms) else "f"
-        syms = [(s if s.char == char else self._cast(s, char)).window() for s in syms]
+        syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]
         extents, batches = {}, []
         for sym, names in zip(syms, inputs):
             split = sym.ndim - len(names)
@@ -213,14 +213,24 @@ class Planner:
             steps = [s[-1] if s else 0 for s in strides]
             for x, k in zip(atoms, splits):
                 steps += x.strides[k:]
-            words = [loop, data, len(atoms)]
-            for x in atoms:
-                words += [x.reg, x.offset]
+            places = self._gufunc_places(atoms, len(syms))
+            words = [loop, data, len(atoms), *(word for place in places for word in place)]
             words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
             for d, extent in enumerate(outer):
                 words += [extent, *(s[d] for s in strides)]
-            self.step(P.GUFUNC, *words)
+            self._gufunc_step(ufunc, words, places, atoms, len(syms))
         return [self._sym(x) for x in found]
+
+    def _in_memory(self, sym):
+        """`sym` as a window on memory."""
+        return sym.window()
+
+    def _gufunc_places(self, atoms, inputs):
+        """Register and offset of each operand and result; of `atoms` the first are `inputs`."""
+        return [(x.reg, x.offset) for x in atoms]
+
+    def _gufunc_step(self, ufunc, words, places, atoms, inputs):
+        self.step(P.GUFUNC, *words)
 
     def constant(self, array, char):
         """A constant array, which lives as long as the program."""
