@@ -1,5 +1,6 @@
 """The command ``python -m benchmarks``, on benchmarks made for the purpose: they miss, disagree, break, hang."""
 
+import importlib.util
 import json
 import re
 import shutil
@@ -223,6 +224,7 @@ def test_what_is_written(project, tmp_path):
     assert "| absent |  | there_is_no_such_library is not installed | SKIP |" in page
     assert "| held: beside by hand | by hand | 1.5x |" in page, "where another is faster"
     assert "**Broken:** RuntimeError: first line" in page and "| python | " in page
+    assert ("(peers.png)" in page) == (folder / "peers.png").exists() == (importlib.util.find_spec("matplotlib") is not None)
     data = report.read((folder / "results.json").read_text(encoding="utf-8"))
     assert report.markdown(data) == page
     assert [section.name for section in data.sections] == ["held", "missed", "absent", "broken"]
