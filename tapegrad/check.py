@@ -16,7 +16,7 @@ import numpy as np
 
 from .autograd import grad
 from .custom.calls import noted
-from .errors import CheckError, GradientError, UnsupportedFunctionError
+from .errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError
 from .record import normalise
 from .tensor import Tensor, tensor
 from .traced import Traced
@@ -111,7 +111,7 @@ class Problem:
         self.places = [k for k, a in enumerate(args) if _differentiable(a)]
         self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.places)]
         if not self.points:
-            raise TypeError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
+            raise StructureError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
         single = any(np.asarray(p).dtype.char == "f" for p in self.points)
         value, derivative, exact = TOLERANCES["f" if single else "d"]
         self.value_rtol, self.value_atol = value, value if atol is None else atol
@@ -500,11 +500,11 @@ def check(
     True
     """
     if order not in (1, 2):
-        raise ValueError(f"check: order={order!r} is not 1 or 2")
+        raise OptionError(f"check: order={order!r} is not 1 or 2")
     names = [n for n in CHECKS if ORDERS.get(n, 1) <= order] if modes is None else [modes] if isinstance(modes, str) else list(modes)
     for name in names:
         if name not in CHECKS:
-            raise ValueError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
+            raise OptionError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
     name_of_f = getattr(f, "__name__", None) or getattr(f, "name", None) or type(f).__name__
     problem = Problem(f, args, reference, seed, directions, rtol, atol)
     report = Report(name_of_f, results=problem.results, weights=problem.weights)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from .errors import DtypeError, GradientError, GuardError, OptionError, ShapeError, UnsupportedFunctionError
 from .typing import Array
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def compile(
 
     count = workspaces if workspaces is not None else os.cpu_count() or 1
     if count < 1:
-        raise ValueError(f"workspaces must be at least 1, got {count}")
+        raise OptionError(f"workspaces must be at least 1, got {count}")
     return Compiled(f, x0, [_datum(k, d) for k, d in enumerate(data)], int(count), checked_policy(kernel))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .check import _differentiable, _flat, _leaf
+from .errors import StructureError
 from .inspect import _adjoints, _entries
 from .leaving import LISTENERS
 from .record import settle, tracked
@@ -114,7 +115,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
 
     Raises
     ------
-    TypeError
+    StructureError
         No argument is a float or an array of floats.
 
     Examples
@@ -129,7 +130,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     """
     places = [k for k, a in enumerate(args) if _differentiable(a)]
     if not places:
-        raise TypeError("explain_zero: no argument is a float or an array of floats")
+        raise StructureError("explain_zero: no argument is a float or an array of floats")
     full = list(args)
     for k in places:
         full[k] = _leaf(args[k]._v if isinstance(args[k], Tensor) else args[k])
