@@ -20,6 +20,7 @@ from .errors import CheckError, GradientError, OptionError, StructureError, Unsu
 from .record import normalise
 from .tensor import Tensor, tensor
 from .traced import Traced
+from .tree import flatten
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
 TOLERANCES = {"d": (1e-12, 2e-6, 1e-10), "f": (2e-5, 2e-3, 1e-3)}
@@ -447,8 +448,7 @@ def check(
     Parameters
     ----------
     f : callable
-        Takes `args`; returns a number, an array, or nested lists and tuples of
-        them.  It must work on plain arrays too, unless `reference` is given.
+        Takes `args`; returns a number, an array, or containers of them.  It must work on plain arrays too, unless `reference` is given.
     *args
         The point.  Floats and arrays of float64 or float32 are differentiated,
         everything else is handed on as it is.  Choose a point away from kinks.
@@ -542,11 +542,14 @@ def _leaf(p):
 
 
 def _flat(result):
-    """The numbers and arrays of nested lists and tuples, in order."""
-    if isinstance(result, (list, tuple)):
-        return [leaf for part in result for leaf in _flat(part)]
-    return [result]
+    """The numbers and arrays of containers, in order."""
+    return flatten(result)[0]
 
 
 def _plain(result):
-    return np.asarray(result._v if isinstance(result, Traced) else normalise(result))
+    array = np.asarray(result._v if isinstance(result, Traced) else normalise(result))
+    if array.dtype.kind not in "fiub":
+        raise StructureError(
+            f"check: a result is of type {type(result).__name__}, neither a number nor an array: does the function return what it computes?"
+        )
+    return array

@@ -38,3 +38,26 @@ def test_an_option_without_such_a_value(call, words):
 def test_nothing_to_differentiate(call):
     with pytest.raises(StructureError, match="no argument is a float or an array of floats"):
         call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tg.check(lambda x: None, 1.0),
+        lambda: tg.check(lambda x: {"a": x, "b": "text"}, 1.0),
+        lambda: tg.implicit.root(lambda x: None, 1.0),
+        lambda: tg.implicit.fixed_point(lambda x: None, 1.0),
+        lambda: tg.implicit.argmin(lambda x: None, 1.0),
+        lambda: tg.grad(lambda x: None)(1.0),
+        lambda: tg.hessian(lambda x: None)(1.0),
+        lambda: tg.jacfwd(lambda x: None)(1.0),
+        lambda: tg.optimize.lbfgs(lambda x: None, X),
+    ],
+)
+def test_a_function_that_forgets_its_return(call):
+    with pytest.raises(StructureError, match="does the function return what it computes"):
+        call()
+
+
+def test_a_function_that_returns_a_dict_is_checked():
+    assert tg.check(lambda x: {"a": np.sin(x), "b": [x * 2.0]}, X, order=2).passed
