@@ -187,7 +187,7 @@ class Dual(Traced):
     __str__ = __repr__
 
     def __reduce__(self):
-        return _rebuilt, (self.value, self._d, self._lanes, self._level)
+        return made, (self.value, self._d, self._lanes, self._level)
 
     # -- operations ---------------------------------------------------------------
     def _become(self, other):
@@ -230,7 +230,7 @@ class Dual(Traced):
 
 
 def made(value, tangent, lanes, level):
-    """A `Dual` of parts that are known to fit."""
+    """A `Dual` of parts that are known to fit; what a pickled one is made again by."""
     d = _new(Dual)
     if isinstance(value, Traced):
         d._p, d._v = value, value._v
@@ -239,9 +239,6 @@ def made(value, tangent, lanes, level):
     d._d, d._lanes, d._level = tangent, lanes, level
     d._m = d._x = None
     return d
-
-
-_rebuilt = made
 
 
 def level_of(thing):
@@ -424,4 +421,4 @@ def _shown(part):
     return format_tensor(part)[len("tensor(") : -1] if np.ndim(part) == 0 else np.array2string(part, separator=", ")
 
 
-_record._Types.Dual = Dual
+_record.Types.Dual = Dual
