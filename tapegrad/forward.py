@@ -126,6 +126,8 @@ def _parts(result, level, what):
         return result, None
     if isinstance(result, Traced):
         return (result if tracked(result) else result._v), None
+    if result is None and what.startswith("the result"):
+        raise StructureError(f"{what} is None: does the function return what it computes?")
     if isinstance(result, (str, bytes)) or result is None or callable(result):
         raise StructureError(
             f"{what} is not a number or an array but of type {type(result).__name__}; "

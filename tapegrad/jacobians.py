@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from .errors import SeedShapeError, StructureError
+from .errors import OptionError, SeedShapeError, StructureError
 from .functional import Transformed, chosen
 from .higher import nested
 from .record import normalise
@@ -260,7 +260,7 @@ def jacobian(
            [0., 3., 2.]])
     """
     if mode not in MODES:
-        raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
     return JacobianFunction(f, chosen(argnums, argnum), mode, explain, kernel)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..errors import StructureError
+from ..errors import OptionError, StructureError
 from ..functional import Transformed, chosen
 from ..jacobians import JacobianFunction
 from ..record import normalise
@@ -291,7 +291,7 @@ def hessian(
            [2., 0.]])
     """
     if mode not in ("auto", "forward", "reverse"):
-        raise ValueError(f"mode={mode!r} is not one of auto, forward, reverse")
+        raise OptionError(f"mode={mode!r} is not one of auto, forward, reverse")
     return _Hessian(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
