@@ -48,7 +48,7 @@ class detect_anomaly:
 
     Notes
     -----
-    It holds for the thread that enters it.  Operations are then several times slower.
+    It holds for the thread that enters it.  Operations are much slower then.
 
     Examples
     --------

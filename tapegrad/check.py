@@ -17,9 +17,8 @@ import numpy as np
 from . import functional
 from .autograd import grad
 from .creation import from_numpy
-from .custom.calls import noted
 from .dual import Dual
-from .errors import CheckError, GradientError, UnsupportedFunctionError
+from .errors import CheckError, GradientError, UnsupportedFunctionError, noted
 from .forward import jvp
 from .record import normalise
 from .tensor import Tensor, tensor

@@ -6,7 +6,10 @@ and replays it after (`tapegrad.replay`).  NumPy in, NumPy out.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
@@ -14,6 +17,7 @@ import numpy as np
 
 from .errors import StructureError
 from .higher import nested
+from .kernel.promotion import checked_policy
 from .traced import Traced
 from .tree import flatten, unflatten
 from .typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
@@ -53,6 +57,20 @@ class Transformed(Generic[R]):
         def __call__(self, *args: Any, **kwargs: Any) -> R: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        self._made_of = args, kwargs
+        return self
+
+    def __reduce__(self):
+        """A copy, here or in another process, is made of the same function (or its copy), and records for itself."""
+        with contextlib.suppress(AttributeError, KeyError):
+            if operator.attrgetter(self.__qualname__)(sys.modules[self.__module__]) is self:
+                return self.__qualname__
+        return _made, (type(self), *self._made_of)
+
     def __init__(self, function, argnums, has_aux=False, scalar=True, kernel=None):
         if not callable(function):
             raise StructureError(f"expected a function to differentiate, got {type(function).__name__}")
@@ -67,8 +85,7 @@ class Transformed(Generic[R]):
         self._argnums = (int(argnums),) if self._one else tuple(int(a) for a in argnums)
         if any(a < 0 for a in self._argnums):
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
-        from .kernel.promotion import checked_policy
-        from .replay.function import Replayed
+        from .replay.function import Replayed  # it loads what replays
 
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, policy=checked_policy(kernel), options=options)
         self._has_aux = has_aux
@@ -206,6 +223,10 @@ def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Jit
     if fun is None:
         return lambda function: Jitted(function, fastmath)
     return Jitted(fun, fastmath)
+
+
+def _made(kind, args, kwargs):
+    return kind(*args, **kwargs)
 
 
 def is_number(thing):

@@ -285,9 +285,9 @@ class Lifted:
     def add_at(self, other, index):
         whole, other = _side_by_side(self, other)
         positions = whole._positions(index, whole.size)
-        if isinstance(whole.a, Traced) or isinstance(other.a, Traced):
+        if any(isinstance(a, Traced) for a in (whole.a, other.a, positions)):
             return whole._with(apply("add_at", (whole.a, other.a, positions)))
-        return whole._with(add_at_value(whole.a, other.a, _value(positions)))
+        return whole._with(add_at_value(whole.a, other.a, positions))
 
     def scatter(self, index, shape):
         """Contribution: this array added at flat positions `index` of zeros of `shape`."""
@@ -296,13 +296,13 @@ class Lifted:
     def scattered(self, index, shape):
         positions = self._positions(index, int(np.prod(shape, dtype=np.int64)))
         shape = self._front(shape)
-        if isinstance(self.a, Traced):
+        if isinstance(self.a, Traced) or isinstance(positions, Traced):
             return self._with(apply("scatter", (self.a, positions), (("shape", shape),)))
         return self._with(scatter_value(self.a, positions, shape))
 
     def gather(self, index, shape):
         positions, shape = self._positions(index, self.size), self._front(shape)
-        if isinstance(self.a, Traced):
+        if isinstance(self.a, Traced) or isinstance(positions, Traced):
             return self._with(apply("gather", (self.a, positions), (("shape", shape),)))
         return self._with(np.reshape(np.take(self.a, positions), shape))
 
@@ -345,7 +345,7 @@ class Lifted:
         if value is not None:
             given = value if value.lanes == lanes else Lifted(np.broadcast_to(value.a, (lanes, *value.shape)), lanes)
             given = np.reshape(given.a, (-1,))
-        if isinstance(whole.a, Traced) or isinstance(given, Traced):
+        if any(isinstance(a, Traced) for a in (whole.a, given, positions)):
             return whole._with(apply("put", (whole.a, given, positions), (("shape", positions.shape),)))
         changed = np.array(whole.a, order="C")
         changed.reshape(-1)[positions] = given

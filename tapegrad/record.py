@@ -1,9 +1,16 @@
 """Recording: one operation on tensors becomes a value and, if needed, an instruction.
 
 `apply` is the way of every operation but the scalar operators, which have a
-fast path of their own in `tapegrad.tensor`.  It computes the value at once with
+fast path of their own in `tapegrad.operators`.  It computes the value at once with
 the row's NumPy function, and writes an instruction if some operand is tracked
-and recording is on.
+and recording is on.  `apply_one`, `apply_two` and `apply_view` are shorter ways for the most
+frequent kinds of calls; all of them end in `_write`.
+
+What has no derivative is computed through `observed`, `derived` or `decided`, so that a functional
+recording (`tapegrad.replay`) knows of it: as a result, as a constant of a rule, as what Python decides on.
+
+These functions run for every operation of a user's program.  Where they are long, or say a thing twice,
+that is because a call of a Python function costs as much as a tenth of an operation.
 """
 
 from __future__ import annotations
@@ -14,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DtypeError, LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from .dtypes import check_class, check_dtype, native
+from .errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
@@ -30,7 +38,11 @@ _frame = sys._getframe
 
 
 class Types:
-    """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported, and the `Call` of tapegrad.custom."""
+    """The classes that operands are told apart by, set by the modules that define them, which import this one.
+
+    Tensors and parameters are of `tapegrad.tensor`, dual numbers of `tapegrad.dual`, calls of the user's
+    primitives of `tapegrad.custom.calls`.
+    """
 
     Traced: Any = None
     Tensor: Any = None
@@ -80,12 +92,13 @@ def as_operand(thing, row_name="operation"):
     kind = type(thing)
     if kind is float:
         return thing
-    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim:
+    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim and thing.dtype.isnative:
         return thing
     if kind is int or kind is bool or isinstance(thing, np.float64):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
-        array = np.asarray(thing)
+        check_class(thing, row_name)
+        array = native(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":
             # Promotes like half precision with everything that carries a derivative.
@@ -107,21 +120,6 @@ def _array_of(sequence):
     if has_tensor(sequence):
         raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
     return np.asarray(sequence)
-
-
-def check_dtype(array, what):
-    """Refuse dtypes that tapegrad cannot differentiate beside."""
-    if array.dtype.kind == "c":
-        raise DtypeError(
-            f"{what}: complex numbers are not supported yet (got {array.dtype} of shape {array.shape}); "
-            "split real and imaginary parts into two real arrays"
-        )
-    if array.dtype.kind == "O":
-        raise DtypeError(f"{what}: an array of Python objects cannot be differentiated; give it a float dtype")
-    if array.dtype.char == "g":
-        raise DtypeError(f"{what}: extended precision ({array.dtype}) is not supported; convert with .astype(float)")
-    if array.dtype.kind not in "fiub":
-        raise DtypeError(f"{what}: dtype {array.dtype} is not numeric")
 
 
 def settle(t):

@@ -13,11 +13,13 @@ key (of a leaf: a new object after each change in place; of an interior array:
 the token it shares with the store), `_x` rarely used extras.
 
 Operators, indexing, functions and NumPy's protocols are added by the modules of
-those names.
+those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
+methods that call it.
 """
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import record as _record
+from .dtypes import check_class, check_dtype, native
 from .errors import DtypeError, GradientError, LeaveTapeError
 from .leaving import LISTENERS, tell
 from .printing import format_tensor
@@ -243,8 +246,6 @@ class Tensor(Traced):
         tensor(4.)
         """
         if retain_variables is not None:
-            import warnings
-
             warnings.warn(
                 "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
             )
@@ -282,7 +283,6 @@ class Tensor(Traced):
         """Forget the accumulated gradient (sets `.grad` to None)."""
         if self._extras(False) is not None:
             self._x.grad = None
-
 
 
 class Parameter(Tensor):
@@ -330,6 +330,7 @@ def _check_differentiable(value):
 
 
 def rebuilt(kind, value, requires_grad, grad):
+    """A constant or leaf of class `kind` around `value` (normalised already); what a pickled tensor is made again by."""
     t = _new(kind)
     t._v = value
     t._t = None
@@ -390,8 +391,9 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = _values_of(data)
     if type(data) is int and requires_grad:
         data = float(data)
-    value = np.array(data, dtype=dtype)
-    _record.check_dtype(value, "tg.tensor")
+    check_class(data, "tg.tensor")
+    value = native(np.array(data, dtype=dtype))
+    check_dtype(value, "tg.tensor")
     value = normalise(value)
     return rebuilt(Tensor, value, requires_grad, None)
 
@@ -412,7 +414,7 @@ def _values_of(data):
     return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Traced) else d for d in data]
 
 
-#: The module tapegrad.autograd, which sets it (it imports this one).
+#: The module tapegrad.autograd, which imports this one and sets it: so `Tensor.backward` need not look for it.
 _autograd: Any = None
 _record.Types.Traced = Traced
 _record.Types.Tensor = Tensor

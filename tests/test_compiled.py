@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 
 import numba
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from tests.threads import in_threads
 
 
 def rosenbrock(x):
@@ -135,11 +135,7 @@ def test_more_threads_than_workspaces():
     expected = np.empty((500, 8)), np.empty(500)
     several(c, points, *expected)
     found = [(np.empty((500, 8)), np.empty(500)) for _ in range(8)]
-    threads = [threading.Thread(target=several, args=(c, points, *f)) for f in found]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(lambda k: several(c, points, *found[k]), 8)
     for gradients, values in found:
         assert np.array_equal(gradients, expected[0]) and np.array_equal(values, expected[1])
 
@@ -364,3 +360,14 @@ def test_a_function_kept_on_disk_holds_no_address(tmp_path):
         said.append(json.loads(ended.stdout))
     assert said[0] == [23.0, [12.0, 1.0], 23.0, [12.0, 1.0], 0, 0]
     assert said[1] == [27005.0, [18000.0, 1.0], 27005.0, [18000.0, 1.0], 1, 0]
+
+
+def test_a_result_that_is_not_float64_is_refused():
+    """Compiled code reads eight bytes as a float64, whatever stands there."""
+    for f in (lambda x: np.sum(x.astype(np.float32) ** 2), lambda x: np.float32(0.5) * x[0], lambda x: 3, lambda x: np.float32(3)):
+        with pytest.raises(DtypeError, match="compiled code a float64"):
+            tg.compile(f, np.ones(2))
+    g = np.empty(2)
+    assert tg.compile(lambda x: np.sum(x.astype(np.float32) ** 2).astype(float), np.ones(2))(np.array([3.0, 4.0]), g) == 25.0
+    np.testing.assert_array_equal(g, [6.0, 8.0])
+    assert tg.compile(lambda x: 3.5, np.ones(2))(np.ones(2), g) == 3.5

@@ -1,6 +1,7 @@
-"""One function in several threads at a time."""
+"""Functions run in threads of their own: one in several at a time, or once, apart from the test."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 
 def in_threads(work, count, patience=120.0):
@@ -24,3 +25,9 @@ def in_threads(work, count, patience=120.0):
     if errors:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads), "a deadlock"
+
+
+def in_a_thread(function, *args):
+    """What `function` returns in another thread, or raises there; that thread has tapes of its own."""
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(function, *args).result()

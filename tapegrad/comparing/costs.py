@@ -318,12 +318,11 @@ def _signature_counts(number, forward):
     return tuple((name, value) for name, value in program_counts(program).items() if value)
 
 
-def operations_of_duals(recording, lanes, passes):
-    """Scalar operations on tangents in some passes of dual numbers, where every tangent goes everywhere."""
+def operations_of_duals(recording, lanes):
+    """Scalar operations on tangents in one pass of dual numbers, where every tangent goes everywhere."""
     scalars, arrays = instructions(recording)
     found = dict.fromkeys(NAMES, 0.0)
-    scalars = {opcode: passes * number for opcode, number in scalars.items()}
-    arrays = {signature: passes * lanes * number for signature, number in arrays.items()}
+    arrays = {signature: lanes * number for signature, number in arrays.items()}
     _add_instructions(found, scalars, arrays, lanes, True)
     return sum(found[name] for name in OPERATIONS)
 

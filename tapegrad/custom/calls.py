@@ -178,18 +178,3 @@ def fitted(found, like, what):
             f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}"
         )
     return np.array(array, np.float64 if type(like) is float else like.dtype, order="C")
-
-
-class noted:
-    """Context manager that adds a note to whatever is raised inside."""
-
-    def __init__(self, note):
-        self.note = note
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if error is not None:
-            error.add_note(f"tapegrad: {self.note}")
-        return False

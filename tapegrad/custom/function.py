@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import HigherOrderError, MissingRuleError, RuleError
+from ..errors import HigherOrderError, MissingRuleError, RuleError, noted
 from ..record import tracked
 from ..traced import Traced
-from .calls import Fixed, handed, noted, parts_of
+from .calls import Fixed, handed, parts_of
 from .primitives import Primitive
 
 

@@ -20,8 +20,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError
-from ..record import apply, check_dtype, normalise, plain, trace_of, tracked
+from ..dtypes import check_class, check_dtype, native
+from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
+from ..record import apply, normalise, plain, trace_of, tracked
 from ..rules.table import Row
 from ..traced import Traced
 from .calls import (
@@ -32,7 +33,6 @@ from .calls import (
     handed,
     is_float,
     like_of,
-    noted,
     packed,
     parts_of,
     refuse_hidden,
@@ -139,7 +139,8 @@ class Primitive(Generic[R]):
             if part is None or isinstance(part, (str, dict, tuple, list)):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
-            array = np.array(part._v if isinstance(part, Traced) else part, order="C")
+            check_class(part, which)
+            array = native(np.array(part._v if isinstance(part, Traced) else part, order="C"))
             check_dtype(array, which)
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..dtypes import check_class, check_dtype, native
 from ..errors import DtypeError, HigherOrderError, StructureError
 from ..record import Types
 from ..tensor import Tensor
@@ -37,7 +38,7 @@ def sort_arguments(args, kwargs, argnums):
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
-        elif kind is np.ndarray and leaf.dtype.char in "df":
+        elif kind is np.ndarray and leaf.dtype.char in "df" and leaf.dtype.isnative:
             inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
@@ -53,6 +54,7 @@ def sort_arguments(args, kwargs, argnums):
             inputs.append(_wanted(leaf, k, structure))
             static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
         elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "f":
+            check_class(leaf, _argument(k, structure))
             value = np.array(leaf, np.float64 if np.asarray(leaf).dtype.itemsize > 4 else np.float32)
             inputs.append(value)
             static.append((value.shape, value.dtype.char, want))
@@ -81,8 +83,17 @@ def _wanted(leaf, k, structure):
         raise DtypeError(
             f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
         )
+    if isinstance(leaf, (np.integer, np.bool)):
+        raise DtypeError(f"{where} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
     if isinstance(leaf, (np.ndarray, np.generic)):
-        raise DtypeError(f"{where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
+        check_class(leaf, where)
+        array = np.asarray(leaf)
+        if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
+            if type(leaf) is not np.ndarray:
+                raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
+            return np.array(native(array), order="C")
+        check_dtype(array, where)
+        raise DtypeError(f"{where} has dtype {array.dtype}, which cannot be differentiated; use float64 or float32")
     raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
 
 

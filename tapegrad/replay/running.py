@@ -169,9 +169,10 @@ class Running:
     def _give_up(self, kind, why, category):
         if not kind.given_up:
             kind.given_up = self.stats.fallback = why
-            LOG.warning("%s is run define-by-run from now on: %s", name_of(self.function), why)
+            text = f"{name_of(self.function)} is run define-by-run from now on: {why}"
+            LOG.log(logging.WARNING if category is None else logging.INFO, text)  # what is warned of is said once
             if category is not None:
-                warnings.warn(f"{name_of(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
+                warnings.warn(text, category, stacklevel=_outside())
 
 
 def _gradients(results, wanted):

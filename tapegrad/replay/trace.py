@@ -16,6 +16,7 @@ import sys
 
 import numpy as np
 
+from ..dtypes import check_class, native
 from ..record import Types, nesting_error, normalise, plain, tracked
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -392,7 +393,8 @@ def _replaced(thing, live):
         live.append(thing)
         return Operand(len(live) - 1)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
-        live.append(plain(thing))
+        check_class(thing, "operand")
+        live.append(plain(native(thing)))
         return Operand(len(live) - 1)
     if isinstance(thing, (list, tuple)):
         return type(thing)(_replaced(part, live) for part in thing)

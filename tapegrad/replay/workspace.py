@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..custom.calls import noted
+from ..errors import noted
 from ..record import normalise
 from ..rules import BY_NAME
 from ..sweep import native

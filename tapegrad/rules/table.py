@@ -14,8 +14,7 @@ result.  Neither may look at numbers, only at shapes, and a JVP reads no value
 that the VJP does not read for the same operands (so a tape recorded for one
 mode serves the other).
 
-Opcodes are positions in the table, so the order of the rows is part of the
-format of a saved tape: append, do not insert.
+Opcodes are positions in the table, made when it is imported; a saved tape names its rows.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ _EXACT = {
     np.less, np.less_equal, np.greater, np.greater_equal, np.logical_and, np.logical_or, np.logical_not,
 }  # fmt: skip
 
+#: Functions whose loops (of NumPy 2.4, at least) leave out elements of a result that does not lie in memory one after the other.
+_IN_ONE_PIECE = {np.isnan, np.isinf, np.isfinite, np.signbit}
+
 
 class Unplanned(Exception):
     """There is no program for this entry."""
@@ -56,7 +59,14 @@ class AsNumPy:
             raise Unplanned(f"{function.__name__} gives {char}")
         if 0 not in shape:
             atoms = [*(s.window().atom for s in syms), out]
-            dims, strides = coalesce(shape, [aligned_shape(a.shape, a.strides, shape) for a in atoms])
+            aligned = [aligned_shape(a.shape, a.strides, shape) for a in atoms]
+            if function in _IN_ONE_PIECE:
+                # As NumPy's iterator walks: along the memory of the result.
+                order = sorted(range(len(shape)), key=lambda k: -aligned[-1][k])
+                shape, aligned = [shape[k] for k in order], [[s[k] for k in order] for s in aligned]
+            dims, strides = coalesce(shape, aligned)
+            if function in _IN_ONE_PIECE and dims and strides[-1][-1] != ITEMSIZE[char]:
+                raise Unplanned(f"{function.__name__} into a result that is not in one piece")
             if function in _EXACT:
                 dims, strides = longest_inside(dims, strides)
             self._loop(inner_loop(function, found[0]), atoms, dims, strides)

@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 
+from ..native.compile import native_address
 from ..native.scalars import reverse_switch
 from ..tape import store as tape_store
 from ..tape import watch
@@ -40,8 +41,6 @@ def steps():
 @cache
 def run_address():
     """Address of `sweep.steps.run`."""
-    from ..native.compile import native_address
-
     return native_address(steps().run)
 
 

@@ -15,6 +15,7 @@ import threading
 
 import numpy as np
 
+from ..native.ufuncs import core_dimensions, inner_loop
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
@@ -187,8 +188,6 @@ class Planner:
 
     def gufunc(self, ufunc, *syms):
         """The results of a generalised ufunc of NumPy, computed by its own inner loop."""
-        from ..native.ufuncs import core_dimensions, inner_loop
-
         inputs, outputs = core_dimensions(ufunc)
         char = "d" if any(s.char != "f" for s in syms) else "f"
         syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]

@@ -122,7 +122,7 @@ class Store:
         self.ident = self.thread.quick_ident
 
     def resize(self, capacity):
-        """A buffer for `capacity` records, keeping what is there."""
+        """Take a buffer for `capacity` records, keeping what is there."""
         buffer = bytearray(capacity * RECORD.size)
         view = np.frombuffer(buffer, np.uint8)
         if capacity > FIRST_CAPACITY:
@@ -159,13 +159,13 @@ class Store:
 
     def let_go(self):
         """Drop saved values that no tensor can reach."""
-        from .reclaim import let_go
+        from .reclaim import let_go  # loads the compiled walks
 
         let_go(self)
 
     def reclaim(self):
         """Forget what no tensor can reach; returns the store to go on with."""
-        from .reclaim import reclaim
+        from .reclaim import reclaim  # loads the compiled walks
 
         return reclaim(self)
 

@@ -332,3 +332,28 @@ def test_what_python_learns_from_dual_numbers_is_guarded_outside():
     detached = tg.grad(tg.derivative(lambda x: x * x * x.detach()))
     for x in (2.0, -2.0, 3.0, 2.0):
         assert detached(x) == 2.0 * x
+
+
+def test_positions_that_depend_on_the_point_move_constant_adjoints():
+    """The gradient of a sorted sum is constant but for its order, which a replay at another point finds anew."""
+    weights, others = np.array([1.0, 2.0, 4.0]), np.array([8.0, 16.0, 32.0])
+    inside = {
+        "sort": (lambda y: np.sum(np.sort(y) * weights), lambda p: weights[np.argsort(np.argsort(p))]),
+        "median": (lambda y: 2.0 * np.median(y), lambda p: np.where(p == np.median(p), 2.0, 0.0)),
+        "both ways": (
+            lambda y: np.sum(y[np.argsort(y)] * weights) + np.sum(y[np.argsort(-y)] * others),
+            lambda p: weights[np.argsort(np.argsort(p))] + others[np.argsort(np.argsort(-p))],
+        ),
+    }
+    for name, (f, gradient) in inside.items():
+        g = tg.grad(lambda x: np.sum(tg.grad(f)(x) * x**2))  # noqa: B023
+        for p in ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [2.0, 3.0, 1.0], [3.0, 1.0, 2.0], [1.0, 3.0, 2.0]):
+            p = np.array(p)
+            np.testing.assert_array_equal(g(p), 2.0 * p * gradient(p), err_msg=name)
+        assert g.stats().replays >= 1 or name == "both ways", name
+    products = tg.hessian(lambda x: np.median(x) * np.sum(np.quantile(x, [0.25, 0.75])) + np.percentile(x, 40.0))
+    for p in ([1.0, 5.0, 2.0, 4.0, 3.0], [5.0, 4.0, 3.0, 2.0, 1.0], [2.0, 1.0, 3.0, 5.0, 4.0]):
+        order = np.argsort(p)
+        wanted = np.zeros((5, 5))
+        wanted[order[2], order[[1, 3]]] = wanted[order[[1, 3]], order[2]] = 1.0
+        np.testing.assert_allclose(products(np.array(p)), wanted, atol=1e-15)

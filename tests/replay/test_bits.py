@@ -209,3 +209,32 @@ def test_the_sum_of_one_zero_has_the_sign_that_numpy_gives_it(dtype):
     tiny = np.array([-1e-30, 1e-30, 1e-30] if dtype is np.float32 else [-1e-200, 1e-200, 1e-200], dtype)
     g = tg.value_and_grad(lambda x: np.sum(np.prod(x)), kernel="never")
     assert not any(np.signbit(g(tiny)[0]) for _ in range(4)) and not np.signbit(np.sum(np.prod(tiny))) and np.signbit(np.prod(tiny))
+
+
+@pytest.mark.parametrize("function", [np.isnan, np.isinf, np.isfinite, np.signbit], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("char", "df")
+def test_truth_values_of_arrays_in_any_layout(function, char):
+    """Loops of NumPy leave out elements of a result that is not in one piece: whatever stood in that memory would be read."""
+    layouts = [
+        lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, ::-1], lambda x: x.reshape(3, 4, 17).transpose(2, 0, 1),
+        lambda x: x.reshape(3, 4, 17).transpose(1, 0, 2), lambda x: np.broadcast_to(x[:1], (5, x.shape[1])).T, lambda x: x,
+    ]  # fmt: skip
+    points = [generator(k).normal(size=(12, 17)).astype(char) for k in range(3)]
+    for k, p in enumerate(points):
+        p[k::3, ::2] = [np.nan, np.inf, -np.inf][k]
+    for layout in layouts:
+        whole = lambda x: np.where(function(layout(x * 1.0)), 1.0, 2.0)  # noqa: B023, E731
+        for found, point in zip(replayed(whole, [points[0]], [[p] for p in points]), points):
+            assert_bits(found, whole(point), function.__name__)
+    assert ValueProgram.of_ufunc(function, (meta_of(points[0]),), meta_of(np.empty((12, 34), bool)[:, ::2])) is None
+
+
+
+def test_curvature_of_a_network_that_keeps_its_units_in_columns():
+    """The rule of ``maximum`` asks which operands are NaN, also of a transposed array."""
+    weights, x = generator(0).normal(size=(16, 9)), generator(1).normal(size=(2, 9))
+    for products in (tg.hvp(lambda x: np.sum(np.maximum((weights @ x.T).T, 0.0) ** 2), kernel=kernel) for kernel in ("never", "always")):
+        for k in range(4):
+            point = x * (1.0 - 0.6 * k)
+            on = (weights @ point.T).T > 0.0
+            np.testing.assert_allclose(products(point, np.ones_like(x)), 2.0 * (on * weights.sum(1)) @ weights, rtol=1e-12)

@@ -14,14 +14,19 @@ Not if the temporary is written again later, or the target is touched before.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from .. import ir
 
 
 def rename(program):
     """Let what is stored to a temporary only to be copied be stored where it is copied to, in place."""
-    uses, last, first, read = {}, {}, {}, {}
+    uses, last, first, read, readers = {}, {}, {}, {}, Counter()
     for place, top in enumerate(program.body):
         for statement in ir.walk([top]):
+            readers.update(ir.operands(statement))
+            if isinstance(statement, ir.Loop):
+                readers.update(value for carry in statement.carries for value in (carry.init, carry.next))
             if isinstance(statement, (ir.Load, ir.Store)):
                 uses.setdefault(statement.buffer, []).append(statement)
                 first.setdefault(statement.buffer, place)
@@ -53,6 +58,10 @@ def rename(program):
                 statement.writes = {target if b is source else b for b in statement.writes}
             else:
                 statement.buffer = target
+        if readers[top.body[0]] > 1:
+            # Others read what was copied last.
+            top.body[0].index = ir.Index(top.extent - 1)
+            kept.append(top.body[0])
         target.zeroed |= source.zeroed
         last[target] = max(last[source], last[target]) if goes_on else last[source]
         read[target], first[target] = max(read[source], read[target]), first[source]
