@@ -20,7 +20,7 @@ replay visits them.  So ``lambda x: np.sin(x[0] * x[1]) + x[0] * x[1]`` leaves::
 
 Records are those of define-by-run (`tape.layout`), so the reverse sweep and the other walks over
 records work on a finished tape as they are; what an array entry's adjoint is planned from
-(`sweep.plan`) is put into the record when a workspace is made (`replay.workspace`).
+(`sweep.plan`) is put into the record when a workspace is made (`replay.stream`).
 """
 
 from __future__ import annotations
