@@ -13,10 +13,8 @@ replay visits them.  So ``lambda x: np.sin(x[0] * x[1]) + x[0] * x[1]`` leaves::
     3  select        1, 1                3  multiply  1, 2
     4  multiply      2, 3                4  sin       3
     5  sin           4                   5  add       4, 3
-    6  select        1, 0
-    7  select        1, 1
-    8  multiply      6, 7
-    9  add           5, 8
+    6  multiply      2, 3
+    7  add           5, 6
 
 Records are those of define-by-run (`tape.layout`), so the reverse sweep and the other walks over
 records work on a finished tape as they are; what an array entry's adjoint is planned from
