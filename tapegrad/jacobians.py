@@ -262,7 +262,7 @@ def jacobian(
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    return DenseJacobian(f, chosen(argnums, argnum), mode, explain, kernel)
+    return JacobianFunction(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ if TYPE_CHECKING:
         """What type checkers are told that `jacobian` returns."""
 
 
-class DenseJacobian(Transformed[Any]):
+class JacobianFunction(Transformed[Any]):
     """What `jacobian` returns."""
 
     def __init__(self, function, argnums, mode, explain, kernel=None):
@@ -324,7 +324,7 @@ class DenseJacobian(Transformed[Any]):
         if found is None:
             numbers = positions(self._asked, count)
             one = not isinstance(self._asked, (tuple, list))
-            found = DenseJacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
+            found = JacobianFunction(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
             found._replayed.stats = self._replayed.stats
             self._negative[count] = found
         return found

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import StructureError
 from ..functional import Transformed, chosen
-from ..jacobians import DenseJacobian
+from ..jacobians import JacobianFunction
 from ..record import normalise
 from ..recording import prepared
 from ..tree import flatten, unflatten
@@ -46,7 +46,7 @@ class _Gradient:
 # ---- dense Hessians ----------------------------------------------------------------------
 
 
-class OfGradient(DenseJacobian):
+class OfGradient(JacobianFunction):
     """The Jacobian of a recorded gradient, and what is read off it."""
 
     def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
