@@ -20,6 +20,7 @@ from .creation import from_numpy
 from .dual import Dual
 from .errors import CheckError, GradientError, UnsupportedFunctionError, noted
 from .forward import jvp
+from .printing import table
 from .record import normalise
 from .tensor import Tensor, tensor
 from .traced import Traced
@@ -100,8 +101,7 @@ class Report:
             (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or ("passed" if c.passed else "FAILED"))
             for c in self.checks
         ]
-        widths = [max(len(r[k]) for r in [head, *rows]) for k in range(5)]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [head, *rows])
+        return table(head, rows)
 
     __repr__ = __str__
 

@@ -24,6 +24,7 @@ from ..dtypes import check_class, check_dtype, native
 from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ..record import apply, normalise, plain, trace_of, tracked
 from ..rules.table import Row
+from ..tape.places import function_name
 from ..traced import Traced
 from .calls import (
     Call,
@@ -56,7 +57,7 @@ class Primitive(Generic[R]):
     def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
         self.function = function
         functools.update_wrapper(self, function)
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name = name or function_name(function)
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.row = self._row()
