@@ -31,6 +31,7 @@ from .errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from .lifted import Lifted
 from .printing import format_tensor
 from .record import as_operand, check_dtype, normalise, plain, tracked
+from .tape.meta import readable
 from .tape.places import name_of
 from .traced import Traced, below
 from .typing import TensorLike
@@ -381,7 +382,7 @@ def as_float(data, what):
 
     Python ints, also in lists, count as floats; arrays of integers do not.
     """
-    array = np.array(data)
+    array = readable(np.array(data))
     check_dtype(array, what)
     if array.dtype.kind in "iub":
         if isinstance(data, (np.ndarray, np.generic)):

@@ -19,7 +19,7 @@ from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
 from .tape.layout import CLEARED, TRACED
-from .tape.meta import SCALAR, meta_of
+from .tape.meta import SCALAR, meta_of, readable
 from .tape.places import PACKAGE
 from .tape.store import OBJECT_BYTES, thread_state
 from .tape.watch import stamp
@@ -80,12 +80,12 @@ def as_operand(thing, row_name="operation"):
     kind = type(thing)
     if kind is float:
         return thing
-    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim:
+    if kind is np.ndarray and thing.ndim and thing.dtype.char in "dfl?" and thing.dtype.isnative and thing.flags.aligned:
         return thing
     if kind is int or kind is bool or isinstance(thing, np.float64):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
-        array = np.asarray(thing)
+        array = readable(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":
             # Promotes like half precision with everything that carries a derivative.

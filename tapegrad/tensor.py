@@ -30,7 +30,7 @@ from .errors import DtypeError, GradientError, LeaveTapeError
 from .leaving import LISTENERS, tell
 from .printing import format_tensor
 from .record import normalise, plain
-from .tape.meta import meta_of
+from .tape.meta import meta_of, readable
 from .tape.places import name_of
 from .traced import Traced
 from .typing import TensorLike
@@ -392,7 +392,7 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = float(data)
     value = np.array(data, dtype=dtype)
     _record.check_dtype(value, "tg.tensor")
-    value = normalise(value)
+    value = normalise(readable(value))
     return _rebuild(Tensor, value, requires_grad, None)
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError
 from ..record import apply, check_dtype, normalise, plain, trace_of, tracked
 from ..rules.table import Row
+from ..tape.meta import readable
 from ..traced import Traced
 from .calls import (
     Call,
@@ -108,7 +109,7 @@ class Primitive(Generic[R]):
         template: list[Any] = []
         operands: list[Any] = []
         for a in args:
-            if isinstance(a, Traced) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.ndim:
+            if isinstance(a, Traced) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.dtype.isnative and a.ndim:
                 operands.append(a)
                 template.append(len(operands))
             else:
@@ -139,7 +140,7 @@ class Primitive(Generic[R]):
             if part is None or isinstance(part, (str, dict, tuple, list)):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
-            array = np.array(part._v if isinstance(part, Traced) else part, order="C")
+            array = readable(np.array(part._v if isinstance(part, Traced) else part, order="C"))
             check_dtype(array, which)
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..errors import DtypeError, HigherOrderError, StructureError
 from ..record import _Types
+from ..tape.meta import readable
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names
 
@@ -24,6 +25,8 @@ def sort_arguments(args, kwargs, argnums):
     for k, leaf in enumerate(leaves):
         want = differentiated[k]
         kind = type(leaf)
+        if kind is np.memmap or kind is np.ndarray and readable(leaf) is not leaf:
+            leaf, kind = readable(np.asarray(leaf)), np.ndarray
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
@@ -73,6 +76,8 @@ def _wanted(leaf, k, structure):
         )
     if isinstance(leaf, (np.integer, np.bool)):
         raise DtypeError(f"{where} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
+    if isinstance(leaf, np.ndarray) and type(leaf) is not np.ndarray and leaf.dtype.kind == "f":
+        raise DtypeError(f"{where} is a {type(leaf).__name__}, whose operations are not those of arrays; pass it as np.asarray(...)")
     if isinstance(leaf, (np.ndarray, np.generic)):
         raise DtypeError(f"{where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
     raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
