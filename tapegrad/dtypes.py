@@ -40,6 +40,12 @@ def check_class(thing, what):
         )
 
 
-def native(array):
-    """The array in the byte order of this machine."""
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+def readable(array):
+    """`array`, or a copy that compiled loops can read.
+
+    Files of other machines have the bytes of a number in the other order, and fields of packed
+    records lie at addresses that are no multiples of their size: NumPy copies both before it calls its loops.
+    """
+    if array.dtype.isnative and array.flags.aligned:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..dtypes import check_class, check_dtype, native
+from ..dtypes import check_class, check_dtype, readable
 from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ..record import apply, normalise, plain, trace_of, tracked
 from ..rules.table import Row
@@ -109,7 +109,7 @@ class Primitive(Generic[R]):
         template: list[Any] = []
         operands: list[Any] = []
         for a in args:
-            if isinstance(a, Traced) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.ndim:
+            if isinstance(a, Traced) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.dtype.isnative and a.ndim:
                 operands.append(a)
                 template.append(len(operands))
             else:
@@ -141,7 +141,7 @@ class Primitive(Generic[R]):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
             check_class(part, which)
-            array = native(np.array(part._v if isinstance(part, Traced) else part, order="C"))
+            array = readable(np.array(part._v if isinstance(part, Traced) else part, order="C"))
             check_dtype(array, which)
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")

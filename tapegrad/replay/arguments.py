@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import check_class, check_dtype, native
+from ..dtypes import check_class, check_dtype, readable
 from ..errors import DtypeError, HigherOrderError, StructureError
 from ..record import Types
 from ..tensor import Tensor
@@ -35,10 +35,12 @@ def sort_arguments(args, kwargs, argnums):
     for k, leaf in enumerate(leaves):
         want = differentiated[k]
         kind = type(leaf)
+        if kind is np.memmap or kind is np.ndarray and readable(leaf) is not leaf:
+            leaf, kind = readable(np.asarray(leaf)), np.ndarray
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
-        elif kind is np.ndarray and leaf.dtype.char in "df" and leaf.dtype.isnative:
+        elif kind is np.ndarray and leaf.dtype.char in "df":
             inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
@@ -91,7 +93,7 @@ def _wanted(leaf, k, structure):
         if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
             if type(leaf) is not np.ndarray:
                 raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
-            return np.array(native(array), order="C")
+            return np.array(readable(array), order="C")
         check_dtype(array, where)
         raise DtypeError(f"{where} has dtype {array.dtype}, which cannot be differentiated; use float64 or float32")
     raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")

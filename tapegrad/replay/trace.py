@@ -25,7 +25,7 @@ import sys
 
 import numpy as np
 
-from ..dtypes import check_class, native
+from ..dtypes import check_class, readable
 from ..record import Types, nesting_error, normalise, plain, tracked
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -403,7 +403,7 @@ def _replaced(thing, live):
         return Operand(len(live) - 1)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
         check_class(thing, "operand")
-        live.append(plain(native(thing)))
+        live.append(plain(readable(thing)))
         return Operand(len(live) - 1)
     if isinstance(thing, (list, tuple)):
         return type(thing)(_replaced(part, live) for part in thing)
