@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import DtypeError
 from tapegrad.dtypes import readable
+from tapegrad.errors import DtypeError
 
 POINTS = [np.array([0.5, 1.5, -2.0, 3.0]) * (1.0 + 0.1 * k) for k in range(4)]
 NUMBERS = np.array([1.0, 2.0, -1.0, 4.0])
