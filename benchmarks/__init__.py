@@ -5,12 +5,18 @@
 * `registry`: what a benchmark is, and the list of them;
 * `timing`: minima and medians of repeated, interleaved runs;
 * `memory`: the resident size of this process, now and over time;
+* `fresh`: programs in new processes, for what is paid once;
+* `programs`: functions that several benchmarks differentiate;
 * `machine`: facts about the machine that go beside the numbers;
-* `report`: the tables;
-* one file per benchmark, named in `registry.MODULES`;
-* `__main__`: the command, which runs each benchmark in a process of its own.
+* `report`: what a run found, as data and as tables; `plots`: the pictures;
+* `in_docs`: the numbers of the README and of `docs/`, filled in from the results;
+* one file per benchmark, named in `registry.MODULES`, and gradients written by hand as their measure;
+* `__main__`: the command, which runs each benchmark in a process of its own;
+* `gradbench`: the tool for the public suite GradBench.
 
 To add a benchmark, write a file with a function decorated by
 `registry.benchmark` that yields `registry.Row` objects, and name the file in
-`registry.MODULES`.
+`registry.MODULES`.  Where libraries are compared, `registry.check_agreement`
+sees that they compute the same, and a row's `times` say what each takes: where another is
+faster, the report says so by itself.  A number for the docs is a row, without a promise if there is none.
 """

@@ -9,13 +9,11 @@ is not in it.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
+from . import fresh
 from .registry import Row, benchmark
 from .timing import seconds
 
@@ -53,31 +51,17 @@ print(json.dumps({{"import": imported - start, "total": time.perf_counter() - st
 """
 
 
-def fresh_process(program: str, cache: str) -> dict[str, float]:
-    """Run a program in a new interpreter; returns its seconds."""
-    environment = os.environ | {"TAPEGRAD_CACHE_DIR": cache}
-    ended = subprocess.run(
-        [sys.executable, "-c", HARNESS.format(program=program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ended.returncode != 0:
-        raise RuntimeError(ended.stderr.strip().splitlines()[-1])
-    return json.loads(ended.stdout)
-
-
-@benchmark(part=1, name="first_call")
+@benchmark(name="first_call")
 def first_call(quick: bool) -> Iterator[Row]:
     """Import and first gradient, with cold and with warm caches."""
     repeats = 3 if quick else 7
     imports = []
     for name, program in PROGRAMS.items():
         with tempfile.TemporaryDirectory() as cache:
-            cold = fresh_process(program, cache)
+            text = HARNESS.format(program=program)
+            cold = fresh.run(text, cache, bytecode=False)
             files = sum(len(found) for _, _, found in os.walk(cache))
-            warm = [fresh_process(program, cache) for _ in range(repeats)]
+            warm = [fresh.run(text, cache, bytecode=False) for _ in range(repeats)]
         yield Row(
             f"{name}, empty cache: import and first backward",
             f"within {COLD[name]:g} s",

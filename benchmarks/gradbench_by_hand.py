@@ -9,7 +9,7 @@ import numpy as np
 
 from .gradbench import by_hand
 from .gradbench.modules import ba, gmm, llsq, lse, ode
-from .registry import Row, benchmark, check_agreement
+from .registry import Row, benchmark, check_agreement, each, ratio
 from .timing import measure
 
 LIMIT = 2.0
@@ -65,19 +65,17 @@ def flat(result) -> np.ndarray:
     return np.concatenate([np.asarray(part, float).reshape(-1) for part in parts])
 
 
-@benchmark(part=8, name="gradbench_by_hand")
+def compared(quick: bool, what: str, ours, theirs, arguments, replayed) -> Iterator[Row]:
+    """The row of one module."""
+    found = warm(ours, arguments, replayed)
+    check_agreement(what, {"by hand": flat(theirs(*arguments)), "tapegrad": flat(found)}, rtol=1e-8)
+    times = measure(
+        {"tapegrad": lambda: ours(*arguments), "by hand": lambda: theirs(*arguments)}, budget=1.0 if quick else 3.0
+    )
+    yield ratio(what, "at most twice the gradient written by hand", LIMIT, times, "by hand")
+
+
+@benchmark(name="gradbench_by_hand")
 def gradbench_by_hand(quick: bool) -> Iterator[Row]:
     """Gradients of the modules served to GradBench, beside hand-written NumPy or Numba."""
-    for what, ours, theirs, arguments, replayed in cases(quick):
-        found = warm(ours, arguments, replayed)
-        check_agreement(what, {"by hand": flat(theirs(*arguments)), "tapegrad": flat(found)}, rtol=1e-8)
-        times = measure(
-            {"tapegrad": lambda: ours(*arguments), "by hand": lambda: theirs(*arguments)}, budget=1.0 if quick else 3.0
-        )
-        yield Row(
-            what,
-            "at most twice the gradient written by hand",
-            times["tapegrad"].minimum / times["by hand"].minimum,
-            LIMIT,
-            detail={name: str(time) for name, time in times.items()},
-        )
+    yield from each(*((case[0], lambda case=case: compared(quick, *case)) for case in cases(quick)))

@@ -14,16 +14,12 @@ import numpy as np
 
 import tapegrad as tg
 
-from .registry import Missing, Row, benchmark, check_agreement, peer
+from .programs import rosenbrock
+from .registry import Missing, Row, benchmark, check_agreement, jax_pinned, ratio
 from .timing import measure, seconds
 
 #: Calls before times are taken: some are recorded again and compared.
 WARM = 40
-
-
-def rosenbrock(x):
-    """Rosenbrock's function on whole arrays."""
-    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
 
 
 def network(rng):
@@ -64,7 +60,7 @@ def logistic(np, data):
     return lambda w: np.sum(np.logaddexp(0.0, data @ w)) + 0.5 * np.sum(w * w)
 
 
-@benchmark(part=7, name="higher_order")
+@benchmark(name="higher_order")
 def higher_order(quick: bool) -> Iterator[Row]:
     """Products with Hessians beside one gradient; a dense Hessian beside JAX's."""
     rng = np.random.default_rng(0)
@@ -109,18 +105,14 @@ def dense(quick, rng):
     title = f"dense Hessian, logistic regression of {n} weights, beside jax.hessian"
     promise, limit = ("", None) if quick else ("below it", 1.0)
     try:
-        jax = peer("jax")
+        jax = jax_pinned()
     except Missing as reason:
         yield Row(title, promise, limit=limit, skip=str(reason))
         return
-    jax.config.update("jax_enable_x64", True)
     theirs = jax.jit(jax.hessian(logistic(jax.numpy, data)))
     calls = {"tapegrad": lambda: hessian(w), "JAX": lambda: np.asarray(theirs(w))}
     check_agreement("dense Hessian", {name: call() for name, call in calls.items()})
     for _ in range(9):
         hessian(w)
     times = measure(calls, budget=2.0 if quick else 20.0, at_least=3)
-    yield Row(
-        title, promise, times["tapegrad"].minimum / times["JAX"].minimum, limit,
-        detail={name: seconds(time.minimum) for name, time in times.items()},
-    )  # fmt: skip
+    yield ratio(title, promise, limit, times, "JAX")

@@ -1,18 +1,32 @@
-"""The table of measurements in the README, made from `benchmarks/results/RESULTS.md`.
+"""The measured numbers in the README and the pages of `docs/`, filled in from `benchmarks/results/results.json`.
 
-``python -m benchmarks.in_docs`` writes it again, after ``python -m benchmarks``; a test compares the
-two.  It has a selection of the promises, and every one that does not hold.
+``python -m benchmarks.in_docs`` writes them again, after ``python -m benchmarks``; a test compares, and
+finds numbers that look measured and are not marked.  A mark in a page is a comment::
+
+    <!-- measured: WHAT -->0.928 times<!-- end -->
+    <!-- measured: WHAT / LIBRARY -->819 us<!-- end -->
+    <!-- measured table: NAME -->
+    ...
+    <!-- end -->
+
+WHAT is the first column of a row of the results, LIBRARY one of those whose time stands below it.  The tables
+are `TABLES`.  The page says which command measures it: ``python -m benchmarks``, with the name of the benchmark.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-BEGIN, END = "<!-- measured: python -m benchmarks.in_docs -->\n", "<!-- measured: end -->\n"
+from . import report
+from .registry import Row
+from .timing import seconds
 
-#: Promises that are shown whether they hold or not.
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "results.json"
+
+#: Promises that the README shows whether they hold or not.
 SHOWN = (
     "1 000 multiply-adds beside PyTorch",
     "1 000 multiply-adds beside HIPS autograd",
@@ -28,37 +42,118 @@ SHOWN = (
     "small network, empty cache: import and first backward",
     "import alone, later process",
 )
-_ROW = re.compile(r"^\| (.+?) \| (.+?) \| (.+?) \| (PASS|FAIL) \|$", re.MULTILINE)
+
+_MARK = re.compile(r"(<!-- measured( table)?: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def table(results: str) -> str:
-    """What stands between the marks, from the text of RESULTS.md."""
-    rows = {what: (promise, measured, verdict) for what, promise, measured, verdict in _ROW.findall(results)}
-    missing = [what for what in SHOWN if what not in rows]
-    if missing:
-        raise LookupError(f"no such row in the results: {', '.join(missing)}")
-    held = sum(verdict == "PASS" for _, _, verdict in rows.values())
-    lines = [f"{held} of {len(rows)} promises held at the last full run:", "", "| | measured | promise | |", "|---|---|---|---|"]
-    for what, (promise, measured, verdict) in rows.items():
-        if what in SHOWN or verdict == "FAIL":
-            promise = re.sub(r" \(<= .*\)$", "", promise)
-            lines.append(f"| {what} | {measured} | {promise} | {'held' if verdict == 'PASS' else '**missed**'} |")
-    return "\n".join([*lines, ""])
+def pages() -> list[Path]:
+    """The pages that have marks or may have."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def replaced(page: str, results: str) -> str:
-    """`page` with its table made anew."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise LookupError("the page has no marks for the table")
-    return before + begin + table(results) + end + after
+def row(results: report.Results, what: str) -> Row:
+    """The row of that name.
+
+    Raises
+    ------
+    LookupError
+        If there is none.
+    """
+    for found in results.rows:
+        if found.what == what:
+            return found
+    raise LookupError(f"no such row in the results: {what}")
+
+
+def number(results: report.Results, mark: str) -> str:
+    """What stands between the comments of a mark.
+
+    Raises
+    ------
+    LookupError
+        If the results have no such row, or the row no such library or number.
+    """
+    what, _, library = mark.partition(" / ")
+    found = row(results, what)
+    if library:
+        if library not in found.times:
+            raise LookupError(f"{what}: no time of {library}, only of {', '.join(found.times)}")
+        return seconds(found.times[library].minimum)
+    if found.measured is None:
+        raise LookupError(f"{what}: not measured ({report.measured_text(found)})")
+    return report.number_text(found.measured, "times" if found.unit == "x" else found.unit)
+
+
+def promises(results: report.Results) -> list[str]:
+    """How many promises held, and a table of some of them and of all that did not."""
+    for what in SHOWN:
+        row(results, what)
+    promised = [found for found in results.rows if found.limit is not None and found.status != "SKIP"]
+    held = sum(found.status == "PASS" for found in promised)
+    lines = [f"{held} of {len(promised)} promises held at the last full run:", ""]
+    lines += ["| | measured | promise | |", "|---|---|---|---|"]
+    for found in promised:
+        if found.what in SHOWN or found.status == "FAIL":
+            verdict = "held" if found.status == "PASS" else "**missed**"
+            lines.append(report.line(found.what, report.measured_text(found), found.promise, verdict))
+    return lines
+
+
+def by_hand(results: report.Results) -> list[str]:
+    """Kernels beside gradients written by hand."""
+    lines = ["| value and gradient | by a kernel | written by hand | |", "|---|---|---|---|"]
+    for found in next(section.rows for section in results.sections if section.name == "kernels"):
+        if "by hand" in found.times:
+            ours, theirs = (seconds(found.times[name].minimum) for name in ("tapegrad", "by hand"))
+            lines.append(report.line(found.what.removesuffix(", beside by hand"), ours, theirs, report.measured_text(found)))
+    return lines
+
+
+TABLES: dict[str, Callable[[report.Results], list[str]]] = {
+    "promises": promises,
+    "lost": lambda results: report.lost_lines(results.sections),
+    "by hand": by_hand,
+}
+
+
+def replaced(page: str, results: report.Results) -> str:
+    """`page` with its numbers and tables made anew.
+
+    Raises
+    ------
+    LookupError
+        If a mark names a row or a table that there is not.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        begin, table, name, _, end = match.groups()
+        if not table:
+            return begin + number(results, name) + end
+        if name not in TABLES:
+            raise LookupError(f"no such table: {name}; there are {', '.join(TABLES)}")
+        return "\n".join([begin, *TABLES[name](results), end])
+
+    return _MARK.sub(fill, page)
+
+
+def marks(page: str) -> list[tuple[bool, str]]:
+    """The marks of a page: whether of a table, and the name."""
+    return [(bool(table), name) for _, table, name, _, _ in _MARK.findall(page)]
+
+
+def plain(page: str) -> str:
+    """The prose of a page in one line, without what is marked and without code."""
+    page = re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    page = re.sub(r"^    .*$", "", page, flags=re.MULTILINE)
+    return " ".join(re.sub(r"`[^`]*`", "`code`", _MARK.sub("", page)).split())
 
 
 def main() -> None:
-    """Write the README's table."""
-    readme, results = ROOT / "README.md", ROOT / "benchmarks" / "results" / "RESULTS.md"
-    readme.write_text(replaced(readme.read_text(encoding="utf-8"), results.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the numbers of all pages."""
+    results = report.read(RESULTS.read_text(encoding="utf-8"))
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(replaced(text, results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,40 +11,14 @@ from numba import njit
 import tapegrad as tg
 
 from . import kernels_by_hand as hand
-from .registry import Missing, Row, benchmark, check_agreement, peer, torch_pinned
+from . import programs
+from .programs import rosenbrock, rosenbrock_loop
+from .registry import Missing, Row, benchmark, check_agreement, each, jax_pinned, peer, ratio, torch_pinned
 from .timing import measure
 
-
 # -- the functions, as a user writes them ------------------------------------------------
-def rosenbrock_loop(x):
-    total = 0.0
-    for i in range(x.shape[0] - 1):
-        total = total + 100.0 * (x[i + 1] - x[i] * x[i]) ** 2 + (1.0 - x[i]) ** 2
-    return total
-
-
-def rosenbrock(x):
-    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-
-
 STEPS, H = 1000, 0.02
-
-
-def lotka_volterra(p):
-    """Runge-Kutta steps of prey and predators; four rates and the two starting values are the variables."""
-    a, b, c, d, u, v = p[0], p[1], p[2], p[3], p[4], p[5]
-
-    def rates(u, v):
-        return (a - b * v) * u, (d * u - c) * v
-
-    for _ in range(STEPS):
-        u1, v1 = rates(u, v)
-        u2, v2 = rates(u + H / 2 * u1, v + H / 2 * v1)
-        u3, v3 = rates(u + H / 2 * u2, v + H / 2 * v2)
-        u4, v4 = rates(u + H * u3, v + H * v3)
-        u = u + H / 6 * (u1 + 2.0 * u2 + 2.0 * u3 + u4)
-        v = v + H / 6 * (v1 + 2.0 * v2 + 2.0 * v3 + v4)
-    return u * u + v * v
+lotka_volterra = programs.lotka_volterra(STEPS, H)
 
 
 def logistic(w, X, y):
@@ -105,8 +79,7 @@ def flat(result) -> np.ndarray:
 
 def jax_call(function: Callable, arguments: tuple, argnums=0) -> Callable:
     """JAX's compiled value and gradient, NumPy in and out."""
-    jax = peer("jax")
-    jax.config.update("jax_enable_x64", True)
+    jax = jax_pinned()
     compiled = jax.jit(jax.value_and_grad(function, argnums))
 
     def call():
@@ -127,27 +100,26 @@ def rows(what, promises, function, arguments, argnums, others, quick, rtol=1e-7)
             missing[name] = str(why)
     check_agreement(what, {name: flat(one()) for name, one in calls.items()}, rtol)
     times = measure(calls, budget=1.0 if quick else 4.0)
-    detail = {name: str(time) for name, time in times.items()}
     for name, (words, limit) in promises.items():
         if name in missing:
             yield Row(f"{what}, beside {name}", words, limit=limit, skip=missing[name])
         else:
-            yield Row(f"{what}, beside {name}", words, times["tapegrad"].minimum / times[name].minimum, limit, detail=detail)
-        detail = {}
+            yield ratio(f"{what}, beside {name}", words, limit, times, name)
 
 
 # -- rows --------------------------------------------------------------------------------
 def small_call(quick):
     x = np.array([1.2, 0.7])
     call = ours(rosenbrock_loop, (x,))
-    calls = {"tapegrad": lambda: call(x), "by hand": lambda: hand.rosenbrock(x)}
-    promises = {"by hand": ("at most 3 times the call of a function compiled by Numba", 3.0)}
+    calls, missing = {"tapegrad": lambda: call(x), "by hand": lambda: hand.rosenbrock(x)}, ""
+    promises = {
+        "by hand": ("at most 3 times the call of a function compiled by Numba", 3.0),
+        "JAX": ("at most 1/8 of a call of JAX's, NumPy in and out", 1 / 8),
+    }
     try:
-        jax = jax_call(rosenbrock_loop, (x,))
-        calls["JAX"] = jax
-    except Missing:
-        pass
-    promises["JAX"] = ("at most 1/8 of a call of JAX's, NumPy in and out", 1 / 8)
+        calls["JAX"] = jax_call(rosenbrock_loop, (x,))
+    except Missing as why:
+        missing = str(why)
     check_agreement("small call", {name: flat(one()) for name, one in calls.items()})
 
     def many(one):
@@ -157,15 +129,11 @@ def small_call(quick):
 
         return run
 
-    times = measure({name: many(one) for name, one in calls.items()}, budget=1.0 if quick else 4.0)
-    detail = {name: str(time.per(50)) for name, time in times.items()}
+    taken = measure({name: many(one) for name, one in calls.items()}, budget=1.0 if quick else 4.0)
+    times = {name: time.per(50) for name, time in taken.items()}
     for name, (words, limit) in promises.items():
-        if name not in times:
-            yield Row(f"one call, 2 variables, beside {name}", words, limit=limit, skip=f"{name} is not installed")
-            continue
-        ratio = times["tapegrad"].minimum / times[name].minimum
-        yield Row(f"one call, 2 variables, beside {name}", words, ratio, limit, detail=detail)
-        detail = {}
+        what = f"one call, 2 variables, beside {name}"
+        yield ratio(what, words, limit, times, name) if name in times else Row(what, words, limit=limit, skip=missing)
 
 
 def rosenbrocks(quick):
@@ -173,17 +141,14 @@ def rosenbrocks(quick):
     x = rng.normal(size=1000)
     others = {"by hand": lambda: lambda: hand.rosenbrock(x)}
 
-    def vectorised(x):
-        return peer("jax").numpy.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-
     below = "below JAX's time (JAX gets the vectorised formula)"
-    others["JAX"] = lambda: jax_call(vectorised, (x,))
+    others["JAX"] = lambda: jax_call(rosenbrock, (x,))
     yield from rows(
         "Rosenbrock as a loop, n = 1 000", {"by hand": ("at most twice the gradient written by hand", 2.0), "JAX": (below, 1.0)},
         rosenbrock_loop, (x,), 0, others, quick,
     )  # fmt: skip
     x = rng.normal(size=100_000)
-    others = {"by hand": lambda: lambda: hand.rosenbrock(x), "JAX": lambda: jax_call(vectorised, (x,))}
+    others = {"by hand": lambda: lambda: hand.rosenbrock(x), "JAX": lambda: jax_call(rosenbrock, (x,))}
     yield from rows(
         "Rosenbrock vectorised, n = 100 000",
         {"by hand": ("at most twice the gradient written by hand", 2.0), "JAX": ("below JAX's time", 1.0)},
@@ -192,7 +157,7 @@ def rosenbrocks(quick):
 
 
 def ode(quick):
-    p = np.array([0.55, 0.028, 0.80, 0.024, 33.0, 6.0])
+    p = np.array(programs.RATES)
 
     def scan():
         jax = peer("jax")
@@ -383,14 +348,15 @@ def inside_numba(quick):
     calls = {"tapegrad": lambda: descend(compiled, x0.copy(), 1000), "by hand": lambda: hand.descend(x0.copy(), 1000)}
     check_agreement("descent", {name: np.array(one()) for name, one in calls.items()}, 1e-7)
     times = measure(calls, budget=1.0 if quick else 3.0)
-    yield Row(
-        "1 000 steps of gradient descent inside @njit, n = 10", "at most 1.3 times the loop written by hand",
-        times["tapegrad"].minimum / times["by hand"].minimum, 1.3, detail={name: str(t) for name, t in times.items()},
-    )  # fmt: skip
+    what = "1 000 steps of gradient descent inside @njit, n = 10"
+    yield ratio(what, "at most 1.3 times the loop written by hand", 1.3, times, "by hand")
 
 
-@benchmark(part=5, name="kernels")
+@benchmark(name="kernels")
 def kernels(quick: bool) -> Iterator[Row]:
     """Value and full gradient by machine code made from a tape."""
-    for part in (small_call, rosenbrocks, ode, learning, finance, inside_numba):
-        yield from part(quick)
+    parts = {
+        "one call, 2 variables": small_call, "Rosenbrock": rosenbrocks, "RK4 of Lotka-Volterra": ode, "learning": learning,
+        "finance": finance, "gradient descent inside @njit": inside_numba,
+    }  # fmt: skip
+    yield from each(*((name, lambda part=part: part(quick)) for name, part in parts.items()))

@@ -7,16 +7,15 @@ while the sweep goes back through the chain, and the curve is saved as a plot.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 import tapegrad as tg
 
+from . import plots
 from .memory import MB, Sampler, rss
-from .registry import Missing, Row, benchmark, peer
+from .registry import Row, benchmark
 
 ELEMENTS = 1_000_000
 ARRAY = 8 * ELEMENTS  # bytes
@@ -39,7 +38,7 @@ def chain(x, length: int):
     return y
 
 
-@benchmark(part=1, name="memory_backward")
+@benchmark(name="memory_backward")
 def memory_backward(quick: bool) -> Iterator[Row]:
     """Resident memory while going back through 200 operations on 8 MB arrays."""
     length = 60 if quick else 200
@@ -53,15 +52,13 @@ def memory_backward(quick: bool) -> Iterator[Row]:
         loss.backward()
     sizes = np.array(sampler.sizes, dtype=float)
     times = np.array(sampler.times)
-    plot = draw(times, sizes, before, held, length)
-
     detail = {
         "before the forward pass": f"{before / MB:.0f} MB",
         "after it": f"{held / MB:.0f} MB",
         "highest during backward": f"{sizes.max() / MB:.0f} MB",
-        "after it ": f"{sizes[-1] / MB:.0f} MB",
+        "at its end": f"{sizes[-1] / MB:.0f} MB",
         "samples": len(sizes),
-        "plot": plot,
+        "plot": draw(times, sizes, before, held, length),
     }
     enough = len(sizes) >= FEWEST_SAMPLES
     yield Row(
@@ -84,23 +81,18 @@ def memory_backward(quick: bool) -> Iterator[Row]:
 
 
 def draw(times: np.ndarray, sizes: np.ndarray, before: float, held: float, length: int) -> str:
-    """Save the curve as an image; returns its name, or why there is none."""
-    try:
-        plt = peer("matplotlib.pyplot")
-    except Missing:
-        return "none, matplotlib is not installed"
-    path = Path(os.environ.get("BENCHMARK_RESULTS", ".")) / "memory_backward.png"
-    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-    axes.plot(times * 1e3, sizes / MB)
-    axes.axhline(held / MB, linewidth=0.8, linestyle="--", color="gray", label="after forward")
-    axes.axhline(before / MB, linewidth=0.8, linestyle=":", color="gray", label="before forward")
-    axes.set(
-        xlabel="time since backward() was called [ms]",
-        ylabel="resident memory [MB]",
-        title=f"backward() through {length} operations on 8 MB arrays",
-        ylim=(0, None),
-    )
-    axes.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-    return path.name
+    """Draw the curve; see `plots.picture`."""
+
+    def curve(axes):
+        axes.plot(times * 1e3, sizes / MB)
+        axes.axhline(held / MB, linewidth=0.8, linestyle="--", color="gray", label="after forward")
+        axes.axhline(before / MB, linewidth=0.8, linestyle=":", color="gray", label="before forward")
+        axes.set(
+            xlabel="time since backward() was called [ms]",
+            ylabel="resident memory [MB]",
+            title=f"backward() through {length} operations on 8 MB arrays",
+            ylim=(0, None),
+        )
+        axes.legend()
+
+    return plots.picture(curve, plots.place("memory_backward.png"), (6.5, 3.9))

@@ -13,7 +13,7 @@ import numpy as np
 
 import tapegrad as tg
 
-from .registry import Missing, Row, benchmark, torch_pinned
+from .registry import Missing, Row, benchmark, check_agreement, torch_pinned
 from .timing import measure
 
 SIZES = (4, 10_000)
@@ -39,7 +39,12 @@ def repeated(operation: Callable, *operands) -> Callable[[], None]:
     return call
 
 
-@benchmark(part=1, name="per_op")
+def plain(value) -> np.ndarray:
+    """A result of any of the libraries as an array."""
+    return np.asarray(value.detach().numpy() if hasattr(value, "detach") else value)
+
+
+@benchmark(name="per_op")
 def per_op(quick: bool) -> Iterator[Row]:
     """Microseconds per recorded operation on arrays of 4 and of 10^4 elements."""
     try:
@@ -59,19 +64,14 @@ def per_op(quick: bool) -> Iterator[Row]:
             theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
             tables["PyTorch"] = (operations(torch.exp, torch.sum), theirs)
         for name in tables["tapegrad"][0]:
+            values = {library: table[name](*operands) for library, (table, operands) in tables.items()}
+            check_agreement(f"{name}, {size} elements", {library: plain(value) for library, value in values.items()})
             calls = {
                 library: repeated(table[name], *operands)
                 for library, (table, operands) in tables.items()
             }
             times = measure(calls, budget=0.1 if quick else 1.0)
-            micro = {library: time.per(CALLS).minimum * 1e6 for library, time in times.items()}
-            others = {
-                library: f"{value:.3g} us"
-                for library, value in micro.items()
-                if library != "tapegrad"
-            }
-            if torch is None:
-                others["PyTorch"] = "not installed"
-            yield Row(
-                f"{name}, {size} elements", measured=micro["tapegrad"], unit="us", detail=others
-            )
+            each = {library: time.per(CALLS) for library, time in times.items()}
+            # NumPy alone computes the value and records nothing: it is no competitor.
+            detail = {"NumPy alone": str(each.pop("NumPy"))} | ({"PyTorch": "not installed"} if torch is None else {})
+            yield Row(f"{name}, {size} elements", measured=each["tapegrad"].minimum * 1e6, unit="us", detail=detail, times=each)

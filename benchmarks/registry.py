@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+
+from .timing import Time
 
 #: Files that hold benchmarks, in the order in which they run.
 MODULES = (
@@ -16,6 +19,7 @@ MODULES = (
     "train_step",
     "per_op",
     "element_access",
+    "many_losses",
     "jacobians",
     "choice",
     "crossover",
@@ -73,6 +77,10 @@ class Row:
         Numbers behind the number, for print.
     skip : str
         Why there is no measurement.
+    times : dict of Time
+        What the same work takes, by name; those of ours begin with "tapegrad".
+    error : str
+        What went wrong, in place of a measurement: the row fails.
     """
 
     what: str
@@ -82,10 +90,14 @@ class Row:
     unit: str = "x"
     detail: dict[str, Any] = field(default_factory=dict)
     skip: str = ""
+    times: dict[str, Time] = field(default_factory=dict)
+    error: str = ""
 
     @property
     def status(self) -> str:
         """One of ``SKIP``, ``PASS``, ``FAIL`` and, for rows without a limit, ``info``."""
+        if self.error:
+            return "FAIL"
         if self.measured is None:
             return "SKIP"
         if self.limit is None:
@@ -93,36 +105,66 @@ class Row:
         # A nan is no success: it compares false with everything.
         return "PASS" if self.measured <= self.limit else "FAIL"
 
+    def beside(self) -> dict[str, float]:
+        """Our time over that of each other, by name: above 1 the other is faster."""
+        ours = [time.minimum for name, time in self.times.items() if name.startswith("tapegrad")]
+        others = {name: time.minimum for name, time in self.times.items() if not name.startswith("tapegrad")}
+        return {name: min(ours) / minimum for name, minimum in others.items()} if ours else {}
+
     def as_dict(self) -> dict[str, Any]:
+        """As plain data; `of_dict` undoes it."""
         return asdict(self)
+
+    @classmethod
+    def of_dict(cls, data: dict[str, Any]) -> Row:
+        return cls(**{**data, "times": {name: Time(**time) for name, time in data["times"].items()}})
+
+
+def ratio(what: str, promise: str, limit: float | None, times: dict[str, Time], other: str, **detail: Any) -> Row:
+    """A row of our time over that of another library, which `times` has under its name, ours under "tapegrad"."""
+    pair = {name: times[name] for name in ("tapegrad", other)}
+    return Row(what, promise, pair["tapegrad"].minimum / pair[other].minimum, limit, detail=detail, times=pair)
+
+
+def each(*cases: tuple[str, Callable[[], Iterable[Row]]]) -> Iterator[Row]:
+    """The rows of several cases, each a name and a function; one that breaks is a row that fails, and the next has its turn."""
+    for name, rows in cases:
+        try:
+            yield from rows()
+        except Missing as reason:
+            yield Row(name, skip=str(reason))
+        except Exception as error:
+            traceback.print_exc()
+            yield Row(name, error=said(error))
+
+
+def said(error: Exception) -> str:
+    """An error in one line."""
+    kind = "the libraries disagree" if isinstance(error, Disagreement) else type(error).__name__
+    return f"{kind}: {str(error).partition(chr(10))[0]}"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A registered benchmark.
-
-    `part` is the number of the part of the project (1 to 8) that made the promise.
-    """
+    """A registered benchmark."""
 
     name: str
-    part: int
     function: Callable[[bool], Iterator[Row]]
 
     @property
     def summary(self) -> str:
-        """The first line of its docstring, and who promised."""
-        line = (self.function.__doc__ or "").strip().split("\n")[0]
-        return f"{line} (part {self.part})"
+        """The first line of its docstring."""
+        return (self.function.__doc__ or "").strip().split("\n")[0]
 
 
 _REGISTERED: dict[str, Benchmark] = {}
 
 
-def benchmark(*, part: int, name: str) -> Callable:
+def benchmark(*, name: str) -> Callable:
     """Register a function ``f(quick) -> iterator of Row`` under a name."""
 
     def register(function: Callable[[bool], Iterator[Row]]) -> Callable:
-        _REGISTERED[name] = Benchmark(name, part, function)
+        _REGISTERED[name] = Benchmark(name, function)
         return function
 
     return register
@@ -154,6 +196,13 @@ def torch_pinned() -> Any:
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     return torch
+
+
+def jax_pinned() -> Any:
+    """Import JAX, with float64 as its default dtype."""
+    jax = peer("jax")
+    jax.config.update("jax_enable_x64", True)
+    return jax
 
 
 def check_agreement(what: str, results: dict[str, Any], rtol: float = 1e-9) -> None:

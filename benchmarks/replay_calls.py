@@ -14,34 +14,20 @@ import numpy as np
 
 import tapegrad as tg
 
-from .registry import Missing, Row, benchmark, check_agreement, peer, torch_pinned
-from .timing import measure, seconds
+from .programs import rosenbrock, rosenbrock_loop
+from .registry import Missing, Row, benchmark, check_agreement, each, jax_pinned, peer, ratio, torch_pinned
+from .timing import measure
 
-CALLS = 20  # in one timed call, with few variables
-
-
-def rosenbrock(x):
-    """The function, as a loop; `x` may be anything with elements."""
-    total = 0.0
-    for i in range(x.shape[0] - 1):
-        total = total + 100.0 * (x[i + 1] - x[i] * x[i]) ** 2 + (1.0 - x[i]) ** 2
-    return total
+FEW, CALLS = 10, 20  # variables, and calls in one timed call with no more than these
 
 
 def ours(n: int) -> Callable:
-    return tg.value_and_grad(rosenbrock, kernel="never")
+    return tg.value_and_grad(rosenbrock_loop, kernel="never")
 
 
 def by_jax(n: int) -> Callable:
-    jax = peer("jax")
-    jax.config.update("jax_enable_x64", True)
-    if n <= 10:
-        function = rosenbrock
-    else:
-        def function(x):
-            return jax.numpy.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
-
-    compiled = jax.jit(jax.value_and_grad(function))
+    jax = jax_pinned()
+    compiled = jax.jit(jax.value_and_grad(rosenbrock_loop if n <= FEW else rosenbrock))
 
     def call(x):
         value, gradient = compiled(x)
@@ -55,7 +41,7 @@ def by_torch(n: int) -> Callable:
 
     def call(x):
         t = torch.tensor(x, requires_grad=True)
-        value = rosenbrock(t)
+        value = rosenbrock_loop(t)
         value.backward()
         return value.item(), t.grad.numpy()
 
@@ -63,13 +49,13 @@ def by_torch(n: int) -> Callable:
 
 
 def by_autograd(n: int) -> Callable:
-    return peer("autograd").value_and_grad(rosenbrock)
+    return peer("autograd").value_and_grad(rosenbrock_loop)
 
 
 def by_casadi(n: int) -> Callable:
     casadi = peer("casadi")
     x = casadi.SX.sym("x", n)
-    value = rosenbrock(x)
+    value = rosenbrock_loop(x)
     function = casadi.Function("f", [x], [value, casadi.gradient(value, x)])
 
     def call(point):
@@ -90,40 +76,37 @@ def repeated(call: Callable, x: np.ndarray, count: int) -> Callable[[], None]:
     return calls
 
 
-@benchmark(part=4, name="replay_calls")
+def with_variables(n: int, quick: bool) -> Iterator[Row]:
+    """The rows of one number of variables."""
+    x = np.linspace(0.5, 1.5, n)
+    calls, missing = {"tapegrad": ours(n)}, {}
+    for name, make in PEERS.items():
+        try:
+            calls[name if n <= FEW else f"{name}, the formula on arrays" if name == "JAX jit" else name] = make(n)
+        except Missing as error:
+            missing[name] = str(error).removeprefix(name.removesuffix(" jit")).strip()
+    check_agreement(f"gradient with {n} variables", {name: np.asarray(call(x)[1]) for name, call in calls.items()})
+    # Some calls are recorded again and compared: past them, as in the course of an optimisation.
+    for _ in range(200):
+        calls["tapegrad"](x)
+    count = CALLS if n <= FEW else 1
+    taken = measure(
+        {name: repeated(call, x, count) for name, call in calls.items()}, budget=(1.0 if quick else 5.0), at_least=3
+    )
+    times = {name: time.per(count) for name, time in taken.items()}
+    own = times["tapegrad"].minimum * 1e6
+    if n > 2:
+        yield Row(f"{n} variables: a call", "", own, unit="us", detail=missing, times=times)
+        return
+    yield Row("2 variables: a call", "at most 4 us", own, 4.0, "us", missing, times=times)
+    what, promise = "2 variables: beside a call of JAX jit", "below it"
+    if "JAX jit" in missing:
+        yield Row(what, promise, limit=1.0, skip=f"JAX {missing['JAX jit']}")
+    else:
+        yield ratio(what, promise, 1.0, times, "JAX jit")
+
+
+@benchmark(name="replay_calls")
 def replay_calls(quick: bool) -> Iterator[Row]:
     """Value and gradient of Rosenbrock's function with 2, 10 and 1 000 variables, a call."""
-    for n in (2, 10, 1000):
-        x = np.linspace(0.5, 1.5, n)
-        calls, missing = {"tapegrad": ours(n)}, {}
-        for name, make in PEERS.items():
-            try:
-                calls[name] = make(n)
-            except Missing as error:
-                missing[name] = str(error)
-        check_agreement(
-            f"gradient with {n} variables", {name: np.asarray(call(x)[1]) for name, call in calls.items()}
-        )
-        # Some calls are recorded again and compared: past them, as in the course of an optimisation.
-        for _ in range(200):
-            calls["tapegrad"](x)
-        count = CALLS if n <= 10 else 1
-        times = measure(
-            {name: repeated(call, x, count) for name, call in calls.items()},
-            budget=(1.0 if quick else 5.0),
-            at_least=3,
-        )
-        taken = {name: time.per(count) for name, time in times.items()}
-        own = taken["tapegrad"]
-        detail = missing | {name: seconds(time.minimum) for name, time in taken.items() if name != "tapegrad"}
-        if n > 10:
-            detail["JAX has"] = "the vectorised formula"
-        if n == 2:
-            yield Row("2 variables: a call", "at most 4 us", own.minimum * 1e6, 4.0, "us", detail)
-            if "JAX jit" in taken:
-                ratio = own.minimum / taken["JAX jit"].minimum
-                yield Row("2 variables: beside a call of JAX jit", "below it", ratio, 1.0)
-            else:
-                yield Row("2 variables: beside a call of JAX jit", "below it", limit=1.0, skip=missing["JAX jit"])
-        else:
-            yield Row(f"{n} variables: a call", measured=own.minimum * 1e6, unit="us", detail=detail)
+    yield from each(*((f"{n} variables", lambda n=n: with_variables(n, quick)) for n in (2, 10, 1000)))

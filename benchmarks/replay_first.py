@@ -12,13 +12,10 @@ loop, with the same number of operations, except that the long one is cut to
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
+from . import fresh
 from .registry import PEERS, Row, benchmark
 from .timing import seconds
 
@@ -26,27 +23,16 @@ from .timing import seconds
 PROMISED = {100: 0.02, 50_000: 0.3}
 JAX_LENGTH = 2000
 
-LOOP = """
-def loop(count, sin):
-    def f(x):
-        y, total = x[0], 0.0
-        for _ in range(count // 4):
-            y = y * 1.0001 + sin(y)
-            total = total + y
-        return total
-    return f
-"""
-
 OURS = """
 import json, time
 import numpy as np
 import tapegrad as tg
-{loop}
+from benchmarks.programs import chain
 x = np.array([0.3, 0.2])
 taken = []
 for _ in range(3):
     start = time.perf_counter()
-    g = tg.value_and_grad(loop({count}, np.sin))
+    g = tg.value_and_grad(chain({count}))
     g(x)
     taken.append(time.perf_counter() - start)
     g(x)
@@ -93,50 +79,16 @@ assert np.isfinite(slope).all() and np.any(slope)
 print(json.dumps(taken))
 """
 
-JAX = """
-import json, time
-import numpy as np
-try:
-    import jax
-except ImportError:
-    print(json.dumps(None))
-    raise SystemExit
-jax.config.update("jax_enable_x64", True)
-{loop}
-x = np.array([0.3, 0.2])
-jax.jit(lambda x: x + 1.0)(x).block_until_ready()
-start = time.perf_counter()
-jax.jit(jax.value_and_grad(loop({count}, jax.numpy.sin)))(x)[1].block_until_ready()
-print(json.dumps(time.perf_counter() - start))
-"""
-
-
-def run(program: str, cache: str):
-    """Run a program in a new interpreter; what it printed."""
-    environment = os.environ | {"TAPEGRAD_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": os.path.join(cache, "bytecode")}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ended.returncode != 0:
-        raise RuntimeError(ended.stderr.strip().splitlines()[-1])
-    return json.loads(ended.stdout)
-
-
-@benchmark(part=4, name="replay_first")
+@benchmark(name="replay_first")
 def replay_first(quick: bool) -> Iterator[Row]:
     """Time to the first gradient of a function of 100 and of 50 000 instructions."""
     with tempfile.TemporaryDirectory() as cache:
-        run(OURS.format(loop=LOOP, count=100), cache)
+        fresh.run(OURS.format(count=100), cache)
         for count, limit in PROMISED.items():
-            found = [run(OURS.format(loop=LOOP, count=count), cache) for _ in range(2 if quick else 5)]
+            found = [fresh.run(OURS.format(count=count), cache) for _ in range(2 if quick else 5)]
             assert found[0]["instructions"] >= count, found[0]
             length = min(count, JAX_LENGTH if not quick else 500)
-            jax = run(JAX.format(loop=LOOP, count=length), cache)
+            jax = fresh.run(fresh.JAX.format(make=f"programs.chain({length}, jax.numpy.sin), [0.3, 0.2]"), cache)
             beside = f"{seconds(jax)} for {length:,}" if jax is not None else f"{PEERS['jax']} is not installed"
             promise = f"within {limit:g} s"
             yield Row(
@@ -158,8 +110,8 @@ def replay_first(quick: bool) -> Iterator[Row]:
         limit = PROMISED[100]
         for what, program in ARRAYS.items():
             text = SHORT.format(program=program)
-            run(text, cache)
-            times = sorted(run(text, cache) for _ in range(2 if quick else 7))
+            fresh.run(text, cache)
+            times = sorted(fresh.run(text, cache) for _ in range(2 if quick else 7))
             yield Row(
                 f"{what}, fresh process, bytecode and library code in the cache: from import to first gradient",
                 f"within {limit:g} s",

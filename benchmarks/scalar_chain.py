@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import tapegrad as tg
 
-from .registry import Missing, Row, benchmark, check_agreement, peer, torch_pinned
+from .registry import Missing, Row, benchmark, check_agreement, peer, ratio, torch_pinned
 from .timing import measure
 
 LENGTH = 1000
@@ -49,7 +49,7 @@ def with_autograd():
     return lambda: [float(value) for value in gradient(*POINT)]
 
 
-@benchmark(part=1, name="scalar_chain")
+@benchmark(name="scalar_chain")
 def scalar_chain(quick: bool) -> Iterator[Row]:
     """Recording and sweeping 1 000 scalar multiply-adds (2 000 instructions)."""
     peers = (
@@ -68,22 +68,15 @@ def scalar_chain(quick: bool) -> Iterator[Row]:
         {name: call() for name, call in calls.items() if name != "the loop on floats"},
     )
     times = measure(calls, budget=1.0 if quick else 8.0, at_least=10)
-    mine = times["tapegrad"]
     for name, _, limit, promise in peers:
         what = f"1 000 multiply-adds beside {name}"
         if name in missing:
             yield Row(what, promise, limit=limit, skip=missing[name])
             continue
-        yield Row(
-            what,
-            promise,
-            mine.minimum / times[name].minimum,
-            limit,
-            detail={"tapegrad": str(mine), name: str(times[name])},
-        )
+        yield ratio(what, promise, limit, times, name)
     yield Row(
         "tapegrad, per instruction recorded and swept",
-        measured=mine.per(2 * LENGTH).minimum * 1e9,
+        measured=times["tapegrad"].per(2 * LENGTH).minimum * 1e9,
         unit="ns",
         detail={"the loop on plain floats takes": str(times["the loop on floats"])},
     )

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 import tapegrad as tg
 
+from . import programs
 from .registry import Row, benchmark, check_agreement
 from .timing import measure
 
@@ -21,16 +20,9 @@ BODY = 20  # instructions in one turn of the loop
 
 
 def mixed(x, y, turns: int):
-    """Twenty operations a turn: + - * / negative square sqrt exp tanh sin."""
     a, b = x, y
     for _ in range(turns):
-        c = a * b + x
-        d = np.sin(c) - a
-        e = np.tanh(d * y)
-        f = np.sqrt(np.square(e) + 1.5)
-        g = np.exp(-f) + b / f
-        a = (g + c * 0.5) / (f + 1.0)
-        b = d * 0.25 - e * g
+        a, b = programs.mixed(a, b, x, y)
     return a + b
 
 
@@ -38,7 +30,7 @@ def instructions(turns: int) -> int:
     return BODY * turns + 1
 
 
-@benchmark(part=1, name="scalar_sweep")
+@benchmark(name="scalar_sweep")
 def scalar_sweep(quick: bool) -> Iterator[Row]:
     """One backward sweep over 10^6 scalar instructions (10^5 in quick mode)."""
     turns = (100_000 if quick else 1_000_000) // BODY

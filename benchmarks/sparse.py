@@ -14,16 +14,12 @@ import numpy as np
 
 import tapegrad as tg
 
-from .registry import Missing, Row, benchmark, check_agreement, peer
-from .timing import measure, seconds
+from .programs import rosenbrock
+from .registry import Missing, Row, benchmark, check_agreement, peer, ratio
+from .timing import measure
 
 #: Calls before times are taken: kernels are made by then.
 WARM = 3000
-
-
-def rosenbrock(x):
-    """Rosenbrock's function on whole arrays."""
-    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
 
 
 def band(x):
@@ -52,10 +48,10 @@ def in_place(function, x):
     return lambda: (evaluate(), buffer, x, out)
 
 
-@benchmark(part=7, name="sparse")
+@benchmark(name="sparse")
 def sparse(quick: bool) -> Iterator[Row]:
     """A sparse Hessian and a sparse Jacobian beside CasADi's."""
-    n = 200 if quick else 1000
+    n, promise, limit = (200, "", None) if quick else (1000, "below it", 1.0)
     x = np.random.default_rng(0).uniform(0.5, 1.5, n)
     cases = {
         "Hessian": ("sparse Hessian of Rosenbrock", tg.sparse_hessian(rosenbrock)),
@@ -65,7 +61,7 @@ def sparse(quick: bool) -> Iterator[Row]:
         casadi = peer("casadi")
     except Missing as reason:
         for title, _ in cases.values():
-            yield Row(f"{title}, n = {n}, beside CasADi's", "" if quick else "below it", limit=None if quick else 1.0, skip=str(reason))
+            yield Row(f"{title}, n = {n}, beside CasADi's", promise, limit=limit, skip=str(reason))
         return
     functions = theirs(casadi, n)
     for kind, (title, ours) in cases.items():
@@ -77,12 +73,7 @@ def sparse(quick: bool) -> Iterator[Row]:
             {"tapegrad": lambda: ours(x), "CasADi": lambda: other(x), "CasADi in place": in_place(other, x)},
             budget=1.0 if quick else 4.0, at_least=20,
         )  # fmt: skip
-        detail = {name: seconds(time.minimum) for name, time in times.items()} | {"entries": ours(x).nnz, "kernels": ours.stats().kernels}
-        yield Row(
-            f"{title}, n = {n}, beside CasADi's", "" if quick else "below it",
-            times["tapegrad"].minimum / times["CasADi"].minimum, None if quick else 1.0, detail=detail,
-        )  # fmt: skip
-        yield Row(
-            f"{title}, n = {n}, beside CasADi's evaluated in place", "",
-            times["tapegrad"].minimum / times["CasADi in place"].minimum, detail=detail,
-        )  # fmt: skip
+        detail = {"entries": ours(x).nnz, "kernels": ours.stats().kernels}
+        title = f"{title}, n = {n}, beside CasADi's"
+        yield ratio(title, promise, limit, times, "CasADi", **detail)
+        yield ratio(f"{title} evaluated in place", "", None, times, "CasADi in place", **detail)

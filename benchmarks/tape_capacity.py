@@ -12,7 +12,7 @@ from .registry import Row, benchmark
 from .timing import seconds
 
 
-@benchmark(part=1, name="tape_capacity")
+@benchmark(name="tape_capacity")
 def tape_capacity(quick: bool) -> Iterator[Row]:
     """Growth of resident memory while recording 10^7 scalar instructions."""
     count = 1_000_000 if quick else 10_000_000

@@ -24,6 +24,11 @@ class Time:
         return f"{seconds(self.minimum)} (median {seconds(self.median)})"
 
 
+def of(values: list[float]) -> Time:
+    """The time of repeats that took `values` seconds."""
+    return Time(min(values), sorted(values)[len(values) // 2], len(values))
+
+
 def seconds(value: float) -> str:
     """Write a time with a unit that fits it."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
@@ -75,7 +80,4 @@ def measure(
                 call()
                 taken[name].append(time.perf_counter() - start)
         repeats += 1
-    return {
-        name: Time(min(values), sorted(values)[len(values) // 2], repeats)
-        for name, values in taken.items()
-    }
+    return {name: of(values) for name, values in taken.items()}

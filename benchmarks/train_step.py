@@ -13,7 +13,7 @@ import numpy as np
 
 import tapegrad as tg
 
-from .registry import Missing, Row, benchmark, check_agreement, torch_pinned
+from .registry import Missing, Row, benchmark, check_agreement, ratio, torch_pinned
 from .timing import measure
 
 BATCH, INPUTS, HIDDEN, OUTPUTS = 128, 64, 64, 10
@@ -80,7 +80,7 @@ def with_torch(fused: bool):
     return step
 
 
-@benchmark(part=1, name="train_step")
+@benchmark(name="train_step")
 def train_step(quick: bool) -> Iterator[Row]:
     """Forward, backward and update of a small network, batch 128, float64."""
     what, promise = "one training step beside PyTorch", "at most PyTorch's time"
@@ -98,9 +98,5 @@ def train_step(quick: bool) -> Iterator[Row]:
         {name: [step() for _ in range(20)] for name, step in calls.items()},
     )
     times = measure(calls, budget=1.0 if quick else 6.0, at_least=20, at_most=20_000)
-    mine = times["tapegrad"].minimum
-    detail = {name: str(time) for name, time in times.items()}
-    yield Row(what, promise, mine / times["PyTorch"].minimum, 1.0, detail=detail)
-    yield Row(
-        "beside PyTorch with the same lines", measured=mine / times["PyTorch, same lines"].minimum
-    )
+    yield ratio(what, promise, 1.0, times, "PyTorch")
+    yield ratio("beside PyTorch with the same lines", "", None, times, "PyTorch, same lines")

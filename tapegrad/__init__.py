@@ -1,7 +1,9 @@
 """tapegrad: exact derivatives of ordinary Python and NumPy code, at compiled speed.
 
 Operations append instructions to a flat Wengert tape; a compiled sweep walks it
-in reverse.  Importing this package compiles nothing and does not import Numba.
+in reverse.  This module puts the public names together; the table in README.md says what
+is in which file, and CONTRIBUTING.md in which order to read them.  Importing the package compiles
+nothing and does not import Numba or SciPy.
 """
 
 __version__ = "0.1.0"
@@ -65,6 +67,7 @@ from .tape.tape import Tape
 from .tensor import Parameter, Tensor, tensor
 from .traced import Traced
 
+# The name users know it by; `custom.function` builds upon `autograd`, which therefore cannot import it.
 autograd.Function = Function  # type: ignore[misc]
 del Function
 

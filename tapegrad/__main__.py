@@ -1,4 +1,7 @@
-"""The command line: ``python -m tapegrad``; `main` and the commands that are short."""
+"""The command line, ``python -m tapegrad``: `main`, and the commands that are short (`tapegrad.commands` has the others).
+
+Each command is a function of the parsed options, and returns the exit code.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ import sys
 
 import tapegrad as tg
 
+from . import demo, errors
+from .commands import explanations
+from .commands import reference as reference_page
+from .commands import supported as supported_page
 from .commands.bench import add_bench
 from .commands.compare import add_commands
 
@@ -48,11 +55,9 @@ exit codes: 0 if the result is as published, 1 if it is not
 """
 
 
-def demo(options):
+def run_demo(options):
     """Fit the model of `tapegrad.demo`."""
-    from .demo import demo
-
-    return demo(options)
+    return demo.demo()
 
 
 def info(options):
@@ -66,32 +71,26 @@ def info(options):
 
 def supported(options):
     """Print the list of supported functions, the page docs/supported.md."""
-    from .commands.supported import page
-
-    print(page(), end="")
+    print(supported_page.page(), end="")
     return 0
 
 
 def reference(options):
     """Print the reference, the page docs/reference.md."""
-    from .commands.reference import page
-
-    print(page(), end="")
+    print(reference_page.page(), end="")
     return 0
 
 
 def explain(options):
     """Print what the page of errors says of one of them, or what there is."""
-    from . import errors
-    from .commands.explanations import explanation, names
-
     if options.error is None:
-        width = max(map(len, names()))
-        for name in names():
+        names = explanations.names()
+        width = max(map(len, names))
+        for name in names:
             print(f"{name:<{width}}  {getattr(errors, name).__doc__.splitlines()[0]}")
         return 0
     try:
-        print(explanation(options.error))
+        print(explanations.explanation(options.error))
     except errors.OptionError as error:
         print(f"python -m tapegrad explain: {error.message}", file=sys.stderr)
         return 2
@@ -106,41 +105,36 @@ def _parser():
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"tapegrad {tg.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser(
-        "demo", help="fit an ecological model to real data (a few seconds)", description=DEMO, epilog=DEMO_EPILOG, formatter_class=raw,
-    ).set_defaults(run=demo)  # fmt: skip
+
+    def add(name, run, help, description, epilog):
+        found = commands.add_parser(name, help=help, description=description, epilog=epilog, formatter_class=raw)
+        found.set_defaults(run=run)
+        return found
+
+    add("demo", run_demo, "fit an ecological model to real data (a few seconds)", DEMO, DEMO_EPILOG)
     add_commands(commands)
     add_bench(commands, raw)
-    commands.add_parser(
-        "info",
-        help="print versions and where compiled code is kept (for bug reports)",
-        description="Prints versions and where compiled code is kept, a name and a value a line; paste it into bug reports.",
-        epilog="examples:\n  python -m tapegrad info\n  python -m tapegrad info | grep cache_dir\n\nexit code: 0",
-        formatter_class=raw,
-    ).set_defaults(run=info)
-    commands.add_parser(
-        "supported",
-        help="print every supported and every refused function (docs/supported.md)",
-        description="Prints the list of functions and primitives, made from the rules table, as Markdown.",
-        epilog="examples:\n  python -m tapegrad supported | grep cumsum\n\nexit code: 0",
-        formatter_class=raw,
-    ).set_defaults(run=supported)
-    commands.add_parser(
-        "reference",
-        help="print the reference, made from the docstrings (docs/reference.md)",
-        description="Prints the docstrings of all public names as one page.",
-        epilog="examples:\n  python -m tapegrad reference | less\n\nexit code: 0",
-        formatter_class=raw,
-    ).set_defaults(run=reference)
-    explaining = commands.add_parser(
-        "explain",
-        help="say what an error means: its cause, a program that raises it, one that does not",
-        description="Prints the paragraph of docs/errors.md about a class of errors; without NAME all classes, a line each.",
-        epilog="examples:\n  python -m tapegrad explain GuardError\n  python -m tapegrad explain\n\nexit codes: 0, or 2 if there is no such class",
-        formatter_class=raw,
+    add(
+        "info", info, "print versions and where compiled code is kept (for bug reports)",
+        "Prints versions and where compiled code is kept, a name and a value a line; paste it into bug reports.",
+        "examples:\n  python -m tapegrad info\n  python -m tapegrad info | grep cache_dir\n\nexit code: 0",
+    )  # fmt: skip
+    add(
+        "supported", supported, "print every supported and every refused function (docs/supported.md)",
+        "Prints the list of functions and primitives, made from the rules table, as Markdown.",
+        "examples:\n  python -m tapegrad supported | grep cumsum\n\nexit code: 0",
+    )  # fmt: skip
+    add(
+        "reference", reference, "print the reference, made from the docstrings (docs/reference.md)",
+        "Prints the docstrings of all public names as one page.",
+        "examples:\n  python -m tapegrad reference | less\n\nexit code: 0",
+    )  # fmt: skip
+    explaining = add(
+        "explain", explain, "say what an error means: its cause, a program that raises it, one that does not",
+        "Prints the paragraph of docs/errors.md about a class of errors; without NAME all classes, a line each.",
+        "examples:\n  python -m tapegrad explain GuardError\n  python -m tapegrad explain\n\nexit codes: 0, or 2 if there is no such class",
     )  # fmt: skip
     explaining.add_argument("error", nargs="?", metavar="NAME", help='as the message says, or without "Error": guard')
-    explaining.set_defaults(run=explain)
     return parser
 
 

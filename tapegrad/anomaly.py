@@ -5,6 +5,9 @@ backward pass goes instruction by instruction and looks at each adjoint.  What i
 infinite or not a number although everything it was made from is finite is an error, raised at the
 operation, so that a debugger lands on its line.
 
+`tapegrad.backward` and `tapegrad.record` call the two methods that look, `result` and `adjoint`; the
+optimisers call `first_anomaly`, to say where a start that is not finite comes from.
+
 Recording goes the long way then: the stores of the thread say that nobody owns them
 (`ThreadState.checking`), so that the fast scalar operators leave every operation to
 `record`, which looks.
@@ -21,6 +24,9 @@ import numpy as np
 from .errors import NonFiniteError
 from .tape.places import Place
 from .tape.store import thread_state
+from .tape.tape import Tape
+from .tensor import Tensor, tensor
+from .tree import flatten, unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +48,7 @@ class detect_anomaly:
 
     Notes
     -----
-    It holds for the thread that enters it.  Operations are then several times slower.
+    It holds for the thread that enters it.  Operations are much slower then.
 
     Examples
     --------
@@ -111,10 +117,6 @@ def first_anomaly(function, args):
 
     The leaves of the first argument are differentiated.
     """
-    from .tape.tape import Tape
-    from .tensor import Tensor, tensor
-    from .tree import flatten, unflatten
-
     leaves, structure = flatten(args[0])
     live = [tensor(leaf, requires_grad=True) for leaf in leaves]
     try:

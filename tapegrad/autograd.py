@@ -18,6 +18,7 @@ from . import tensor as _tensor
 from .backward import refuse_unused, second_backward_error, sweep_back
 from .errors import GradientError, NonScalarOutputError, SeedShapeError
 from .graph import RemovableHandle
+from .higher.passes import sweep_recorded
 from .record import normalise, plain, settle, tracked
 from .tape.places import name_of
 from .tensor import Tensor
@@ -216,8 +217,6 @@ def grad(
 
 def _recorded(roots, seeds, wanted, allow_unused=True):
     """A pass that records what it computes (`tapegrad.higher`)."""
-    from .higher.passes import sweep_recorded
-
     return sweep_recorded(roots, seeds, wanted, (lambda *_: None) if allow_unused else refuse_unused)
 
 
@@ -256,7 +255,7 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     >>> tg.autograd.jvp(y, x, [1.0, 0.0])
     (tensor([4., 2.]),)
     """
-    from .recording import sweep_forward
+    from .recording import sweep_forward  # it imports this module
 
     roots, wanted = _tensors(outputs, "outputs"), _tensors(inputs, "inputs")
     if isinstance(inputs, Tensor):

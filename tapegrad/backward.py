@@ -1,5 +1,8 @@
 """One backward pass over one store, from marking to clearing.
 
+`autograd.backward` and `autograd.grad` call `sweep_back`, which makes a `Pass` for each store that the
+roots lie on.  A pass that is itself to be differentiated is another one (`higher.passes`).
+
 1. mark the ancestors of the roots (`sweep.walk.mark`); refuse if one of them
    was cleared, or if a value that a rule needs was changed in place;
 2. seed the adjoints and sweep down; the sweep comes back to Python only at
@@ -21,7 +24,7 @@ from .graph import Instruction
 from .memory import TRIMMED, trim
 from .record import normalise, plain, settle
 from .rules import lang as L
-from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, LEAF_MARK
+from .tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, LEAF_MARK, MARK
 from .tape.meta import SCALAR
 from .tape.places import caller_place, name_of
 from .tape.store import Store
@@ -286,7 +289,7 @@ class Pass:
         """Sweep a stretch one instruction at a time, and look at what each hands to its operands."""
         checking = self.store.thread.checking
         for slot in range(high, low - 1, -1):
-            if self.marks[slot] != 1:
+            if self.marks[slot] != MARK:
                 continue
             instruction = Instruction(self.store, slot)
             signature = instruction.signature
@@ -318,7 +321,7 @@ class Pass:
         if not (store.in_python or store.hooks or store.node_hooks or store.pre_hooks or store.retained or self.wanted):
             return ()
         waiting = {*store.in_python, *store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained, *self.wanted}
-        return sorted((s for s in waiting if s <= self.high and self.marks[s] == 1), reverse=True)
+        return sorted((s for s in waiting if s <= self.high and self.marks[s] == MARK), reverse=True)
 
     def _adjoint(self, sweep, slot, meta):
         if meta is SCALAR:
@@ -368,7 +371,8 @@ class Pass:
             if operand and value is not None:
                 value = value._v if isinstance(value, Tensor) else normalise(np.asarray(value))
                 sweep.add(operand, value if type(value) is float else np.ascontiguousarray(value))
-        sweep.drop(instruction.slot) if type(g) is not float else None
+        if type(g) is not float:
+            sweep.drop(instruction.slot)
 
     def _leave(self, sweep, slot, leaf, result):
         """Take the gradient of a leaf, whose adjoint is complete."""
@@ -392,7 +396,7 @@ class Pass:
             retire(store, place)
             return
         stretch = slice(self.low, self.high + 1)
-        visited = self.marks[stretch] == 1
+        visited = self.marks[stretch] == MARK
         for start, stop in load_native().saved_ranges(store, self.marks, self.low, self.high):
             store.objects[start:stop] = [None] * (stop - start)
         records = store.records()[stretch]

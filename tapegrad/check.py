@@ -7,16 +7,19 @@ are a table, `CHECKS`, to which each new way of differentiating adds a line.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from . import functional
 from .autograd import grad
-from .custom.calls import noted
-from .errors import CheckError, GradientError, UnsupportedFunctionError
+from .creation import from_numpy
+from .dual import Dual
+from .errors import CheckError, GradientError, UnsupportedFunctionError, noted
+from .forward import jvp
 from .record import normalise
 from .tensor import Tensor, tensor
 from .traced import Traced
@@ -108,23 +111,24 @@ class Problem:
 
     def __init__(self, f, args, reference, seed, directions, rtol, atol):
         self.f, self.args, self.reference = f, args, reference or f
-        self.places = [k for k, a in enumerate(args) if _differentiable(a)]
+        self.places = [k for k, a in enumerate(args) if differentiable(a)]
         self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.places)]
         if not self.points:
             raise TypeError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
-        single = any(np.asarray(p).dtype.char == "f" for p in self.points)
-        value, derivative, exact = TOLERANCES["f" if single else "d"]
+        self.single = any(np.asarray(p).dtype.char == "f" for p in self.points)
+        value, derivative, exact = TOLERANCES["f" if self.single else "d"]
         self.value_rtol, self.value_atol = value, value if atol is None else atol
         self.rtol, self.exact = derivative if rtol is None else rtol, exact if rtol is None else max(exact, rtol)
         self.rng = np.random.default_rng(seed)
-        self.leaves = [_leaf(p) for p in self.points]
-        self.results = _flat(f(*self._with(self.leaves)))
+        self.leaves = [leaf_of(p) for p in self.points]
+        self.results = flat(f(*self.arguments_at(self.leaves)))
         self.values = [_plain(r) for r in self.results]
         self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
         self.ways = [[self.rng.standard_normal(np.shape(p)) for p in self.points] for _ in range(directions)]
         self.gradients = None
 
-    def _with(self, points):
+    def arguments_at(self, points):
+        """All arguments of the function, with `points` where something is differentiated."""
         full = list(self.args)
         for k, p in zip(self.places, points):
             full[k] = p
@@ -132,12 +136,12 @@ class Problem:
 
     def expected(self, points):
         """The results of the reference at plain `points`."""
-        return [_plain(r) for r in _flat(self.reference(*self._with(points)))]
+        return [_plain(r) for r in flat(self.reference(*self.arguments_at(points)))]
 
     def weighted_on(self, *points):
         """The sum of the results times the weights, at points of any kind."""
         total = 0.0
-        for r, w in zip(_flat(self.f(*self._with(points))), self.weights):
+        for r, w in zip(flat(self.f(*self.arguments_at(points))), self.weights):
             total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
         return total
 
@@ -169,26 +173,33 @@ class Problem:
 
     def forward(self, way):
         """``J v``, flat."""
-        from .forward import jvp
-
         given = [float(d) if type(p) is float else d.astype(p.dtype) for p, d in zip(self.points, way)]
         f = self.f
-        _, tangents = jvp(lambda *points: _flat(f(*self._with(points))), tuple(self.points), tuple(given))
+        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), tuple(given))
         return [np.asarray(t) for t in tangents]
 
     def forward_at_once(self, ways):
         """``J v`` for several directions in one pass of dual numbers; flat, directions first."""
-        from .dual import Dual
-
         stacked = [np.stack(parts) for parts in zip(*ways)]
         duals = [
             Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)
         ]
-        found = _flat(self.f(*self._with(duals)))
+        found = flat(self.f(*self.arguments_at(duals)))
         return [
             np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape))
             for r, v in zip(found, self.values)
         ]
+
+    def nearby(self, step):
+        """Points a random step of about this length away, of the same dtypes."""
+        moved = [p + step * self.rng.standard_normal(np.shape(p)) for p in self.points]
+        return [float(m) if type(p) is float else m.astype(p.dtype) for m, p in zip(moved, self.points)]
+
+    def at(self, points, seed, rtol):
+        """The same problem, with the same weights, at other points; in one direction."""
+        there = Problem(self.f, self.arguments_at(points), self.reference, seed, 1, rtol, None)
+        there.weights = self.weights
+        return there
 
     def scale(self, *numbers):
         """What relative tolerances are relative to."""
@@ -283,18 +294,12 @@ def _lanes(problem, check):
 
 def _replay(problem, check):
     """Recorded at the point, replayed at two others, one of them in a thread: beside differences and define-by-run there."""
-    from .functional import grad as recorded
-
-    g = recorded(problem.weighted_on, tuple(range(len(problem.points))))
+    g = functional.grad(problem.weighted_on, tuple(range(len(problem.points))))
     g(*problem.points)
     for number in range(2):
-        single = any(np.asarray(p).dtype.char == "f" for p in problem.points)
-        step = 2e-2 if single else 1e-3
-        moved = [p + step * problem.rng.standard_normal(np.shape(p)) for p in problem.points]
-        moved = [float(m) if type(p) is float else m.astype(p.dtype) for m, p in zip(moved, problem.points)]
+        moved = problem.nearby(2e-2 if problem.single else 1e-3)
         found = g(*moved) if number == 0 else _in_a_thread(g, moved)
-        there = Problem(problem.f, problem._with(moved), problem.reference, number, 1, problem.rtol, None)
-        there.weights = problem.weights
+        there = problem.at(moved, number, problem.rtol)
         way = there.ways[0]
         ours, theirs = _dot(found, way), there.difference(way)
         check.note(
@@ -302,11 +307,8 @@ def _replay(problem, check):
             f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences",
         )  # fmt: skip
         for k, ours, theirs in zip(problem.places, found, there.reverse()):
-            ours = np.asarray(ours, np.float64)
-            with np.errstate(invalid="ignore"):
-                apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
             size = float(np.max(np.abs(theirs), initial=0.0))
-            worst = float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+            worst = _apart(ours, theirs)
             where = "in another thread, " if number else ""
             check.note(
                 worst, problem.exact * (1.0 + size),
@@ -316,35 +318,26 @@ def _replay(problem, check):
 
 def _kernel(problem, check):
     """Value and gradients by machine code, here and nearby, beside those by sweep."""
-    from .functional import value_and_grad
-
     numbers = tuple(range(len(problem.points)))
-    swept, promoted = (value_and_grad(problem.weighted_on, numbers, kernel=kernel) for kernel in ("never", "always"))
+    swept, promoted = (functional.value_and_grad(problem.weighted_on, numbers, kernel=kernel) for kernel in ("never", "always"))
     try:
         promoted.kernel(*problem.points)
     except (UnsupportedFunctionError, GradientError) as why:
         check.remark = f"no kernel: {why.message.partition(' has no kernel: ')[2] or why.message}"
         return
-    single = any(np.asarray(p).dtype.char == "f" for p in problem.points)
-    for step in (0.0, 1e-2 if single else 1e-3):
-        moved = [p + step * problem.rng.standard_normal(np.shape(p)) for p in problem.points]
-        moved = [float(m) if type(p) is float else m.astype(p.dtype) for m, p in zip(moved, problem.points)]
+    for step in (0.0, 1e-2 if problem.single else 1e-3):
+        moved = problem.nearby(step)
         (value, found), (expected, wanted) = promoted(*moved), swept(*moved)
         names = ["value", *(f"gradient of argument {k}" for k in problem.places)]
         for what, ours, theirs in zip(names, (value, *found), (expected, *wanted)):
-            ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-            with np.errstate(invalid="ignore"):
-                apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
             size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
-            worst = float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+            worst = _apart(ours, theirs)
             check.note(worst, problem.exact * (1.0 + size), f"the {what} by kernel is {worst:.3g} from that by sweep")
 
 
 def _second(problem, check):
     """``u . H v`` of the weighted sum of the results, in four ways and by differences of gradients."""
-    from .forward import jvp
-    from .functional import grad as recorded
-
+    recorded = functional.grad
     f, points = problem.weighted_on, tuple(problem.points)
     numbers = tuple(range(len(points)))
 
@@ -355,7 +348,7 @@ def _second(problem, check):
         return total
 
     def by_recorded_gradient(u, v):
-        leaves = [_leaf(p) for p in points]
+        leaves = [leaf_of(p) for p in points]
         y = f(*leaves)
         for way in (u, v):
             if not (isinstance(y, Tensor) and y.requires_grad):
@@ -373,9 +366,7 @@ def _second(problem, check):
         for sign in (1.0, -1.0):
             moved = [np.asarray(p, np.float64) + sign * STEP * x for p, x in zip(points, v)]
             moved = [float(m) if type(p) is float else m for m, p in zip(moved, points)]
-            there = Problem(problem.f, problem._with(moved), problem.reference, 0, 1, None, None)
-            there.weights = problem.weights
-            sides.append(_dot(there.reverse(), u))
+            sides.append(_dot(problem.at(moved, 0, None).reverse(), u))
         measured = (sides[0] - sides[1]) / (2 * STEP)
         size = problem.scale(ours, measured)
         check.note(
@@ -396,20 +387,8 @@ def _second(problem, check):
 
 
 def _in_a_thread(function, args):
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(function(*args))
-        except BaseException as error:  # raised again in the caller's thread
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(function, *args).result()
 
 
 def _same(problem, check, d, way, tangents):
@@ -528,23 +507,30 @@ def check(
     return report
 
 
-def _differentiable(a):
+def _apart(ours, theirs):
+    """The largest difference of two values; what is equal, or NaN in both, does not differ, and infinity where only one is finite."""
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
+    return float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+
+
+def differentiable(a):
+    """Whether an argument is a number or an array that derivatives are taken in."""
     return type(a) is float or isinstance(a, (np.ndarray, np.floating, Tensor)) and a.dtype.char in "df"
 
 
-def _leaf(p):
+def leaf_of(p):
     """A leaf of the value, dtype and strides of `p`."""
     if not isinstance(p, np.ndarray):
         return tensor(p, requires_grad=True)
-    from .creation import from_numpy
-
     return from_numpy(p).requires_grad_(True)
 
 
-def _flat(result):
+def flat(result):
     """The numbers and arrays of nested lists and tuples, in order."""
     if isinstance(result, (list, tuple)):
-        return [leaf for part in result for leaf in _flat(part)]
+        return [leaf for part in result for leaf in flat(part)]
     return [result]
 
 

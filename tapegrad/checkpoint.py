@@ -16,6 +16,7 @@ import numpy as np
 
 from .custom.primitives import Primitive
 from .errors import StructureError
+from .higher.nested import Evaluation
 from .record import normalise
 from .traced import Traced
 from .tree import flatten, unflatten
@@ -40,9 +41,7 @@ class _Segment(Primitive):
     def __init__(self, function):
         self.replays = {}
         self.checkpointed = function
-        super().__init__(self._run)
-        self.name = getattr(function, "__name__", type(function).__name__)
-        self.row = self._row()
+        super().__init__(self._run, getattr(function, "__name__", type(function).__name__))
         self.defvjp(self._pull)
         self.defjvp(self._push)
 
@@ -79,8 +78,6 @@ class _Segment(Primitive):
 
     def _cotangents_recorded(self, call, arguments, parts, result, likes):
         """The function is run on tensors, and what it records is walked back."""
-        from .higher.nested import Evaluation
-
         structure = call.static["layout"].given
 
         def on_leaves(*leaves):

@@ -1,7 +1,9 @@
 """Functions compiled for one shape, to be called from users' nopython code.
 
 `compile` records a function at one point and keeps its tape, with a pool of
-workspaces that code without the interpreter can take from (`replay.entry`).
+workspaces that code without the interpreter can take from (`replay.entry`).  What
+such code needs to know of a function is one array of words, the handle (`replay.handle`):
+`Compiled` fills it in, and is called through it from Python too.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from .kernel.promotion import checked_policy
+from .kernel.reasons import NotLowered
 from .typing import Array
 
 if TYPE_CHECKING:
     from .replay.finish import FinishedTape
 
+#: Bytes of a line of the cache.
+LINE = 64
 #: Compiled functions by the address of their handle.
 _ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
 
@@ -82,7 +88,6 @@ class Compiled:
         """Let calls go to a kernel, if the tape has one."""
         from .kernel.emit import Options
         from .kernel.of_tape import TapeKernel
-        from .kernel.reasons import NotLowered
         from .native.compile import native_address
         from .replay import entry as E
         from .replay import handle as H
@@ -101,9 +106,10 @@ class Compiled:
         if kernel.machine.entry:
             handle[H.H_ENTRY] = kernel.machine.entry
             return
-        self._blocks = [np.zeros(kernel.nbytes + 192, np.uint8) for _ in self._table]
+        # Room to begin at a line of the cache, and to end apart from whatever comes next.
+        self._blocks = [np.zeros(kernel.nbytes + 3 * LINE, np.uint8) for _ in self._table]
         for line, block in zip(self._table, self._blocks):
-            line[H.T_BLOCK] = -(-self._address_of(block) // 64) * 64
+            line[H.T_BLOCK] = -(-self._address_of(block) // LINE) * LINE
         handle[H.H_ENTRY] = native_address(E.kernel_entry)
 
     def _value_address(self, workspace):
@@ -243,7 +249,6 @@ def compile(
     kernel : str, optional
         "never" to replay the tape by sweeps; else it becomes machine code now, if all its instructions can
         (`Compiled.not_lowered` says which cannot). By default ``tg.config.kernel``.
-
     data : sequence of float and array_like of float, optional
         Further arguments of `f`, which are not differentiated: each call gives its own, of the same shapes
         (observations, a batch, a step size). Integers, index arrays and other objects are part of a recording, not
@@ -268,8 +273,9 @@ def compile(
     Only the path that `f` took at `x0` is compiled.  Where a guard sees something
     else, a `GuardError` names the line, and `g` is filled with nan.  Numba loses
     exceptions raised inside ``prange``, and leaves out the rest of that thread's
-    turns: call ``c.check()`` after the loop, which raises then.  What `f` captured is as it was at compilation (arrays are read where they are); calls
-    from Python compare it, calls from nopython code cannot.
+    turns: call ``c.check()`` after the loop, which raises then.  What `f` captured
+    is as it was at compilation (arrays are read where they are); calls from Python
+    compare it, calls from nopython code cannot.
 
     Give the result to your function as an argument.  As a global it works too, but
     then Numba does not keep the function on disk.
@@ -298,8 +304,6 @@ def compile(
     x0 = np.array(x0, np.float64, order="C")
     if x0.ndim == 0:
         raise ShapeError("tg.compile needs an array: give a number as an array of one element")
-    from .kernel.promotion import checked_policy
-
     count = workspaces if workspaces is not None else os.cpu_count() or 1
     if count < 1:
         raise ValueError(f"workspaces must be at least 1, got {count}")

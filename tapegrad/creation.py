@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import docstrings
+from .dtypes import check_class, native
+from .functions import broadcast_to
 from .record import normalise
-from .tensor import Tensor, _rebuild, tensor
+from .tensor import Tensor, rebuilt, tensor
 from .traced import Traced
 from .typing import TensorLike
 
@@ -37,8 +39,9 @@ def manual_seed(seed: int) -> np.random.Generator:
 
 
 def _made(array, requires_grad, dtype=None):
+    check_class(array, "a tensor")
     array = np.asarray(array, dtype=dtype)
-    return _rebuild(Tensor, normalise(array), requires_grad, None)
+    return rebuilt(Tensor, normalise(native(array)), requires_grad, None)
 
 
 def _shape(size):
@@ -120,8 +123,6 @@ randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
 def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
     if isinstance(fill_value, Traced) and fill_value.requires_grad:
-        from .functions import broadcast_to
-
         return broadcast_to(fill_value, tuple(np.shape(getattr(x, "_v", x))))
     kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
     value = fill_value._let_out("a constant") if isinstance(fill_value, Traced) else fill_value

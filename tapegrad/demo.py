@@ -25,6 +25,8 @@ import numpy as np
 
 import tapegrad as tg
 
+from .comparing.compare import seconds_text as text
+
 NAMES = ("alpha", "beta", "gamma", "delta", "hares in 1900", "lynxes in 1900", "scatter of hares", "scatter of lynxes")
 
 #: Posterior means and standard deviations of the rates in "Predator-Prey Population Dynamics: the
@@ -144,10 +146,8 @@ def _clock(call, repeats=1):
     return found, least
 
 
-def demo(options=None):
+def demo():
     """Fit the model, print what came out; returns 0 if it is as published, else 1."""
-    from .comparing.compare import seconds_text as text
-
     years, hares, lynxes = read_pelts()
     start = first_guess(hares, lynxes)
     print(f"Hares and lynxes of Hudson Bay, {years[0]}-{years[-1]}: Lotka-Volterra in a plain Python loop")

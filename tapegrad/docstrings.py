@@ -7,6 +7,8 @@ functions is imported.  The examples are doctests.
 
 from __future__ import annotations
 
+import inspect
+
 #: What a parameter of this name is, everywhere.
 PARAMETERS = {
     "x": ("Tensor or array-like", ""),
@@ -54,6 +56,7 @@ PARAMETERS = {
     "reduction": ("{'mean', 'sum', 'none'}", ""),
 }
 
+
 def complete(functions, examples, returns=None):
     """Add parameters, result and example to docstrings that do not have them.
 
@@ -68,29 +71,30 @@ def complete(functions, examples, returns=None):
     """
     for name, example in examples.items():
         function = functions[name]
-        doc = (function.__doc__ or "").rstrip()
+        doc = inspect.cleandoc(function.__doc__ or "")  # Python 3.13 takes the indentation away, older ones leave it
         if not doc or ">>>" in doc:  # python -OO leaves docstrings out
             continue
         parts = [doc]
         code = function.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         named = list(code.co_varnames[:count])
-        if code.co_flags & 4:
-            named.insert(code.co_argcount, code.co_varnames[count])
+        # The name of *args stands behind those of all other parameters.
+        starred = code.co_varnames[count] if code.co_flags & inspect.CO_VARARGS else None
+        if starred:
+            named.insert(code.co_argcount, starred)
         if "Parameters\n" not in doc:
-            parts += ["", "    Parameters", "    ----------"]
+            parts += ["", "Parameters", "----------"]
             for parameter in named:
                 kind, text = PARAMETERS[parameter]
-                star = "*" if code.co_flags & 4 and parameter == code.co_varnames[count] else ""
-                parts.append(f"    {star}{parameter} : {kind}")
+                star = "*" if parameter == starred else ""
+                parts.append(f"{star}{parameter} : {kind}")
                 if text:
-                    parts.append(f"        {text}")
+                    parts.append(f"    {text}")
         if "Returns\n" not in doc:
-            parts += ["", "    Returns", "    -------", f"    {(returns or {}).get(name, 'Tensor')}"]
-        parts += ["", "    Examples", "    --------", "    >>> import tapegrad as tg"]
-        first, *shown = example.strip("\n").split("\n")
-        parts += [f"    >>> {first}", *(f"    {line}" for line in shown)]
-        function.__doc__ = "\n".join(parts) + "\n    "
+            parts += ["", "Returns", "-------", (returns or {}).get(name, "Tensor")]
+        parts += ["", "Examples", "--------", ">>> import tapegrad as tg", f">>> {example}"]
+        function.__doc__ = "\n".join(parts) + "\n"
+
 
 #: Examples of the functions in `tapegrad.functions`.
 FUNCTIONS = {

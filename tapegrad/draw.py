@@ -15,8 +15,10 @@ from html import escape
 
 from .errors import OptionError
 
-#: Instructions that are still drawn.
-MOST = 300
+#: Instructions that are still drawn when asked for, and that a notebook draws by itself.
+MOST, MOST_SHOWN = 300, 50
+#: Passes down and up that order the boxes of each layer, and passes that then bring them near their neighbours.
+ORDERING, PLACING = 12, 30
 #: Sizes: of a box, between boxes and between layers; of letters.
 HEIGHT, GAP, DROP, LETTER, MARGIN = 40, 18, 46, 7.2, 12
 #: Fill and line of leaves, of instructions, of constants and guards, of results.
@@ -94,7 +96,7 @@ def _place(layers):
     for layer in layers:
         for k, box in enumerate(layer):
             box.x = float(k)
-    for turn in range(12):
+    for turn in range(ORDERING):
         down = turn % 2 == 0
         for layer in layers if down else reversed(layers):
             layer.sort(key=lambda b: _middle(b, b.above if down else b.below))
@@ -105,7 +107,7 @@ def _place(layers):
         for box in layer:
             box.x = x + box.width / 2
             x += box.width + GAP
-    for _ in range(30):
+    for _ in range(PLACING):
         for layer in layers:
             for box in layer:
                 box.x = _middle(box, [*box.above, *box.below])
@@ -204,5 +206,5 @@ def write(rows, path):
 
 def html(rows, listing):
     """What a notebook shows of a tape: the picture if it is small, and the listing."""
-    picture = svg(rows) if 0 < len(rows) <= MOST // 6 else ""
+    picture = svg(rows) if 0 < len(rows) <= MOST_SHOWN else ""
     return f"<div>{picture}<details{'' if picture else ' open'}><summary>{len(rows)} lines</summary><pre>{escape(listing)}</pre></details></div>"

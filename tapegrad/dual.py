@@ -26,12 +26,12 @@ import numpy as np
 
 from . import record as _record
 from .closures import tangent_on_floats
+from .dtypes import check_class, check_dtype, native
 from .eager import Eager
 from .errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from .lifted import Lifted
 from .printing import format_tensor
-from .record import as_operand, check_dtype, normalise, plain, tracked
-from .tape.meta import readable
+from .record import as_operand, normalise, plain, tracked
 from .tape.places import name_of
 from .traced import Traced, below
 from .typing import TensorLike
@@ -187,7 +187,7 @@ class Dual(Traced):
     __str__ = __repr__
 
     def __reduce__(self):
-        return _rebuilt, (self.value, self._d, self._lanes, self._level)
+        return made, (self.value, self._d, self._lanes, self._level)
 
     # -- operations ---------------------------------------------------------------
     def _become(self, other):
@@ -230,7 +230,7 @@ class Dual(Traced):
 
 
 def made(value, tangent, lanes, level):
-    """A `Dual` of parts that are known to fit."""
+    """A `Dual` of parts that are known to fit; what a pickled one is made again by."""
     d = _new(Dual)
     if isinstance(value, Traced):
         d._p, d._v = value, value._v
@@ -239,9 +239,6 @@ def made(value, tangent, lanes, level):
     d._d, d._lanes, d._level = tangent, lanes, level
     d._m = d._x = None
     return d
-
-
-_rebuilt = made
 
 
 def level_of(thing):
@@ -382,7 +379,8 @@ def as_float(data, what):
 
     Python ints, also in lists, count as floats; arrays of integers do not.
     """
-    array = readable(np.array(data))
+    check_class(data, what)
+    array = native(np.array(data))
     check_dtype(array, what)
     if array.dtype.kind in "iub":
         if isinstance(data, (np.ndarray, np.generic)):
@@ -423,4 +421,4 @@ def _shown(part):
     return format_tensor(part)[len("tensor(") : -1] if np.ndim(part) == 0 else np.array2string(part, separator=", ")
 
 
-_record._Types.Dual = Dual
+_record.Types.Dual = Dual

@@ -50,6 +50,20 @@ def said_by(error: Exception) -> str:
     return error.message if isinstance(error, TapegradError) else str(error)
 
 
+class noted:
+    """Context manager that adds a note to whatever is raised inside: where in tapegrad a user's code was running."""
+
+    def __init__(self, note: str) -> None:
+        self.note = note
+
+    def __enter__(self) -> noted:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None:
+            error.add_note(f"tapegrad: {self.note}")
+
+
 class ClearedTapeError(TapegradError, RuntimeError):
     """A backward pass needs instructions that an earlier one has released."""
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from .check import _differentiable, _flat, _leaf
-from .inspect import _adjoints, _entries
+from .check import differentiable, flat, leaf_of
+from .inspect import adjoints_of, entries_of
 from .leaving import LISTENERS
 from .record import settle, tracked
+from .rules.table import zero
 from .tape.places import caller_place
 from .tape.tape import Tape
 from .tensor import Tensor
 
-#: Rows that are constant between jumps.
-STEPS = {"floor", "ceil", "trunc", "rint", "sign", "floor_divide", "heaviside"}
+#: Rows of which only one operand, or part of one, counts at a point; why nothing comes back to the others.
 _BRANCHES = {
     "where": "the other branch of the condition is taken", "relu": "the operand is not positive",
     "clip": "the operand is outside of the bounds", "maximum": "the other operand is larger",
@@ -32,10 +32,12 @@ _BRANCHES = {
     "fmin": "the other operand is smaller", "multiply": "the other factor is 0", "matmul": "it is multiplied by 0",
     "max": "another element is the largest", "min": "another element is the smallest",
 }  # fmt: skip
+#: Rows whose derivative underflows far out.
 _SATURATE = {
     "sigmoid", "tanh", "exp", "exp2", "expm1", "softplus", "erf", "erfc", "arctan", "softmax", "log_softmax",
     "logsumexp", "ndtr", "relu6",
 }  # fmt: skip
+#: Rows that read part of their operand.
 _READS = {"select", "slice", "gather", "take", "diagonal", "roll", "split", "window", "getitem"}
 
 
@@ -127,18 +129,18 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     argument 1: the derivative is zero
       - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
     """
-    places = [k for k, a in enumerate(args) if _differentiable(a)]
+    places = [k for k, a in enumerate(args) if differentiable(a)]
     if not places:
         raise TypeError("explain_zero: no argument is a float or an array of floats")
     full = list(args)
     for k in places:
-        full[k] = _leaf(args[k]._v if isinstance(args[k], Tensor) else args[k])
+        full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
     leaves = [full[k] for k in places]
     listener = _Listener()
     LISTENERS.append(listener)
     try:
         with Tape() as tape:
-            results = [r for r in _flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
+            results = [r for r in flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
             return _explained(tape.store, places, leaves, results, listener.events)
     finally:
         LISTENERS.remove(listener)
@@ -152,7 +154,7 @@ def _slot(store, t):
 
 
 def _explained(store, places, leaves, results, events):
-    entries = _entries(store)
+    entries = entries_of(store)
     alive = store.leaf_at()
     rng = np.random.default_rng(0)
     adjoints = {}
@@ -161,7 +163,7 @@ def _explained(store, places, leaves, results, events):
         if slot is not None:
             # Random weights: what is zero for them is zero for all.
             seed = rng.uniform(0.5, 1.5, np.shape(r._v))
-            for s, g in _adjoints(store, [e for e in entries if e.slot <= slot], alive, slot, seed).items():
+            for s, g in adjoints_of([e for e in entries if e.slot <= slot], alive, slot, seed).items():
                 adjoints[s] = adjoints.get(s, 0.0) + g
     found = []
     for k, leaf in zip(places, leaves):
@@ -214,14 +216,15 @@ def _blocked(store, e, entered, g):
         return []
     found = []
     place = store.place(e.slot)
-    for operand, c in zip(e.operands, e.pull(np.asarray(g))):
+    slots = e.row.slots(e.row.arity if e.signature is None else len(e.signature.metas))
+    for k, operand, c in zip(slots, e.operands, e.pull(np.asarray(g))):
         if operand not in entered or (c is not None and np.all(c)):
             continue
         size = 1 if c is None else c.size
         count = size if c is None else int(np.sum(np.asarray(c) == 0))
         name = e.row.name
         of = "" if size == 1 else f" in {count} of {size} elements"
-        if name in STEPS:
+        if e.row.elementwise and e.row.partials[k] is zero:
             why = "it is constant between jumps, so its derivative is 0"
         elif e.row.primitive is not None:
             why = f"its rule gives 0{of}"

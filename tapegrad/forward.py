@@ -16,9 +16,10 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from .dtypes import check_dtype
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .errors import StructureError
-from .record import check_dtype, normalise, tracked
+from .record import normalise, tracked
 from .traced import Traced
 from .typing import Argnums, Between, OfJacobian
 
@@ -77,10 +78,10 @@ def _map(function, tree, *others, what, where=""):
             _map(function, getattr(tree, f.name), *(getattr(o, f.name) for o in others), what=what, where=f"{where}.{f.name}")
             for f in dataclasses.fields(tree)
         ]
-        made = object.__new__(type(tree))
+        copy = object.__new__(type(tree))
         for field, leaf in zip(dataclasses.fields(tree), leaves):
-            object.__setattr__(made, field.name, leaf)
-        return made
+            object.__setattr__(copy, field.name, leaf)
+        return copy
     return function(tree, *others, f"{what}{where}")
 
 
@@ -324,15 +325,22 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     return jacobian
 
 
+def lanes_for(rest):
+    """How many tangents a pass of dual numbers carries, if so many are left."""
+    lanes = FEWEST_LANES
+    while lanes < min(rest, MOST_LANES):
+        lanes *= 2
+    return lanes
+
+
 def _jacobian(f, args, k, kwargs):
+    """The Jacobian in argument `k`, a few columns at a time."""
     value = _entered(args[k], f"argument {k} of {_name(f)}")
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))
     chunks, start = [], 0
     while start < size or not chunks:
-        lanes = FEWEST_LANES
-        while lanes < min(size - start, MOST_LANES):
-            lanes *= 2
+        lanes = lanes_for(size - start)
         count = min(lanes, size - start)
         with _Level() as level:
             seeds = np.zeros((lanes, size), dtype)

@@ -17,6 +17,7 @@ import numpy as np
 
 from .errors import StructureError
 from .higher import nested
+from .kernel.promotion import checked_policy
 from .traced import Traced
 from .tree import flatten, unflatten
 from .typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
@@ -84,8 +85,7 @@ class Transformed(Generic[R]):
         self._argnums = (int(argnums),) if self._one else tuple(int(a) for a in argnums)
         if any(a < 0 for a in self._argnums):
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
-        from .kernel.promotion import checked_policy
-        from .replay.function import Replayed
+        from .replay.function import Replayed  # it loads what replays
 
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, policy=checked_policy(kernel), options=options)
         self._has_aux = has_aux

@@ -1,7 +1,12 @@
-"""The backward graph as PyTorch shows it: nodes, made when somebody looks.
+"""Instructions read back from the records, and the backward graph as PyTorch shows it.
 
-A node is a view of one instruction (its store and slot).  Nodes hold no values
-and no gradient functions; hooks set on them are kept by the store.
+`Instruction` is what everything in Python that looks at a tape starts from: backward passes where they
+stop (`tapegrad.backward`), listings (`tapegrad.inspect`), recorded passes (`tapegrad.higher`).  It is made
+of a slot when somebody looks, and computes what the compiled sweep does, on arrays, in `Instruction.pull`.
+
+A `Node` is a view of one instruction (its store and slot), with the names and methods
+of PyTorch's nodes.  Nodes hold no values and no gradient functions; hooks set on
+them are kept by the store.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import itertools
 import numpy as np
 
 from .eager import Eager, unbroadcast
-from .errors import ClearedTapeError
+from .errors import ClearedTapeError, noted
 from .record import normalise, plain, settle
 from .rules import by_opcode
 from .sweep.plan import Signature
@@ -184,7 +189,6 @@ class Instruction:
                 arrays.append(np.array(sum(parts[1:], parts[0]), np.dtype(char), order="C"))
         return arrays
 
-
     def _pull_in_python(self, g, values, result):
         """`pull` by a rule of the user's."""
         wanted = [s for s, slot in zip(self.signature.slots, self.operands) if slot]
@@ -192,8 +196,6 @@ class Instruction:
             # Zero is absolute: a rule may multiply by what is not finite.
             return [None] * len(self.operands)
         g = np.array(g, np.dtype(self.signature.out.char), order="C")
-        from .custom.calls import noted
-
         with noted(f"in the backward pass through {self.row.name}, called at {self.store.place(self.slot)}"):
             return self.row.primitive.pull(normalise(g), values, result, wanted, self.signature.metas)
 

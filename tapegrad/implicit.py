@@ -53,7 +53,7 @@ class _Solution:
     residual : callable
         Returns as many numbers as x has.
     solve : callable
-        ``solve(problem, x0, arguments)`` on plain numbers gives x, in the containers of `x0`, or an
+        ``solve(solution, x0, arguments)`` on plain numbers, with this object, gives x, in the containers of `x0`, or an
         ``OptimizeResult`` with it.
     linear : str
         One of `LINEAR`.
@@ -68,15 +68,13 @@ class _Solution:
         if linear not in LINEAR:
             raise OptionError(f"linear={linear!r}: choose one of {', '.join(LINEAR)}")
         self.residual, self.solve, self.linear, self.tolerance, self.name = residual, solve, linear, tolerance, name
-        self.by_x = jacobian(self._of_vector)
+        self.by_x = jacobian(self.of_vector)
 
     def __call__(self, x0, args):
         leaves, self.structure = flatten(x0)
         self.shapes = [np.shape(below(leaf)) for leaf in leaves]
         given, self.arguments = flatten(tuple(args))
-        primitive = Primitive(self._found)
-        primitive.name = self.name
-        primitive.row = primitive._row()
+        primitive = Primitive(self._found, self.name)
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
         start = [np.reshape(leaf if isinstance(leaf, Traced) else np.asarray(leaf, float), (-1,)) for leaf in leaves]
@@ -100,7 +98,7 @@ class _Solution:
         parts = [np.reshape(leaf, (-1,)) for leaf in flatten(thing)[0]]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _of_vector(self, x, *given):
+    def of_vector(self, x, *given):
         """The residual as a function of vectors."""
         return self.vector(self.residual(self.container(x), *unflatten(self.arguments, list(given))))
 
@@ -108,7 +106,8 @@ class _Solution:
     def _found(self, start, *given):
         if not nested.inside():
             return self._searched(start, *given)
-        # What a solver computes is no part of the recording outside, nor are the derivatives it asks for: a thread has its own tapes.
+        # What a solver computes is no part of the recording outside, nor are the derivatives it asks for: a thread of its own has
+        # tapes of its own.
         with ThreadPoolExecutor(1) as apart:
             try:
                 return apart.submit(self._searched, start, *given).result()
@@ -119,7 +118,7 @@ class _Solution:
 
     def _searched(self, start, *given):
         def problem(x):
-            return np.asarray(self._of_vector(np.array(x, float), *given), float)
+            return np.asarray(self.of_vector(np.array(x, float), *given), float)
 
         first = problem(start)
         if first.shape != start.shape:
@@ -154,7 +153,7 @@ class _Solution:
             full = list(given)
             for k, p in zip(floats, parameters):
                 full[k] = p
-            return self._of_vector(x, *full)
+            return self.of_vector(x, *full)
 
         return function
 
@@ -195,7 +194,7 @@ class _Solution:
         method = self.linear
 
         def product(v, x, *given):
-            function = lambda y: self._of_vector(y, *given)  # noqa: E731
+            function = lambda y: self.of_vector(y, *given)  # noqa: E731
             return vjp(function, x)[1](v)[0] if transposed else jvp(function, (x,), (v,))[1]
 
         def solve(system, start, arguments):
@@ -220,7 +219,11 @@ def _name(function):
 
 
 def _chosen(solver, default):
-    """``solve(problem, x0, arguments)`` for what the user gave: a function of the problem and the start, a method, or nothing."""
+    """``solve(solution, x0, arguments)``, as `_Solution` calls it, for what the user gave: a function, the name of a method, or None.
+
+    `default` is one of the three classes `_By...` below: called it solves with a method, and its `plain` is what the
+    user's own solver is handed.
+    """
     if callable(solver):
         return lambda solution, x0, arguments: solver(lambda x: default.plain(solution, x, arguments), x0)
     return lambda solution, x0, arguments: default(solution, x0, arguments, solver)
@@ -239,7 +242,7 @@ class _ByScipy:
         given = flatten(arguments)[0]
         exact = {"jac": lambda x: solution.by_x(np.array(x), *given)} if method in (None, "hybr", "lm") else {}
         return optimize.root(
-            lambda x: solution._of_vector(np.array(x), *given), solution.vector(x0), method=method or "hybr",
+            lambda x: solution.of_vector(np.array(x), *given), solution.vector(x0), method=method or "hybr",
             tol=1e-13 if method in (None, "hybr", "lm") else None, **exact,
         )  # fmt: skip
 

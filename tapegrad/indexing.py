@@ -16,7 +16,6 @@ import math
 import sys
 from _thread import get_ident
 from functools import lru_cache
-from types import EllipsisType
 
 import numpy as np
 
@@ -56,10 +55,10 @@ def _is_basic(key):
 def _affine(shape, key, steps, offset=0):
     """Strides and offset of ``a[key]``, for an array with strides `steps` whose first element is at `offset`."""
     keys = list(key) if isinstance(key, tuple) else [key]
-    used = sum(k is not None and not isinstance(k, EllipsisType) for k in keys)
-    if Ellipsis in [k for k in keys if isinstance(k, EllipsisType)]:
-        at = next(j for j, k in enumerate(keys) if isinstance(k, EllipsisType))
-        keys[at : at + 1] = [slice(None)] * (len(shape) - used)
+    dots = next((j for j, k in enumerate(keys) if k is Ellipsis), None)
+    if dots is not None:
+        used = sum(k is not None for k in keys) - 1
+        keys[dots : dots + 1] = [slice(None)] * (len(shape) - used)
     keys += [slice(None)] * (len(shape) - sum(k is not None for k in keys))
     strides, axis = [], 0
     for k in keys:
@@ -86,14 +85,18 @@ def _positions(shape, key):
     return found
 
 
-@lru_cache(maxsize=16)
+#: Elements up to which the positions of an array are kept for the next time, and for how many shapes.
+FEW, SHAPES = 1 << 16, 16
+
+
+@lru_cache(maxsize=SHAPES)
 def _small_positions(shape):
     return np.arange(math.prod(shape)).reshape(shape)
 
 
 def _all_positions(shape):
     """The flat position of each element of an array of `shape`."""
-    return _small_positions(shape) if math.prod(shape) <= 1 << 16 else np.arange(math.prod(shape)).reshape(shape)
+    return _small_positions(shape) if math.prod(shape) <= FEW else np.arange(math.prod(shape)).reshape(shape)
 
 
 _SELECT = BY_NAME["select"]

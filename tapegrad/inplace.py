@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .dtypes import check_class, native
 from .errors import DtypeError, GradientError
 from .functions import astype
 from .record import apply, as_operand, normalise, recorded
@@ -58,7 +59,8 @@ def argument_changed():
 
 def assign_value(x, value):
     """Replace the whole value of `x` (the setter of ``.data``)."""
-    value = normalise(np.array(value._v if isinstance(value, Traced) else value))
+    check_class(value, ".data")
+    value = normalise(native(np.array(value._v if isinstance(value, Traced) else value)))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
     _refuse_interior(x)

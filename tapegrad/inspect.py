@@ -1,4 +1,4 @@
-"""Looking at a tape: listings, trace tables, paths.
+"""Looking at a tape: listings, trace tables, paths; what the methods of `Tape` that show it call.
 
 Everything here reads the records of a store through `graph.Instruction` and
 computes with the rules on plain numbers; nothing is fast and nothing needs to be.
@@ -12,8 +12,10 @@ import numpy as np
 
 from .errors import ClearedTapeError, SeedShapeError
 from .graph import Instruction
-from .record import settle
-from .tape.layout import CONTINUES, SCALAR_LEAF
+from .record import normalise, settle
+from .tape.layout import CONTINUES, MARK, SCALAR_LEAF
+from .tape.places import name_of
+from .tensor import Tensor
 
 
 def instructions(store):
@@ -22,20 +24,20 @@ def instructions(store):
     return [i for i in found if i.row is not None]
 
 
-def _entries(store):
+def entries_of(store):
     """Leaves and instructions in order of slots."""
     found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
     return [i for i in found if i.op != CONTINUES]
 
 
-def _shape(store, instruction, leaves):
+def _shape(instruction, leaves):
     """Shape of the result of an instruction, or of a leaf that is still alive."""
     if instruction.is_leaf:
         return np.shape(leaves[instruction.slot]._v) if instruction.slot in leaves else ()
     return instruction.signature.out.shape if instruction.signature is not None else ()
 
 
-def _leaf_value(store, instruction, unchanged):
+def _leaf_value(instruction, unchanged):
     """What a leaf held when it was recorded; None if it is an array that is gone or was changed since."""
     if instruction.op == SCALAR_LEAF:
         return instruction.value
@@ -70,14 +72,12 @@ def values(store):
     -------
     dict of int to float or ndarray
     """
-    from .record import normalise
-
     leaves = _unchanged_leaves(store)
     found = {}
-    for instruction in _entries(store):
+    for instruction in entries_of(store):
         slot = instruction.slot
         if instruction.is_leaf:
-            found[slot] = _leaf_value(store, instruction, leaves)
+            found[slot] = _leaf_value(instruction, leaves)
         elif instruction.row is None:
             found[slot] = None
         elif instruction.signature is None or instruction.signature.out.shape == ():
@@ -115,6 +115,7 @@ def _operands(instruction):
 
 
 def table(head, rows):
+    """Columns of text, a line each for the head and every row."""
     widths = [max(len(r[k]) for r in [head, *rows]) for k in range(len(head))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [head, *rows]]
     return "\n".join(lines)
@@ -122,18 +123,18 @@ def table(head, rows):
 
 def rows(store):
     """One row an instruction or leaf: slot, primitive, operands, shape, value, place."""
-    rows = []
+    found = []
     leaves = store.leaf_at()
     known = values(store)
-    for instruction in _entries(store):
+    for instruction in entries_of(store):
         slot = instruction.slot
         name = "leaf" if instruction.is_leaf else "cleared" if instruction.row is None else instruction.row.name
         if instruction.cleared and instruction.row is not None:
             name += " (cleared)"
-        shape = "x".join(map(str, _shape(store, instruction, leaves))) or "scalar"
+        shape = "x".join(map(str, _shape(instruction, leaves))) or "scalar"
         place = "" if instruction.is_leaf else store.place(slot).short
-        rows.append((f"%{slot}", name, _operands(instruction), shape, _summary(known[slot]), place))
-    return rows
+        found.append((f"%{slot}", name, _operands(instruction), shape, _summary(known[slot]), place))
+    return found
 
 
 def listing(store):
@@ -150,8 +151,6 @@ def named_rows(store):
 
 
 def _slot_on(store, tensor, what):
-    from .tensor import Tensor
-
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{what} must be a tensor, got {type(tensor).__name__}")
     if tensor._t is None:
@@ -166,7 +165,7 @@ def _slot_on(store, tensor, what):
 
 def trace(store, y=None, seed=1.0, tangents=None):
     """See `Tape.trace`."""
-    entries = _entries(store)
+    entries = entries_of(store)
     if not entries:
         return "an empty tape"
     leaves = store.leaf_at()
@@ -174,10 +173,10 @@ def trace(store, y=None, seed=1.0, tangents=None):
     if last is None:
         raise ValueError("y is a leaf that this tape has not met")
     known = values(store)
-    adjoints = _adjoints(store, entries, leaves, last, seed)
-    forward = _tangents(store, entries, leaves, tangents) if tangents is not None else None
+    adjoints = adjoints_of(entries, leaves, last, seed)
+    forward = _tangents(entries, leaves, tangents) if tangents is not None else None
     names = _leaf_names(leaves)
-    rows = []
+    lines = []
     for instruction in entries:
         slot = instruction.slot
         if instruction.is_leaf:
@@ -188,9 +187,9 @@ def trace(store, y=None, seed=1.0, tangents=None):
         if forward is not None:
             row.append(_summary(forward[slot]))
         row.append(_summary(adjoints.get(slot, 0.0)))
-        rows.append(tuple(row))
+        lines.append(tuple(row))
     head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
-    return table(head, rows)
+    return table(head, lines)
 
 
 def _refuse_cleared(instruction):
@@ -201,9 +200,9 @@ def _refuse_cleared(instruction):
         )
 
 
-def _adjoints(store, entries, leaves, last, seed):
+def adjoints_of(entries, leaves, last, seed):
     """Slot -> adjoint, for the slots that the output in slot `last` depends on."""
-    shape = {i.slot: _shape(store, i, leaves) for i in entries}[last]
+    shape = {i.slot: _shape(i, leaves) for i in entries}[last]
     found = {last: np.zeros(shape) + np.asarray(seed, float)}
     if found[last].shape != shape:
         raise SeedShapeError(f"a seed of shape {np.shape(seed)} for an output of shape {tuple(shape)}")
@@ -219,18 +218,16 @@ def _adjoints(store, entries, leaves, last, seed):
 
 
 def _leaf_names(leaves):
-    from .tape.places import name_of
-
     return {slot: f"leaf {name_of(leaf) or ''}".rstrip() for slot, leaf in leaves.items()}
 
 
-def _tangents(store, entries, leaves, given):
+def _tangents(entries, leaves, given):
     """Slot -> tangent, from the tangents `given` for some leaves."""
     by_leaf = {id(t): v for t, v in given.items()}
     found = {}
     for instruction in entries:
         slot = instruction.slot
-        shape = _shape(store, instruction, leaves)
+        shape = _shape(instruction, leaves)
         if instruction.is_leaf:
             found[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
             continue
@@ -287,7 +284,7 @@ def paths(store, y, x, limit=10_000):
     if top is None or bottom is None:
         return []
     leaves = store.leaf_at()
-    entries = {i.slot: i for i in _entries(store) if bottom <= i.slot <= top}
+    entries = {i.slot: i for i in entries_of(store) if bottom <= i.slot <= top}
     names = {s: i.row.name for s, i in entries.items() if i.row} | _leaf_names(leaves)
     # Only slots that depend on x can lie on a path; without this, dead ends could take for ever.
     between = {bottom}
@@ -300,7 +297,7 @@ def paths(store, y, x, limit=10_000):
         if slot not in edges:
             instruction = entries[slot]
             _refuse_cleared(instruction)
-            if any(_shape(store, entries[s], leaves) != () for s in (slot, *instruction.operands) if s in between):
+            if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in between):
                 raise ValueError(
                     f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays"
                 )
@@ -331,7 +328,7 @@ def leaves_of(y):
     from .sweep import native
 
     marks = native.new_marks(store)
-    marks[y._i] = 1
+    marks[y._i] = MARK
     _, _, cleared = native.mark(store, marks, y._i, 1)
     if cleared >= 0:
         _refuse_cleared(Instruction(store, cleared))

@@ -43,13 +43,14 @@ class _Mode:
 
 
 class _Switch(_Mode):
+    """A mode that is also a decorator without brackets: ``@tg.no_grad``."""
+
     @overload
     def __new__(cls, function: F) -> F: ...  # type: ignore[misc]
     @overload
     def __new__(cls, function: None = None) -> Self: ...
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         made = super().__new__(cls)
-        # Used as a bare decorator: @tg.no_grad
         return made(function) if callable(function) else made
 
 

@@ -104,6 +104,7 @@ _KNOWN = {float, int, np.ndarray, np.float64, Tensor, Parameter}
 
 
 def _binary(row, a, b):
+    """What an operator gives for a row of two operands, where the fast path does not serve."""
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
         return apply_two(row, a, b, 4)
     return NotImplemented
@@ -189,12 +190,15 @@ def __matmul__(self, other):
 def __rmatmul__(self, other):
     return _binary(BY_NAME["matmul"], other, self)
 
+
 __lt__ = _compare(operator.lt)
 __le__ = _compare(operator.le)
 __gt__ = _compare(operator.gt)
 __ge__ = _compare(operator.ge)
 __eq__ = _compare(operator.eq)
 __ne__ = _compare(operator.ne)
+
+
 def __and__(self, other):
     return observed(np.logical_and, (self, other), np.logical_and(self._v, getattr(other, "_v", other)))
 
@@ -203,13 +207,17 @@ def __or__(self, other):
     return observed(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
 
 
+def __xor__(self, other):
+    return observed(np.logical_xor, (self, other), np.logical_xor(self._v, getattr(other, "_v", other)))
+
+
 def __invert__(self):
     return observed(np.logical_not, (self,), np.logical_not(self._v))
 
 
 #: The operators defined above.
 _NAMES = (
-    "neg pos abs pow rpow mod rmod floordiv rfloordiv divmod rdivmod matmul rmatmul and or invert "
+    "neg pos abs pow rpow mod rmod floordiv rfloordiv divmod rdivmod matmul rmatmul and or xor invert "
     "lt le gt ge eq ne"
 ).split()
 

@@ -1,9 +1,16 @@
 """Recording: one operation on tensors becomes a value and, if needed, an instruction.
 
 `apply` is the way of every operation but the scalar operators, which have a
-fast path of their own in `tapegrad.tensor`.  It computes the value at once with
+fast path of their own in `tapegrad.operators`.  It computes the value at once with
 the row's NumPy function, and writes an instruction if some operand is tracked
-and recording is on.
+and recording is on.  `apply_one`, `apply_two` and `apply_view` are shorter ways for the most
+frequent kinds of calls; all of them end in `_write`.
+
+What has no derivative is computed through `observed`, `derived` or `decided`, so that a functional
+recording (`tapegrad.replay`) knows of it: as a result, as a constant of a rule, as what Python decides on.
+
+These functions run for every operation of a user's program.  Where they are long, or say a thing twice,
+that is because a call of a Python function costs as much as a tenth of an operation.
 """
 
 from __future__ import annotations
@@ -14,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DtypeError, LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from .dtypes import check_class, check_dtype, native
+from .errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from .leaving import LISTENERS, tell
 from .rules import BY_NAME
 from .sweep.plan import Signature
 from .tape.layout import CLEARED, TRACED
-from .tape.meta import SCALAR, meta_of, readable
+from .tape.meta import SCALAR, meta_of
 from .tape.places import PACKAGE
 from .tape.store import OBJECT_BYTES, thread_state
 from .tape.watch import stamp
@@ -29,8 +37,12 @@ _new = object.__new__
 _frame = sys._getframe
 
 
-class _Types:
-    """The classes of traced numbers, set by tapegrad.tensor and tapegrad.dual when they are imported, and the `Call` of tapegrad.custom."""
+class Types:
+    """The classes that operands are told apart by, set by the modules that define them, which import this one.
+
+    Tensors and parameters are of `tapegrad.tensor`, dual numbers of `tapegrad.dual`, calls of the user's
+    primitives of `tapegrad.custom.calls`.
+    """
 
     Traced: Any = None
     Tensor: Any = None
@@ -41,7 +53,7 @@ class _Types:
 
 def plain(value):
     """A tensor that is not on any tape, around `value` (normalised already)."""
-    t = _new(_Types.Tensor)
+    t = _new(Types.Tensor)
     t._v = value
     t._t = None
     t._i = 0
@@ -80,12 +92,13 @@ def as_operand(thing, row_name="operation"):
     kind = type(thing)
     if kind is float:
         return thing
-    if kind is np.ndarray and thing.ndim and thing.dtype.char in "dfl?" and thing.dtype.isnative and thing.flags.aligned:
+    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim and thing.dtype.isnative and thing.flags.aligned:
         return thing
     if kind is int or kind is bool or isinstance(thing, np.float64):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
-        array = readable(np.asarray(thing))
+        check_class(thing, row_name)
+        array = native(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":
             # Promotes like half precision with everything that carries a derivative.
@@ -95,33 +108,18 @@ def as_operand(thing, row_name="operation"):
         return as_operand(_array_of(thing), row_name)
     if isinstance(thing, complex):
         check_dtype(np.asarray(thing), row_name)
-    if kind is _Types.Call:
+    if kind is Types.Call:
         return thing
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 
 def _array_of(sequence):
     def has_tensor(items):
-        return any(isinstance(i, _Types.Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
+        return any(isinstance(i, Types.Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
 
     if has_tensor(sequence):
         raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
     return np.asarray(sequence)
-
-
-def check_dtype(array, what):
-    """Refuse dtypes that tapegrad cannot differentiate beside."""
-    if array.dtype.kind == "c":
-        raise DtypeError(
-            f"{what}: complex numbers are not supported yet (got {array.dtype} of shape {array.shape}); "
-            "split real and imaginary parts into two real arrays"
-        )
-    if array.dtype.kind == "O":
-        raise DtypeError(f"{what}: an array of Python objects cannot be differentiated; give it a float dtype")
-    if array.dtype.char == "g":
-        raise DtypeError(f"{what}: extended precision ({array.dtype}) is not supported; convert with .astype(float)")
-    if array.dtype.kind not in "fiub":
-        raise DtypeError(f"{what}: dtype {array.dtype} is not numeric")
 
 
 def settle(t):
@@ -190,14 +188,14 @@ def slot_of(store, t):
 
 def tracked(t):
     """Whether `t` is a tensor that requires a gradient, or a dual number."""
-    return isinstance(t, _Types.Traced) and (t._t is not None or t._r or t.__class__ is _Types.Dual)
+    return isinstance(t, Types.Traced) and (t._t is not None or t._r or t.__class__ is Types.Dual)
 
 
 def recorded(*operands):
     """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
     if thread_state().enabled:
         return any(map(tracked, operands))
-    return _Types.Dual in map(type, operands)
+    return Types.Dual in map(type, operands)
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -221,7 +219,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     """
     if row.__class__ is str:
         row = BY_NAME[row]
-    Tensor, Parameter = _Types.Tensor, _Types.Parameter
+    Tensor, Parameter = Types.Tensor, Types.Parameter
     operands = list(operands)
     values, metas, flags, scalars, strong = [], [], [], True, []
     for k, o in enumerate(operands):
@@ -235,7 +233,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
                 metas.append(o._m or _described(o))
                 scalars = False
         else:
-            if kind is _Types.Dual:
+            if kind is Types.Dual:
                 return o._apply_row(row, operands, attrs, value, integer)
             v = operands[k] = as_operand(o, row.name)
             flags.append(False)
@@ -283,7 +281,7 @@ def trace_of(operands):
     """The trace of a functional recording that one of the operands belongs to, or None."""
     for o in operands:
         o = below(o)
-        if isinstance(o, _Types.Tensor) and o._t is not None and o._t.trace is not None:
+        if isinstance(o, Types.Tensor) and o._t is not None and o._t.trace is not None:
             return o._t.trace
     return None
 
@@ -315,7 +313,7 @@ def derived(function, *operands):
     ndarray, or Tensor
         A live tensor in a functional recording.
     """
-    values = [o._v if isinstance(o, _Types.Traced) else o for o in operands]
+    values = [o._v if isinstance(o, Types.Traced) else o for o in operands]
     value = function(*[np.asarray(v) for v in values])
     trace = trace_of(operands)
     return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
@@ -323,7 +321,7 @@ def derived(function, *operands):
 
 def decided(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
-    values = [np.asarray(o._v if isinstance(o, _Types.Traced) else o) for o in operands]
+    values = [np.asarray(o._v if isinstance(o, Types.Traced) else o) for o in operands]
     value = function(*values)
     trace = trace_of(operands)
     if trace is not None:
@@ -358,14 +356,14 @@ def apply_two(row, a, b, depth=3):
     each frame in between costs more than writing the instruction.  The two
     operands are looked at by the same lines twice, for the same reason.
     """
-    Tensor, Parameter = _Types.Tensor, _Types.Parameter
+    Tensor, Parameter = Types.Tensor, Types.Parameter
     given = other = None
     kind = a.__class__
     if kind is Tensor or kind is Parameter:
         x = a._v
         on_a = a._t is not None or a._r
     else:
-        if kind is _Types.Dual:
+        if kind is Types.Dual:
             return a._apply_two(row, a, b)
         given = a
         x = a = a if kind is float else as_operand(a, row.name)
@@ -375,7 +373,7 @@ def apply_two(row, a, b, depth=3):
         y = b._v
         on_b = b._t is not None or b._r
     else:
-        if kind is _Types.Dual:
+        if kind is Types.Dual:
             return b._apply_two(row, a if given is None else given, b)
         other = b
         y = b = b if kind is float else as_operand(b, row.name)
@@ -427,7 +425,7 @@ def apply_one(row, a):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if a._t is None and not a._r:
-        return plain(value) if a.__class__ is not _Types.Dual else a._apply_row(row, (a,), (), value)
+        return plain(value) if a.__class__ is not Types.Dual else a._apply_row(row, (a,), (), value)
     if not thread_state().enabled:
         if LISTENERS:
             tell("no_grad", a)
@@ -542,7 +540,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     store.rights.append(right)
     store.offsets.append(frame.f_lasti)
     store.tokens.append(token)
-    t = _new(_Types.Tensor)
+    t = _new(Types.Tensor)
     t._v = value
     t._t = store
     t._i = slot

@@ -1,7 +1,7 @@
 """A function run once on a tape of its own, and swept many times afterwards.
 
-`Recording` is what `tg.vjp`, `tg.jacrev` and `tg.jacobian` work on: the tape of
-one call, its inputs and outputs by slot.  `columns` and `rows` carry chunks of
+`Recording` is what `tg.vjp`, `tg.linearize` and `tg.compare` work on, and the base of what `tg.jacobian` replays
+(`replay.swept`): the tape of one call, its inputs and outputs by slot.  `columns` and `rows` carry chunks of
 unit seeds through it, up or down (`sweep.tangent`).
 """
 
@@ -12,18 +12,22 @@ import threading
 
 import numpy as np
 
+from .autograd import grad
 from .backward import Pass, load_native, second_backward_error
+from .dtypes import check_dtype, native
 from .errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from .modes import enable_grad
-from .record import _Types, check_dtype, nesting_error, normalise, settle, tracked
+from .record import Types, nesting_error, normalise, settle, tracked
 from .sweep.plan import Signature
-from .tape.layout import ARRAY_LEAF, FIRST_ARRAY
+from .tape.layout import ARRAY_LEAF, FIRST_ARRAY, LEAF_MARK, MARK
 from .tape.meta import SCALAR, meta_of
 from .tape.tape import Tape
 from .tensor import Tensor, tensor
 from .traced import Traced
 from .tree import flatten, leaf_names, unflatten
 
+#: Seeds that one sweep carries, at most.
+MOST_LANES = 16
 #: Words of the lanes of one sweep, at most (2**25 are 256 MB).
 MOST_WORDS = 1 << 25
 
@@ -31,7 +35,7 @@ MOST_WORDS = 1 << 25
 def check_result(thing, store, what, differentiated=True):
     """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`."""
     if isinstance(thing, Traced):
-        if thing.__class__ is _Types.Dual:
+        if thing.__class__ is Types.Dual:
             raise nesting_error(what)
         if thing._t is not None and thing._t is not store and settle(thing) is not store:
             raise nesting_error(what)
@@ -169,13 +173,13 @@ class Recording:
 
     def _primitive(self):
         records = self.store.records()
-        ops = records["op"][self.marks[: len(records)] == 1]
+        ops = records["op"][self.marks[: len(records)] == MARK]
         numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
         return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
 
     def _output(self, thing):
         if not isinstance(thing, Tensor):
-            return Port(normalise(np.asarray(thing)), 0)
+            return Port(normalise(native(np.asarray(thing))), 0)
         if thing._t is not None:
             return Port(thing._v, thing._i, True)
         return Port(thing._v, self.store.leaves.get(thing._k, 0) if thing._r else 0)
@@ -184,7 +188,7 @@ class Recording:
     def lanes(self, seeds):
         """How many seeds to carry at once, out of `seeds`."""
         count = 1
-        while count < min(seeds, 16) and (self.high + 1) * count * 2 <= MOST_WORDS:
+        while count < min(seeds, MOST_LANES) and (self.high + 1) * count * 2 <= MOST_WORDS:
             count *= 2
         return count
 
@@ -231,8 +235,6 @@ class Recording:
 
     def _pulled_in_python(self, cotangents):
         """`pull` where a rule runs in Python: an ordinary backward pass."""
-        from .autograd import grad
-
         leaves, results = self._tensors
         pairs = [(t, tensor(c)) for t, p, c in zip(results, self.outputs, cotangents) if p.slot]
         roots, seeds = zip(*pairs)
@@ -445,8 +447,8 @@ def sweep_forward(outputs, inputs, seeds):
         for slot, tensors in swept.wanted.items():
             given = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
             slots[slot] = sum(given[1:], given[0])
-            # An input that is itself computed: nothing comes up from below it.
-            swept.marks[slot] = 2
+            # An input that is itself computed counts as a leaf: nothing comes up from below it.
+            swept.marks[slot] = LEAF_MARK
         store.pinned += 1
         kept = [outputs[k]._i for k in mine]
         sweep = Tangents(store, swept.marks, swept.low, swept.high, 1, kept)

@@ -13,11 +13,13 @@ key (of a leaf: a new object after each change in place; of an interior array:
 the token it shares with the store), `_x` rarely used extras.
 
 Operators, indexing, functions and NumPy's protocols are added by the modules of
-those names.
+those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
+methods that call it.
 """
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,11 +28,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import record as _record
+from .dtypes import check_class, check_dtype, native
 from .errors import DtypeError, GradientError, LeaveTapeError
 from .leaving import LISTENERS, tell
 from .printing import format_tensor
 from .record import normalise, plain
-from .tape.meta import meta_of, readable
+from .tape.meta import meta_of
 from .tape.places import name_of
 from .traced import Traced
 from .typing import TensorLike
@@ -115,7 +118,7 @@ class Tensor(Traced):
                 "only leaf tensors can be copied or pickled: this one was computed "
                 f"({self.grad_fn.name()}); use .detach() for its value or .clone() to copy it on the tape"
             )
-        return _rebuild, (type(self), self._v, self._r, None if self._x is None else self._x.grad)
+        return rebuilt, (type(self), self._v, self._r, None if self._x is None else self._x.grad)
 
     def __copy__(self):
         return self.__deepcopy__({})
@@ -243,8 +246,6 @@ class Tensor(Traced):
         tensor(4.)
         """
         if retain_variables is not None:
-            import warnings
-
             warnings.warn(
                 "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
             )
@@ -284,7 +285,6 @@ class Tensor(Traced):
             self._x.grad = None
 
 
-
 class Parameter(Tensor):
     """A leaf that requires a gradient by default: a weight of a model.
 
@@ -306,7 +306,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: TensorLike | None = None, requires_grad: bool = True) -> Self:
         value = data._v if isinstance(data, Tensor) else tensor(() if data is None else data)._v
-        return _rebuild(cls, value, requires_grad, None)
+        return rebuilt(cls, value, requires_grad, None)
 
     def __init__(self, data: TensorLike | None = None, requires_grad: bool = True) -> None:
         pass
@@ -329,7 +329,8 @@ def _check_differentiable(value):
         raise DtypeError(f"dtype {value.dtype} cannot require a gradient; use float64 or float32")
 
 
-def _rebuild(kind, value, requires_grad, grad):
+def rebuilt(kind, value, requires_grad, grad):
+    """A constant or leaf of class `kind` around `value` (normalised already); what a pickled tensor is made again by."""
     t = _new(kind)
     t._v = value
     t._t = None
@@ -390,10 +391,11 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = _values_of(data)
     if type(data) is int and requires_grad:
         data = float(data)
-    value = np.array(data, dtype=dtype)
-    _record.check_dtype(value, "tg.tensor")
-    value = normalise(readable(value))
-    return _rebuild(Tensor, value, requires_grad, None)
+    check_class(data, "tg.tensor")
+    value = native(np.array(data, dtype=dtype))
+    check_dtype(value, "tg.tensor")
+    value = normalise(value)
+    return rebuilt(Tensor, value, requires_grad, None)
 
 
 def _tensors_in(data):
@@ -412,9 +414,9 @@ def _values_of(data):
     return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Traced) else d for d in data]
 
 
-#: The module tapegrad.autograd, which sets it (it imports this one).
+#: The module tapegrad.autograd, which imports this one and sets it: so `Tensor.backward` need not look for it.
 _autograd: Any = None
-_record._Types.Traced = Traced
-_record._Types.Tensor = Tensor
-_record._Types.Parameter = Parameter
+_record.Types.Traced = Traced
+_record.Types.Tensor = Tensor
+_record.Types.Parameter = Parameter
 

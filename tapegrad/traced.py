@@ -40,9 +40,9 @@ def below(thing):
 
 
 class Extras:
-    """What few tensors have: gradient, hooks, where it was changed in place, the
-    leaf whose memory it shares (`source`), views; whether it was the variable of a
-    derivative inside of another one that is done (`past`)."""
+    """What few tensors have: gradient, hooks, where it was changed in place (`changed`), the
+    leaf whose memory it shares (`source`), the tensor that it is a view of (`made`) and its own `views`
+    (`tapegrad.views`); whether it was the variable of a derivative inside of another one that is done (`past`)."""
 
     __slots__ = ("grad", "hooks", "changed", "source", "made", "views", "past")
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 
 import numba
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from tests.threads import in_threads
 
 
 def rosenbrock(x):
@@ -135,11 +135,7 @@ def test_more_threads_than_workspaces():
     expected = np.empty((500, 8)), np.empty(500)
     several(c, points, *expected)
     found = [(np.empty((500, 8)), np.empty(500)) for _ in range(8)]
-    threads = [threading.Thread(target=several, args=(c, points, *f)) for f in found]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(lambda k: several(c, points, *found[k]), 8)
     for gradients, values in found:
         assert np.array_equal(gradients, expected[0]) and np.array_equal(values, expected[1])
 

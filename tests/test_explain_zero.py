@@ -1,12 +1,12 @@
 """`tg.explain_zero`: every reason it knows, with the line, and nothing where there is none."""
 
-import threading
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
 from tapegrad.leaving import LISTENERS
+from tests.threads import in_a_thread
 
 V = np.array([1.0, -1.0, 2.0])
 
@@ -96,9 +96,7 @@ def test_the_listener_goes_away_and_hears_its_own_thread_only():
     assert not LISTENERS
 
     def other_thread(x):
-        t = threading.Thread(target=lambda: tg.tensor(1.0, requires_grad=True).item())
-        t.start()
-        t.join()
+        in_a_thread(lambda: tg.tensor(1.0, requires_grad=True).item())
         return x * 0.0
 
     (found,) = tg.explain_zero(other_thread, 1.0).arguments

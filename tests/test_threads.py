@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.rules.checker import leaf
 
 THREADS = 8
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 def at_once(work, count=THREADS):

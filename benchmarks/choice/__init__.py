@@ -9,10 +9,12 @@ prints the whole table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tapegrad.comparing.calibration import measure
-from tapegrad.comparing.costs import predict
+from tapegrad.comparing.costs import nanoseconds, predict
 from tapegrad.recording import Recording
 
 from ..registry import Row, benchmark
@@ -22,6 +24,11 @@ from .functions import FUNCTIONS
 TIE = 0.10
 #: A predicted ratio of costs is near if it is off by no more.
 NEAR = 0.25
+
+
+#: Factors by which constants may be wrong on another machine.
+WRONG = 1.5, 2.0
+OFF = "choices that hold with every constant off by a random factor of up to {:g}"
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Outcome:
     #: Cost of forward mode over that of reverse mode.
     predicted: float
     measured: float
+    #: What both modes do, forward and reverse, in the units of `tapegrad.comparing.costs.NANOSECONDS`.
+    counts: tuple[dict, dict]
 
     @property
     def verdict(self) -> str:
@@ -59,12 +68,26 @@ def outcomes(quick: bool = False) -> list[Outcome]:
         forward, reverse = measure(recording, 3 if quick else 10, 0.02 if quick else 0.2)
         sizes = prediction.forward.seeds, prediction.reverse.seeds
         ratio = prediction.forward.nanoseconds / prediction.reverse.nanoseconds
-        found.append(Outcome(name, FUNCTIONS[name].structure, *sizes, prediction.mode, ratio, forward / reverse))
+        counts = prediction.forward.counts, prediction.reverse.counts
+        found.append(Outcome(name, FUNCTIONS[name].structure, *sizes, prediction.mode, ratio, forward / reverse, counts))
     return found
 
 
+def with_wrong_constants(found: list[Outcome], factor: float, draws: int = 20) -> float:
+    """Percent of choices that are not wrong if every constant is off by a random factor of up to `factor` either way."""
+    rng = np.random.default_rng(0)
+    good = 0
+    for _ in range(draws):
+        constants = {name: value * factor ** rng.uniform(-1.0, 1.0) for name, value in nanoseconds().items()}
+        for outcome in found:
+            forward, reverse = (sum(constants[name] * n for name, n in counts.items() if n) for counts in outcome.counts)
+            choice = "forward" if forward < reverse else "reverse"
+            good += replace(outcome, choice=choice).verdict != "wrong"
+    return 100 * good / (draws * len(found))
+
+
 def rows(found: list[Outcome]) -> list[Row]:
-    """The two promises."""
+    """The two promises, and how much hangs on the constants."""
     wrong = [o.name for o in found if o.verdict == "wrong"]
     far = [o.name for o in found if not o.near]
     return [
@@ -84,10 +107,11 @@ def rows(found: list[Outcome]) -> list[Row]:
             "%",
             {"off": ", ".join(far) or "none"},
         ),
+        *(Row(OFF.format(factor), measured=with_wrong_constants(found, factor), unit="%") for factor in WRONG),
     ]
 
 
-@benchmark(part=3, name="choice")
+@benchmark(name="choice")
 def choice(quick: bool) -> Iterator[Row]:
     """Whether the mode that is chosen before timing is the cheaper one, on fifty functions."""
     yield from rows(outcomes(quick))

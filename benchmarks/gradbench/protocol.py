@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from . import modules
+from .given import number, shown
 
 
 def names() -> list[str]:
@@ -79,10 +80,10 @@ def evaluate(name: str, function: str, given: Any) -> dict[str, Any]:
     return {"output": convert(result), "timings": timings}
 
 
-def _finite(number: Any, key: str) -> float:
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
-        raise ValueError(f"{key} is {number!r}: it must be a number")
-    return number
+def _finite(value: Any, key: str) -> float:
+    if not math.isfinite(number(value, key)):
+        raise ValueError(f"{key} is {shown(value)}: it must be finite")
+    return value
 
 
 def answer(message: Any) -> dict[str, Any]:
@@ -97,18 +98,18 @@ def answer(message: Any) -> dict[str, Any]:
         try:
             module(str(message.get("module")))
             reply["success"] = True
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reply.update(success=False, error=_line(error))
     elif kind == "evaluate":
         try:
             found = evaluate(str(message.get("module")), str(message.get("function")), message.get("input"))
             reply.update(success=True, **found)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reply.update(success=False, error=_line(error))
     return reply
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """What went wrong, and where."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} (line {last.lineno} of {last.name})"

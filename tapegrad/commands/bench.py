@@ -12,7 +12,10 @@ import time
 
 import numpy as np
 
+import tapegrad as tg
+
 from ..comparing.compare import seconds_text, table, write_json
+from ..demo import first_guess, misfit, read_pelts
 
 DESCRIPTION = """\
 Measures value and gradient of three functions: a Python loop over numbers, a logistic
@@ -38,8 +41,6 @@ HEAD = ("function", "inputs", "value", "first call", "by sweep", "by kernel", "d
 
 def functions():
     """(name, function, point) of each function."""
-    from ..demo import first_guess, misfit, read_pelts
-
     _, hares, lynxes = read_pelts()
     rng = np.random.default_rng(0)
     points, weights = rng.normal(size=(1000, 20)), rng.normal(size=20)
@@ -75,8 +76,6 @@ def _least(call, budget):
 def measure(f, point, budget):
     """Seconds of each way to value and gradient, and how far finite differences are from it, as a dict."""
     from scipy.optimize import approx_fprime
-
-    import tapegrad as tg
 
     by_sweep, by_kernel = tg.value_and_grad(f, kernel="never"), tg.value_and_grad(f, kernel="always")
     start = time.perf_counter()

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..comparing.compare import compare
+from ..comparing.plots import figure
+from ..comparing.scaling import axes_of, compare_scaling, make_at
 from ..errors import CheckError, TapegradError
 
 COMPARE = """\
@@ -109,14 +112,9 @@ def _maker(function):
 
 def run_compare(options):
     """The subcommand; returns the exit code."""
-    from ..comparing.compare import compare
-    from ..comparing.scaling import axes_of, compare_scaling, make_at
-
     try:
         make, sizes = _maker(_load(options.target)), _sizes(options.sizes)
         if options.plot:
-            from ..comparing.plots import figure
-
             figure(1, 1)  # before the work, not after it
         if len(sizes) == 1:
             f, args = make_at(make, sizes * len(axes_of(make)))

@@ -6,6 +6,7 @@ explains its errors by itself.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from pathlib import Path
@@ -53,8 +54,6 @@ def explanation(name: str) -> str:
     >>> explanation("guard").splitlines()[0]
     '### GuardError'
     """
-    import difflib
-
     known = {heading.lower().removesuffix("error"): heading for heading in _sections()}
     asked = name.rpartition(".")[2].lower().removesuffix("error")
     if asked not in known:

@@ -11,6 +11,9 @@ import inspect
 import re
 import types
 
+from .. import functions
+from ..scipy.mirrors import MIRRORS
+
 _HEAD = """# Reference
 
 *Made by `python -m tapegrad reference` from the docstrings; do not edit.*
@@ -19,7 +22,7 @@ Functions that NumPy has, too, serve `np.f(tensor)` as well; [every function](su
 their primitives. `tapegrad.scipy` mirrors SciPy under its names.
 """
 
-#: Modules with public functions, and which.
+#: Modules with public functions, and which: those named, all of `__all__` (None), or the classes of errors (none named).
 _MODULES = {
     "tg.autograd": ("tapegrad.autograd", ("Function", "backward", "grad")),
     "tg.implicit": ("tapegrad.implicit", ("argmin", "fixed_point", "root")),
@@ -52,7 +55,8 @@ def public():
         if names is None:
             names = place.__all__
         elif not names:
-            names = [n for n, thing in vars(place).items() if isinstance(thing, type) and thing.__module__ == module]
+            classes = {n: thing for n, thing in vars(place).items() if isinstance(thing, type) and thing.__module__ == module}
+            names = [n for n, thing in classes.items() if issubclass(thing, Exception)]
         found.append((title, [(n, getattr(place, n)) for n in sorted(names)]))
     return found
 
@@ -141,9 +145,6 @@ def page():
     >>> reference.page().splitlines()[0]
     '# Reference'
     """
-    from .. import functions
-    from ..scipy.mirrors import MIRRORS
-
     lines = [_HEAD]
     for title, names in public():
         small = [(n, thing) for n, thing in names if title == "tg" and functions.ELEMENTWISE.get(n) is thing]

@@ -10,8 +10,8 @@ import numpy as np
 from ..numpy_api.dispatch import DIRECT, FUNCTIONS, VALUES, name_of
 from ..numpy_api.refused import REFUSED, WITHOUT_DERIVATIVE
 from ..rules import BY_FUNCTION, BY_NAME, ROWS
-from ..rules.elementwise import _zero
 from ..rules.special import SCIPY_UFUNCS
+from ..rules.table import zero
 
 _HEAD = """# What is supported
 
@@ -44,7 +44,7 @@ def _short(function):
 
 def zero_derivative(row):
     """Whether every partial derivative of an element-wise row is the constant 0."""
-    return row.elementwise and all(p is None or p is _zero for p in row.partials)
+    return row.elementwise and all(p is None or p is zero for p in row.partials)
 
 
 def _modes(row):

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckError
-from ..forward import FEWEST_LANES, MOST_LANES, jacfwd
+from ..forward import MOST_LANES, jacfwd, lanes_for
 from ..jacobians import jacobian, jacrev, positions
 from ..kernel.directions import MOST as MOST_AT_ONCE
-from ..recording import Recording, flatten
+from ..recording import Recording
 from ..tensor import Tensor
+from ..tree import flatten
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
 TOLERANCE = {"d": 1e-8, "f": 1e-3}
@@ -64,17 +65,10 @@ class Way:
 
 
 def _of_duals(recording, prediction):
-    from .costs import operations_of_duals
+    from .costs import operations_of_duals  # compiles what counts
 
-    passes = operations = 0
-    for p in recording.inputs:
-        for start in range(0, p.size, MOST_LANES):
-            lanes = FEWEST_LANES
-            while lanes < min(p.size - start, MOST_LANES):
-                lanes *= 2
-            passes += 1
-            operations += operations_of_duals(recording, lanes, 1)
-    return passes, operations, 0
+    lanes = [lanes_for(p.size - start) for p in recording.inputs for start in range(0, p.size, MOST_LANES)]
+    return len(lanes), sum(operations_of_duals(recording, count) for count in lanes), 0
 
 
 def _of_sweep(forward):
@@ -370,6 +364,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     >>> [(row.name, row.passes) for row in found.rows[1:]]
     [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1), ('reverse, kernel', 1)]
     """
+    from ..sweep.reach import instructions  # compiles what counts
     from .costs import predict
 
     args = tuple(_detached(a) for a in args)
@@ -403,8 +398,6 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     seconds = _least(calls, budget)
     known = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
     known["value"] = ("", "f", 0, float("nan"), 0)
-    from ..sweep.reach import instructions
-
     visited = sum(sum(found.values()) for found in instructions(recording))
     rows = []
     for label, call in calls.items():

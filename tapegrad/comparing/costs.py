@@ -28,6 +28,7 @@ from ..sweep import program as P
 from ..sweep.plan import Signature
 from ..sweep.reach import count, instructions
 from ..sweep.tangent import Programs
+from ..tape.layout import MARK
 
 #: Nanoseconds per unit of each count.
 NANOSECONDS = {
@@ -283,7 +284,7 @@ def counts(recording, forward):
     found["block"] = len(sources) * len(others)
     found["collect"] = seeds * len(others)
     if forward:
-        found["visit"] = chunks * int(np.count_nonzero(recording.marks == 1))
+        found["visit"] = chunks * int(np.count_nonzero(recording.marks == MARK))
     for p in others:
         found["result"] += seeds * p.meta.nbytes
         found["page"] += seeds * p.meta.nbytes if seeds * p.meta.nbytes >= FRESH else 0
@@ -317,12 +318,11 @@ def _signature_counts(number, forward):
     return tuple((name, value) for name, value in program_counts(program).items() if value)
 
 
-def operations_of_duals(recording, lanes, passes):
-    """Scalar operations on tangents in some passes of dual numbers, where every tangent goes everywhere."""
+def operations_of_duals(recording, lanes):
+    """Scalar operations on tangents in one pass of dual numbers, where every tangent goes everywhere."""
     scalars, arrays = instructions(recording)
     found = dict.fromkeys(NAMES, 0.0)
-    scalars = {opcode: passes * number for opcode, number in scalars.items()}
-    arrays = {signature: passes * lanes * number for signature, number in arrays.items()}
+    arrays = {signature: lanes * number for signature, number in arrays.items()}
     _add_instructions(found, scalars, arrays, lanes, True)
     return sum(found[name] for name in OPERATIONS)
 

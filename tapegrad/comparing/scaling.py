@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import StructureError
 from .compare import Comparison, bytes_text, compare, count_text, seconds_text, table, write_json
+from .plots import plot_scaling
 
 #: What is compared between the modes.
 MEASURES = ("operations", "predicted", "seconds")
@@ -127,8 +128,6 @@ class Scaling:
         MissingPackageError
             If matplotlib is not installed (``pip install tapegrad[plot]``).
         """
-        from .plots import plot_scaling
-
         plot_scaling([self], path, measure)
 
 

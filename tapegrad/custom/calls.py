@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import LeaveTapeError, RuleError
-from ..record import _Types, normalise, plain, tracked
+from ..record import Types, normalise, plain, tracked
 from ..tape.meta import SCALAR
 from ..traced import Traced
 
@@ -65,7 +65,7 @@ class Output:
         self.value = None if differentiable else array
 
 
-_Types.Call = Call
+Types.Call = Call
 
 
 def refuse_hidden(name, args, static):
@@ -127,10 +127,10 @@ def unpacked(whole, call):
     """The results, from the value of the instruction (an array, tensor or dual number)."""
     if not call.several:
         return whole
-    return call.several(_parts(whole, call))
+    return call.several(parts_of(whole, call))
 
 
-def _parts(whole, call):
+def parts_of(whole, call):
     if not call.several:
         return [whole]
     found = []
@@ -144,15 +144,15 @@ def _parts(whole, call):
     return found
 
 
-def _results(result, call):
+def results_of(result, call):
     return None if result is None else unpacked(result, call)
 
 
-def _is_float(a):
+def is_float(a):
     return type(a) is float or getattr(getattr(a, "dtype", None), "kind", "") == "f"
 
 
-def _like(meta):
+def like_of(meta):
     """Something of the shape and dtype of an operand that costs no memory."""
     return 0.0 if meta is SCALAR else np.broadcast_to(np.zeros((), meta.char), meta.shape)
 
@@ -178,18 +178,3 @@ def fitted(found, like, what):
             f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}"
         )
     return np.array(array, np.float64 if type(like) is float else like.dtype, order="C")
-
-
-class noted:
-    """Context manager that adds a note to whatever is raised inside."""
-
-    def __init__(self, note):
-        self.note = note
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if error is not None:
-            error.add_note(f"tapegrad: {self.note}")
-        return False

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import HigherOrderError, MissingRuleError, RuleError
+from ..errors import HigherOrderError, MissingRuleError, RuleError, noted
 from ..record import tracked
 from ..traced import Traced
-from .calls import Fixed, _parts, handed, noted
+from .calls import Fixed, handed, parts_of
 from .primitives import Primitive
 
 
@@ -71,9 +71,7 @@ class FunctionPrimitive(Primitive[Any]):
     def __init__(self, cls):
         self.cls = cls
         self.with_setup = cls.setup_context is not Function.setup_context
-        super().__init__(cls.forward)
-        self.name = cls.__name__
-        self.row = self._row()
+        super().__init__(cls.forward, cls.__name__)
         self._skipped = 0 if self.with_setup else 1
 
     def _direct(self, args, static):
@@ -122,7 +120,7 @@ class FunctionPrimitive(Primitive[Any]):
         return getattr(self.cls, name) is not getattr(Function, name)
 
     def _context(self, call, arguments, result):
-        results = None if result is None else _parts(result, call)
+        results = None if result is None else parts_of(result, call)
         return _View(call.context, arguments, results)
 
     def _cotangents(self, call, arguments, parts, result, likes):

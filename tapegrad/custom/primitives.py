@@ -20,24 +20,23 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError
-from ..record import apply, check_dtype, normalise, plain, trace_of, tracked
+from ..dtypes import check_class, check_dtype, native
+from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
+from ..record import apply, normalise, plain, trace_of, tracked
 from ..rules.table import Row
-from ..tape.meta import readable
 from ..traced import Traced
 from .calls import (
     Call,
     Fixed,
     Output,
-    _is_float,
-    _like,
-    _parts,
-    _results,
     fitted,
     handed,
-    noted,
+    is_float,
+    like_of,
     packed,
+    parts_of,
     refuse_hidden,
+    results_of,
     unpacked,
 )
 
@@ -54,10 +53,10 @@ class Primitive(Generic[R]):
     #: Whether a replay may call the function again at another point.
     replayed = True
 
-    def __init__(self, function: Callable[..., R]) -> None:
+    def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
         self.function = function
         functools.update_wrapper(self, function)
-        self.name = getattr(function, "__name__", type(function).__name__)
+        self.name = name or getattr(function, "__name__", type(function).__name__)
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.row = self._row()
@@ -140,7 +139,8 @@ class Primitive(Generic[R]):
             if part is None or isinstance(part, (str, dict, tuple, list)):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
-            array = readable(np.array(part._v if isinstance(part, Traced) else part, order="C"))
+            check_class(part, which)
+            array = native(np.array(part._v if isinstance(part, Traced) else part, order="C"))
             check_dtype(array, which)
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")
@@ -153,6 +153,7 @@ class Primitive(Generic[R]):
         return results
 
     def _wrapped(self, call, operands, results):
+        """The results as tensors (or dual numbers): one instruction, and a selection of it for each of several."""
         floats = [r for r, o in zip(results, call.outputs) if o.value is None]
         trace = trace_of(operands)
         if trace is not None and len(floats) < len(results):
@@ -198,6 +199,7 @@ class Primitive(Generic[R]):
 
     # -- reverse ----------------------------------------------------------------------
     def _refuse_second(self, *args, **kwargs):
+        """What stands in the row for a VJP: the sweep calls `pull` in its place, a recorded pass `pull_recorded`."""
         raise HigherOrderError(
             f"the gradient of {self.name!r}, a custom primitive, cannot be recorded for a second derivative: its rules "
             "give first derivatives"
@@ -223,8 +225,8 @@ class Primitive(Generic[R]):
         """
         call = values[0]
         arguments = call.arguments(values)
-        parts = [None if o.value is not None else p for o, p in zip(call.outputs, _parts(g, call))]
-        likes = [_like(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
+        parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
+        likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
         found = self._cotangents(call, arguments, parts, result, likes)
         contributions = [None] * (len(values) - 1)
         for k, (place, c, like) in enumerate(zip(call.template, found, likes)):
@@ -251,8 +253,8 @@ class Primitive(Generic[R]):
         """
         call = operands[0]
         arguments = call.arguments(operands)
-        parts = [None if o.value is not None else p for o, p in zip(call.outputs, _parts(g, call))]
-        likes = [_like(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
+        parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
+        likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
         found = self._cotangents_recorded(call, arguments, parts, result, likes)
         contributions = {}
         for k, (place, c, like) in enumerate(zip(call.template, found, likes)):
@@ -304,7 +306,7 @@ class Primitive(Generic[R]):
     def _run_vjp(self, call, arguments, parts, result):
         """The VJP rule on cotangents `parts`, arrays or tensors: one cotangent per positional argument."""
         rule = self.vjp_rule
-        results = _results(result, call)
+        results = results_of(result, call)
         with noted(f"raised in {self._rule_name('vjp')}"):
             found = rule(
                 *handed([call.several(parts) if call.several else parts[0], results, *arguments], rule), **call.static
@@ -336,7 +338,8 @@ class Primitive(Generic[R]):
 
     # -- forward ------------------------------------------------------------------------
     def _tangent(self, tangents, *rest, **attrs):
-        return tangent(self, tangents, rest[:-1], rest[-1], attrs)
+        # Of the attributes the rule needs none: what is static is in the call.
+        return tangent(self, tangents, rest[:-1], rest[-1])
 
     def push(self, call, arguments, tangents, result):
         """The tangent of each result (None: of one without derivative), from one tangent per argument.
@@ -370,11 +373,11 @@ class Primitive(Generic[R]):
     def _run_jvp(self, call, arguments, tangents, result):
         rule = self.jvp_rule
         full = tuple(
-            t if t is not None or not _is_float(a) else 0.0 if np.ndim(a) == 0 else np.zeros(a.shape, a.dtype)
+            t if t is not None or not is_float(a) else 0.0 if np.ndim(a) == 0 else np.zeros(a.shape, a.dtype)
             for a, t in zip(arguments, tangents)
         )
         with noted(f"raised in {self._rule_name('jvp')}"):
-            found = rule(*handed([full, _results(result, call), *arguments], rule), **call.static)
+            found = rule(*handed([full, results_of(result, call), *arguments], rule), **call.static)
         return self._result_tangents(call, found)
 
     def _result_tangents(self, call, found):
@@ -393,7 +396,7 @@ class Primitive(Generic[R]):
         return checked
 
 
-def tangent(primitive, tangents, operands, result, attrs):
+def tangent(primitive, tangents, operands, result):
     """The tangent of the result of a custom primitive, for `Row.tangent`.
 
     Parameters
@@ -405,8 +408,6 @@ def tangent(primitive, tangents, operands, result, attrs):
         The `Call` and the operands, in the rules' language.
     result
         The value of the instruction.
-    attrs : dict
-        Not used: what is static is in the call.
 
     Returns
     -------

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..autograd import grad
 from ..errors import MissingRuleError, RuleError, said_by
+from ..higher.nested import current_trace
+from ..higher.passes import sweep_recorded
 from ..modes import enable_grad
 from ..record import tracked
 from ..tape.tape import Tape
@@ -73,8 +76,6 @@ def transpose(linear, likes, cotangents, name, instead):
         if not pairs:
             return [None] * len(likes)
         varied = [t for t in leaves if t is not None]
-        from ..autograd import grad
-
         found = grad([o for o, _ in pairs], varied, [w for _, w in pairs], allow_unused=True)
     left = sum(float(np.sum(np.asarray(o._v) * w)) for o, w in pairs)
     right = sum(float(np.sum(np.asarray(g._v) * t._v)) for g, t in zip(found, varied) if g is not None)
@@ -103,9 +104,6 @@ def transposed_on_tape(linear, likes, cotangents):
     list
         One per input, None where zero.
     """
-    from ..higher.nested import current_trace
-    from ..higher.passes import sweep_recorded
-
     trace = current_trace()
 
     def zero(like):

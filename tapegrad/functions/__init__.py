@@ -21,7 +21,7 @@ from .elementwise import ELEMENTWISE, power
 from .products import *
 from .reductions import *
 from .shapes import *
-from .shapes import along_axis, frozen, moved, moved_by, view
+from .shapes import along_axis, frozen, moved, moved_by, part, view
 
 #: Names of this module that are also methods of tensors.
 METHODS = [

@@ -20,6 +20,7 @@ def lift(x: Any) -> Any:
 
 
 def axis_index(axis, ndim):
+    """An axis counted from the front; an error as NumPy's if there is none of that number."""
     axis = as_index(axis)
     if not -ndim <= axis < ndim:
         raise np.exceptions.AxisError(axis, ndim)
@@ -27,6 +28,7 @@ def axis_index(axis, ndim):
 
 
 def axis_tuple(axes, ndim):
+    """Axes, or one, counted from the front; each may be named once."""
     axes = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
     found = tuple(axis_index(a, ndim) for a in axes)
     if len(set(found)) != len(found):
@@ -35,6 +37,7 @@ def axis_tuple(axes, ndim):
 
 
 def chosen_axes(x: Any, axis: Any, dim: Any) -> Any:
+    """The axes that NumPy's `axis` or PyTorch's `dim` names, sorted; None for all."""
     axis = dim if axis is None else axis
     if axis is None:
         return None

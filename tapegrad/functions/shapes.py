@@ -152,6 +152,7 @@ def expand(x: TensorLike, *shape: Any) -> Tensor:
 
 
 def view(row, x, value, strides, offset):
+    """Record `value`, the window of `x` with these strides and offset (in elements of `x` in C order), as a view of it."""
     value = np.asarray(value)
     attrs = (("shape", value.shape), ("strides", tuple(strides)))
     return note_view(x, apply(row, (x,), attrs, value=_scalar(value), integer=offset))
@@ -230,15 +231,18 @@ def _split(function, x, sections, axis):
         cuts = [0, *(as_index(s) for s in sections), extent]
     else:
         cuts = np.cumsum([0, *map(len, function(np.empty(extent), sections))]).tolist()
-    lead = (slice(None),) * axis
-    return [x[lead + (slice(start, stop),)] for start, stop in zip(cuts, cuts[1:])]
+    return [part(x, axis, start, stop) for start, stop in zip(cuts, cuts[1:])]
+
+
+def part(x, axis, start, stop, step=None):
+    """``x[start:stop:step]`` along `axis`, counted from the front."""
+    return x[(slice(None),) * axis + (slice(start, stop, step),)]
 
 
 def moved(row, x, function):
     """A gather whose index map is `function` applied to the array of positions."""
     x = lift(x)
-    index = np.array(function(np.arange(x.size).reshape(x.shape)), np.int64, order="C")
-    index.flags.writeable = False
+    index = frozen(function(_positions(x.shape)))
     return apply(row, (x, index.reshape(-1)), (("shape", index.shape),))
 
 

@@ -7,4 +7,7 @@
 `nested`      a functional derivative inside of another one.
 `products`    `hvp` and `gnvp`.
 `hessians`    `hessian`, `hessian_diag`, `laplacian`.
+
+Read them in this order.  `adjoint` and `tangents` are one walk each, on instructions that `reading` makes readable; the others
+say where it begins and what comes of it.
 """

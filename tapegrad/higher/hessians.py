@@ -23,7 +23,7 @@ from ..tree import flatten, unflatten
 from ..typing import Argnums, KernelPolicy, Mode, OfFirst
 from . import nested
 from .nested import Evaluation
-from .products import _among_duals, _hvp_body, _hvp_by_duals, _Products, _second_products
+from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products
 
 if TYPE_CHECKING:
     from ..jacobians import Jacobian
@@ -46,7 +46,7 @@ class _Gradient:
 # ---- dense Hessians ----------------------------------------------------------------------
 
 
-class _Second(_Jacobian):
+class OfGradient(_Jacobian):
     """The Jacobian of a recorded gradient, and what is read off it."""
 
     def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
@@ -116,20 +116,21 @@ class _Rows:
             e.check_number(len(e.results))
             units, total = unit_directions([np.shape(b) for b in e.bases])
             units = [normalise(u.astype(b.dtype)) for u, b in zip(units, e.bases)]
-            return tuple(e.out(_second_products(e, units, total)))
+            return tuple(e.out(second_products(e, units, total)))
 
 
-class _Hessian(_Second):
+class _Hessian(OfGradient):
     def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
         super().__init__(function, argnums, mode, explain, kernel)
         numbers = self._gradient.argnums
-        self._products = _Products(function, numbers, False, _hvp_body, _hvp_by_duals, kernel)
+        self._products = Products(function, numbers, False, hvp_body, hvp_by_duals, kernel)
         #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
         self._counts = {}
 
     @functools.cached_property
     def _rows(self):
         """All rows in one replay."""
+        # These load compiled code, and llvmlite.
         from ..kernel.emit import Options
         from ..replay.function import Replayed
 
@@ -328,7 +329,7 @@ def _diagonals(recording):
     return found
 
 
-class _Diagonal(_Second):
+class _Diagonal(OfGradient):
     def _parts(self, args, kwargs):
         """The diagonal for each leaf of the arguments."""
         if nested.is_nested(args, kwargs):
@@ -339,7 +340,7 @@ class _Diagonal(_Second):
 
     def _inside(self, args, kwargs):
         """Recorded: one tangent per element, in one walk; rows of the Hessian where dual numbers are around."""
-        if _among_duals((args, kwargs)):
+        if among_duals((args, kwargs)):
             rows, _ = nested.jacobian(self._gradient, args, self._gradient.argnums, kwargs)
             found = []
             for k, row in enumerate(rows):
@@ -354,7 +355,7 @@ class _Diagonal(_Second):
             shapes = [np.shape(b) for b in e.bases]
             sizes = [int(np.prod(s, dtype=np.int64)) for s in shapes]
             rows, total = unit_directions(shapes)
-            columns = _second_products(e, rows, total)
+            columns = second_products(e, rows, total)
             found, at = [], 0
             for column, size, shape in zip(columns, sizes, shapes):
                 block = np.reshape(column, (total, size))[at : at + size]

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..backward import Pass
 from ..dual import Dual, made, running
-from ..errors import DtypeError, NonScalarOutputError
+from ..errors import DtypeError, NonScalarOutputError, SeedShapeError
 from ..modes import enable_grad
 from ..record import apply, normalise, settle, tracked
 from ..recording import check_result, in_differentiation
@@ -369,11 +369,12 @@ def value_and_gradients(function, args, argnums, kwargs, has_aux=False, scalar=T
         seeds = [normalise(np.ones(np.shape(below(r)), getattr(below(r), "dtype", "d"))) for r in roots]
         found = e.out(e.pull(roots, seeds))
         values = unflatten(e.structure, e.out(e.results))
-        by_argument = _by_argument(e, found)
-    return values, by_argument
+        gradients = by_argument(e, found)
+    return values, gradients
 
 
-def _by_argument(e, found):
+def by_argument(e, found):
+    """What was found for the variables of an `Evaluation`, in the containers of the arguments: by position of the argument."""
     gradients, at = {}, 0
     for k, structure in zip(e.argnums, e.structures):
         gradients[k] = unflatten(structure, found[at : at + structure.count])
@@ -394,7 +395,7 @@ def jacobian(function, args, argnums, kwargs):
             units = np.eye(size, dtype=dtype).reshape((size, *shape))
             rows = e.pull([result], [units], lanes=size)
             blocks.append(e.out([np.reshape(r, (*shape, *np.shape(b))) for r, b in zip(rows, e.bases)]))
-        return [_by_argument(e, row) for row in blocks], e.structure
+        return [by_argument(e, row) for row in blocks], e.structure
 
 
 def vjp(function, primals):
@@ -407,8 +408,6 @@ def vjp(function, primals):
     def pullback(cotangent):
         seeds, structure = flatten(cotangent)
         if structure != e.structure or any(np.shape(s) != np.shape(r) for s, r in zip(seeds, e.results)):
-            from ..errors import SeedShapeError
-
             raise SeedShapeError(
                 f"the cotangent is {structure} of shapes {[np.shape(s) for s in seeds]}, the value is {e.structure} of "
                 f"shapes {[np.shape(r) for r in e.results]}"
@@ -417,7 +416,7 @@ def vjp(function, primals):
         with enable_grad():
             found = e.pull(e.results, seeds)
         live = any(isinstance(part, Tensor) and tracked(part) for s in seeds for part in parts_of(s))
-        gradients = _by_argument(e, found if live else e.out(found))
+        gradients = by_argument(e, found if live else e.out(found))
         return tuple(gradients[k] for k in range(len(primals)))
 
     return value, pullback
@@ -425,7 +424,7 @@ def vjp(function, primals):
 
 def linearize(function, primals):
     """What `tg.linearize` gives inside: each push is a pass of forward mode."""
-    from ..forward import jvp
+    from ..forward import jvp  # which imports this module
 
     with Evaluation(function, primals, range(len(primals)), {}) as e:
         e.run()

@@ -43,7 +43,7 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused, lanes=None):
     with enable_grad():
         for t, seed in zip(roots, seeds):
             if t._t is None:
-                value = run_hooks(t._extras(False) and t._x.hooks, seed, t)
+                value = run_hooks(t._extras(False) and t._x.hooks, seed)
                 result.leaves.append((t, value))
                 if wanted is not None and any(w is t for w in wanted):
                     _merge(result.requested, t, value)
@@ -80,7 +80,7 @@ def as_tensor(value):
     return value if isinstance(value, Traced) else plain(normalise(np.array(value) if isinstance(value, np.ndarray) else value))
 
 
-def run_hooks(hooks, value, like):
+def run_hooks(hooks, value):
     """Pass a gradient through tensor hooks, which may answer with tensors on the tape."""
     for hook in list(hooks.values()) if hooks else ():
         changed = hook(as_tensor(value))
@@ -163,7 +163,7 @@ class RecordedPass(_Walk, Pass):
             if self.only_wanted and slot not in self.wanted:
                 continue
             if leaf._x is not None and leaf._x.hooks:
-                value = run_hooks(leaf._x.hooks, value, leaf)
+                value = run_hooks(leaf._x.hooks, value)
             for t in self.wanted.get(slot, ()):
                 _merge(result.requested, t, value)
             result.leaves.append((leaf, value))
@@ -173,7 +173,7 @@ class RecordedPass(_Walk, Pass):
         store = self.store
         if slot in self.leaf_slots:
             return g
-        g = run_hooks(store.hooks.get(slot), g, None)
+        g = run_hooks(store.hooks.get(slot), g)
         for hook in list(store.pre_hooks.get(slot, {}).values()):
             returned = hook((as_tensor(g),))
             if returned is not None:

@@ -17,6 +17,7 @@ from ..dual import Dual, running
 from ..errors import SeedShapeError, StructureError
 from ..forward import jvp
 from ..functional import Transformed, chosen, grad
+from ..jacobians import vjp
 from ..traced import below
 from ..tree import Structure, flatten, leaf_names, unflatten
 from ..typing import Argnums, KernelPolicy, OfFirst
@@ -53,13 +54,13 @@ def _of_floats(direction):
     return unflatten(structure, [v.astype(float) if v.__class__ is np.ndarray and v.dtype.kind in "iub" else v for v in leaves])
 
 
-def _second_products(e, directions, lanes):
+def second_products(e, directions, lanes):
     """The tangent of the gradient: one product with the Hessian for each direction."""
     gradients = e.pull(e.results[:1], [1.0])
     return e.push(gradients, directions, lanes)
 
 
-def _among_duals(arguments):
+def among_duals(arguments):
     """Whether dual numbers are around: among the arguments, or of a derivative outside, whose function may use them."""
     return bool(running.level) or any(leaf.__class__ is Dual for leaf in flatten(arguments)[0])
 
@@ -76,12 +77,12 @@ class _Program:
             e.run()
             found = e.out(self.body(e, direction, self.has_aux))
             aux = unflatten(e.structure, e.out(e.results))[1] if self.has_aux else None
-        by_argument = nested._by_argument(e, found)
+        by_argument = nested.by_argument(e, found)
         found = tuple(by_argument[k] for k in self.argnums)
         return (found, aux) if self.has_aux else found
 
 
-class _Products(Transformed):
+class Products(Transformed):
     """What `hvp` and `gnvp` return: the direction is the last argument."""
 
     def __init__(self, function, argnums, has_aux, body, by_duals, kernel=None):
@@ -114,7 +115,7 @@ class _Products(Transformed):
             return found[0]
         direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
-            if _among_duals((direction, args, kwargs)):
+            if among_duals((direction, args, kwargs)):
                 return self._by_duals(self, args, kwargs, direction)
             return self._shaped(self._program(direction, *args, **kwargs))
         outcome = self._replayed.call((direction, *args), kwargs, backward=False, flat=flat)
@@ -129,10 +130,10 @@ class _Products(Transformed):
         return found[0] if self._one else found
 
 
-def _hvp_body(e, direction, has_aux):
+def hvp_body(e, direction, has_aux):
     e.check_number(e.structure.parts[0].count if has_aux else len(e.results))
     given, lanes = _directions(direction, e.bases, _joined(e))
-    return _second_products(e, given, lanes)
+    return second_products(e, given, lanes)
 
 
 def _joined(e):
@@ -167,7 +168,7 @@ def _by_duals(self, args, kwargs, direction, product):
     return unflatten(flatten(point)[1], parts)
 
 
-def _hvp_by_duals(self, args, kwargs, direction):
+def hvp_by_duals(self, args, kwargs, direction):
     """Forward mode over the recorded gradient."""
 
     def product(of_variables, point, tangents):
@@ -233,7 +234,7 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return _Products(f, chosen(argnums, argnum), has_aux, _hvp_body, _hvp_by_duals, kernel)
+    return Products(f, chosen(argnums, argnum), has_aux, hvp_body, hvp_by_duals, kernel)
 
 
 @overload
@@ -288,7 +289,7 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return _Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals, kernel)
+    return Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals, kernel)
 
 
 class _GaussNewton:
@@ -309,13 +310,11 @@ class _GaussNewton:
         with Evaluation(self.loss, (result,), (0,), {}) as inner:
             inner.run()
             inner.check_number(len(inner.results))
-            return _second_products(inner, moved, lanes)
+            return second_products(inner, moved, lanes)
 
 
 def _gnvp_by_duals(self, args, kwargs, direction):
     """The tangent of the model, times the Hessian of the loss, pulled back."""
-    from ..jacobians import vjp
-
     loss = self._program.body.loss
 
     def product(of_variables, point, tangents):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..record import _Types, plain
+from ..record import Types, plain
 from ..rules import by_opcode
 from ..sweep.plan import Signature
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
@@ -117,10 +117,6 @@ class Stretch:
             rest += [c, d, e, f]
         return (self._a[at], self._b[at], *rest)[:count]
 
-    def is_leaf(self, slot):
-        """Whether nothing below `slot` gets a derivative from it."""
-        return self._ops[slot - self.low] in (SCALAR_LEAF, ARRAY_LEAF)
-
     # -- tensors --------------------------------------------------------------------
     def tensor(self, slot, value=None):
         """A tensor that points to `slot`; of an array slot `value` is its value."""
@@ -205,7 +201,7 @@ class Stretch:
             raise ValuesNotKept
         values, value = kept
         operands = [self.tensor(o, v) if o > 0 else v for o, v in zip(entry.operands, values)]
-        metas = [meta_of(v) if not isinstance(v, _Types.Call) else None for v in values]
+        metas = [meta_of(v) if not isinstance(v, Types.Call) else None for v in values]
         attrs = tuple(pair for pair in entry.attrs if pair[0] != "call")
         return Read(entry.function, operands, self.tensor(slot, value), attrs, entry.integer, slots, metas, entry.meta)
 

@@ -7,4 +7,63 @@ A kernel computes what the replay of one finished tape computes.  The way there:
                  --build----> LoopProgram           loops, loads and stores (`kernel.ir`)
                  --passes---> LoopProgram           fused, forwarded, recomputed, planned
                  --emit-----> LLVM --> machine code
+
+Value and gradient of ``s = 0.0; for i in range(100): s = s + np.sin(x[i])`` on that way (``print(g.kernel(x).source())`` shows
+the last one)::
+
+    tape       %1 to %100 leaves, %101 sin %1, %102 add 0, %101, %103 sin %2, %104 add %102, %103, ...: 200 instructions
+    adjoint    the same, then %301 cos %100, %302 cos %99, ..., %401 stack %400, %399, ...: the gradient
+
+    rolled     0, 1, then a loop of 99 over 2, 3; a loop of 100 over the cosines; the stack
+
+    built      a0 = x0[0]                                    after     a0 = x0[0]
+               a1 = sin(a0)                                  passes    a1 = sin(a0)
+               a2 = 0.0 + a1                                           a2 = 0.0 + a1
+               for i in range(99) with a3 from a2:                     for i in range(99) with a3 from a2:
+                   a4 = x0[i + 1]                                          a4 = x0[i + 1]
+                   a5 = sin(a4)                                            a5 = sin(a4)
+                   a6 = a3 + a5                                            a6 = a3 + a5
+                   next a3 = a6                                            next a3 = a6
+               for i in range(100):                                    y0[0] = a6
+                   a7 = x0[-i + 99]                                    for i in range(100):
+                   a8 = cos(a7)                                            a7 = x0[-i + 99]
+                   t0[i] = a8                                              a8 = cos(a7)
+               for i in range(100):                                        y1[-i + 99] = a8
+                   t1[i] = t0[-i + 99]
+               y0[0] = a6
+               for i in range(100):
+                   y1[i] = t1[i]
+
+Where to read what, in the order of that way (begin with `of_tape`, where all steps meet, and `ir`):
+
+when a tape gets a kernel, and which one
+    `promotion`    when a tape that is replayed becomes machine code; `prediction`, what that costs.
+    `of_tape`      the kernel of a tape; `lanes`, of derivatives in several directions; `directions`, who asks for these.
+    `pipeline`     from a tape to its loop program.
+    `reasons`      why a tape has none.
+
+a derivative as a tape
+    `adjoint`      values and gradients; `tangents`, values and tangents.
+    `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
+    `terms`        symbolic values on which the rules of array instructions write theirs.
+    `writing`      the tape that grows; `closing` makes a `FinishedTape` of it.
+
+loops
+    `columns`      the instructions as parallel arrays.
+    `roll`         which of them are one line of a loop.
+    `nest`         these loops, with the numbers of their executions.
+    `references`   what every operand of every line is; `storage`, arrays that are written element by element.
+
+the loop program
+    `ir`           what it consists of; `listing`, its text.
+    `build`        one from `references`; `pools`, where values live that other iterations read; `copies`.
+    `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, with
+                   `arrays_views`, `arrays_nest`, `arrays_products`, `arrays_linalg`, `arrays_hosts`.
+    `passes`       changes that make it faster.
+
+machine code
+    `cut`          pieces of bounded size; `plan`, where everything lies.
+    `emit`         the LLVM module; `emit_piece`, `emit_values`, `emit_tanh`; `trampoline`, the entry from nopython code.
+    `machine`      the compiled code and its life.
+    `kernel`       it is called; `entry`, from Python objects, fast; `status`, what it returns.
 """

@@ -11,7 +11,7 @@ from numpy.linalg import _umath_linalg
 
 from ..rules import lang as L
 from ..rules.tangents import joined
-from ..rules.triangular import _matrix
+from ..rules.triangular import system_matrix
 from .reasons import NotLowered
 
 
@@ -45,7 +45,7 @@ def _pinv(z, a, rcond=1e-15, hermitian=False):
 
 
 def _solve_triangular(z, a, b, trans=0, lower=False, unit=False):
-    return _matrix(a, trans, lower, unit).solve(b)
+    return system_matrix(a, trans, lower, unit).solve(b)
 
 
 #: Row -> its value.

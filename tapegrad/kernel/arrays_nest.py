@@ -10,8 +10,8 @@ What does not depend on the counter of a loop is loaded outside of it.
 
 from __future__ import annotations
 
-from ..sweep.plan import _aligned, _renumber
 from ..sweep.symbolic import ITEMSIZE
+from ..sweep.windows import aligned, renumber
 from . import ir
 from .arrays_views import added, moved
 
@@ -19,7 +19,7 @@ from .arrays_views import added, moved
 def leading(shape, atoms):
     """Strides of the first window of `atoms` that has every axis of `shape`, or None."""
     for atom in atoms:
-        strides = _aligned(atom, shape)
+        strides = aligned(atom, shape)
         if all(s for s, n in zip(strides, shape) if n != 1):
             return strides
     return None
@@ -75,7 +75,7 @@ class Nest:
     def index(self, atom, without=()):
         """Where the element of a window is; it stays where it is along the axes `without`."""
         item, base, steps = ITEMSIZE[atom.char], atom.offset, []
-        for axis, (loop, stride) in enumerate(zip(self.loops, _aligned(atom, self.shape))):
+        for axis, (loop, stride) in enumerate(zip(self.loops, aligned(atom, self.shape))):
             if loop is None or axis in without:
                 continue
             stride //= item
@@ -116,7 +116,7 @@ class Nest:
         values = {atom: self.load(atom) for atom in expr.leaves()}
         if expr.op == "arg" and values[expr.args[0]].char == char:
             return values[expr.args[0]]
-        let = ir.Let(_renumber(expr, values), char)
+        let = ir.Let(renumber(expr, values), char)
         self.add(let)
         return let
 

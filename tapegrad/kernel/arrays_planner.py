@@ -25,7 +25,7 @@ import numpy as np
 
 from ..replay.values import ValuePlanner
 from ..rules import lang as L
-from ..rules.transposed import _distinct
+from ..rules.transposed import distinct
 from ..sweep.plan import Planner
 from ..sweep.symbolic import ITEMSIZE, Atom, Sym
 from . import ir
@@ -374,10 +374,10 @@ class LoopPlanner(Products, Planner):
 
     def placed(self, sym, shape, strides, offset):
         target, size = self.temporary(shape, sym.char), math.prod(shape)
-        distinct = _distinct(sym.shape, strides)
+        once = distinct(sym.shape, strides)
         attrs = {"shape": sym.shape, "strides": strides, "offset": offset}
-        self._zero(target.reg, around(attrs, size) if distinct else [(0, size)], sym.char)
-        self._write_window(target.reg, sym, attrs, sym.char, None if distinct else "add")
+        self._zero(target.reg, around(attrs, size) if once else [(0, size)], sym.char)
+        self._write_window(target.reg, sym, attrs, sym.char, None if once else "add")
         return self._sym(target)
 
     def _zero(self, reg, pieces, char):
@@ -411,7 +411,7 @@ class LoopPlanner(Products, Planner):
             self._store(x.broadcast_to(self.out.shape), target)
             self._write_at(self._window(reg, (size,), (1,), 0, target.char), value, rest[0], True)
             return target
-        first = zero and _distinct(attrs["shape"], attrs["strides"])
+        first = zero and distinct(attrs["shape"], attrs["strides"])
         if first:
             self._zero(reg, around(attrs, size), target.char)
         else:

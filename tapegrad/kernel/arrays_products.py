@@ -12,19 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..native.ufuncs import core_dimensions, inner_loop
 from ..rules import lang as L
 from ..sweep import program as P
-from ..sweep.plan import _aligned_shape, _coalesce
 from ..sweep.symbolic import Atom, Sym
 from . import ir
 from .arrays_views import moved
 
 #: Matrix products with no extent above this are loops.
 TINY = 8
-#: Where the program of a single matrix product has its extents, and the strides of rows and columns of both factors and the
-#: result, in bytes.
-_EXTENTS, _STRIDES = slice(13, 16), slice(20, 26)
+#: Where the program of a single matrix product has how many products there are, its extents, the strides of rows and columns of
+#: both factors and the result, in bytes, and the number of outer loops.
+_BATCH, _EXTENTS, _STRIDES, _OUTER = 12, slice(13, 16), slice(20, 26), 26
 
 
 class Products:
@@ -57,43 +55,16 @@ class Products:
         products = Sym(self, lead, char, L.arg(left) * L.arg(right))
         return self.reduce(products, "add", (axis,), False, None if m == 1 or n == 1 else True)
 
-    def gufunc(self, ufunc, *syms):
-        inputs, outputs = core_dimensions(ufunc)
-        char = "d" if any(s.char != "f" for s in syms) else "f"
-        syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]
-        extents, batches = {}, []
-        for sym, names in zip(syms, inputs):
-            split = sym.ndim - len(names)
-            batches.append(sym.shape[:split])
-            extents.update(zip(names, sym.shape[split:]))
-        if "p" in (name for names in outputs for name in names):
-            extents["p"] = min(extents.values())  # (m, n) -> p
-        batch = np.broadcast_shapes(*batches)
-        empty = 0 in batch or 0 in extents.values()
-        found = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
-        if not empty:
-            loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
-            atoms = [*(s.atom for s in syms), *found]
-            splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
-            dims, strides = _coalesce(
-                batch, [_aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
-            )
-            *outer, count = dims or [1]
-            steps = [s[-1] if s else 0 for s in strides]
-            for x, k in zip(atoms, splits):
-                steps += x.strides[k:]
-            registers = [P.FIRST_SAVED + j for j in range(len(syms))] + [0, *range(P.FIRST_SAVED + len(syms), P.FIRST_SAVED + len(atoms) - 1)]
-            words = [loop, data, len(atoms)]
-            for reg in registers:
-                words += [reg, 0]
-            words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
-            for d, extent in enumerate(outer):
-                words += [extent, *(s[d] for s in strides)]
-            program = np.array([P.GUFUNC, len(words), *words, P.END, 0], np.int64)
-            run = self._run(program, list(zip(registers, atoms)), len(syms), None, ufunc.__name__)
-            if ufunc is np.matmul and count == 1 and not outer:
-                run.product = tuple(extents.values())
-        return [self._sym(x) for x in found]
+    def _gufunc_places(self, atoms, inputs):
+        # A program by itself: the result is in register 0, the others in registers of their own, where they begin.
+        saved = [P.FIRST_SAVED + k for k in range(len(atoms) - 1)]
+        return [(register, 0) for register in (*saved[:inputs], 0, *saved[inputs:])]
+
+    def _gufunc_step(self, ufunc, words, places, atoms, inputs):
+        program = np.array([P.GUFUNC, len(words), *words, P.END, 0], np.int64)
+        run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, None, ufunc.__name__)
+        if ufunc is np.matmul and program[_BATCH] == 1 and program[_OUTER] == 0:
+            run.product = tuple(program[_EXTENTS].tolist())
 
     def _run(self, program, places, inputs, keeps, name):
         """A Run; `places` are (register, window), what it reads first."""

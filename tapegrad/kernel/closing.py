@@ -1,6 +1,9 @@
 """From what a `Writer` holds to a `FinishedTape`: shared, folded, without what nobody needs, numbered anew.
 
-The instructions of the forward tape all stay, for its outputs and guards need them.
+The instructions of the forward tape all stay, for its outputs and guards need them.  Of what was written behind them
+``1.0 * a`` is `a`, ``-(-a)`` too, ``2.0 * 3.0`` is the constant 6.0, and the same operation on the same operands is made once.
+
+The last step of `kernel.adjoint` and `kernel.tangents`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,12 @@
 What an instruction does is a number, its *code*: two instructions of the same code
 differ only in which values they read, in their integer attribute and in the numbers
 of guards.  An operand is a *reference*: a number from 0 on is the instruction whose
-result it is, a number below is something from outside, counted from -1.
+result it is, a number below is something from outside, counted from -1.  The tape of ``np.sin(x[0]) * 2.0 + x[0]``::
+
+    slots  code                  operands       outside
+    2      sin                   -1             -1  element 0 of argument 0
+    3      multiply by constant  0, -2          -2  the number 2.0
+    4      add                   1, -1
 
 Scalar instructions cost no Python each, entries of the recording (`replay.finish.Item`) a few
 microseconds.
@@ -177,7 +182,7 @@ def columns(tape):
             raise NotLowered(f"{item.entry.name} is Python code", tape.place(item.slot))
         for k, o in enumerate(item.operands):
             operands[begin + k] = references[o] if o > 0 else constants[-1 - o]
-        code[n] = codes.setdefault(_description(tape, item, references), ENTRIES + len(codes))
+        code[n] = codes.setdefault(_description(tape, item), ENTRIES + len(codes))
         integer[n] = item.number if item.entry.kind == GUARD else item.entry.integer
     return Columns(tape, slots, code, first, operands, integer, item_of, *outside.finish(), reference)
 
@@ -222,7 +227,7 @@ def _numbers(outside):
     return (kinds == NUMBER)[::-1]
 
 
-def _description(tape, item, references):
+def _description(tape, item):
     """What two entries share that do the same to different operands."""
     entry = item.entry
     metas = tuple([tape.metas[o] if o > 0 else meta_of(tape.constants[-1 - o]) for o in item.operands])
@@ -236,5 +241,3 @@ def _description(tape, item, references):
             ufunc = function.name if recomputed else entry.function
         return (HOST, ufunc, metas, fixed, entry.meta)
     return (entry.function, entry.attrs, metas, fixed, entry.meta)
-
-

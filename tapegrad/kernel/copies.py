@@ -1,7 +1,10 @@
 """Copies of many scalars from anywhere to a row of elements, as few loops.
 
 Where a column of references goes through the executions of one template, through
-the elements of one argument or through constants in even steps, its elements are one loop.
+the elements of one argument or through constants in even steps, its elements are one loop: the gradient
+``[da, dx[0], dx[1], ..., dx[99]]``, gathered from single adjoints, takes one store and a loop of 100.
+
+`references` cuts columns into pieces, `build` and `pools` have them copied.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def asked_for(kept, inputs, backward):
     NotLowered
         It asks nothing that is answered by directions.
     """
-    from ..replay.swept import ReplayedRecording
+    from ..replay.swept import ReplayedRecording  # loads compiled code
 
     workspace = kept.take()
     workspace.run(inputs, False)

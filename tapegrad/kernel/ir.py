@@ -269,7 +269,7 @@ class LoopProgram:
     guards: int = 0
 
     def __str__(self):
-        from .listing import listing
+        from .listing import listing  # which imports this module
 
         return listing(self)
 

@@ -8,7 +8,9 @@ numbers of instructions.
 
 A *spot* says for each execution which element of something is meant: what an
 `ir.Index` says, with loops by their depth and tables by their number, so that
-equal spots compare equal.
+equal spots compare equal.  In ``for i in range(2): for j in range(3)`` the body of the inner loop has
+count 6 and ``runs = [[0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]]``; what reads elements
+``10, 11, 12, 20, 21, 22`` is at ``Spot(10, ((0, 10), (1, 1)))``: 10 + 10 i + j.
 """
 
 from __future__ import annotations

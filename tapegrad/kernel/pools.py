@@ -2,7 +2,15 @@
 
 A stored template has one element (an array: one row) for each execution.  Homes
 that one operand reads in turn are parts of one buffer, a *pool*; what the operand
-reads from outside lies before them, copied at the beginning.
+reads from outside lies before them, copied at the beginning.  Of ``a, b = u, v`` and then five times
+``a, b = b, f(a)`` the operand of f reads u, v, and then what f gave two iterations ago::
+
+    element    0    1    2     3     4     5     6          f in iteration i reads element i, and stores element i + 2
+    t0         u    v    f(u)  f(v)  ...
+               copied    the home of f
+
+Without the pool its first two reads and the others would be different operands, and the loop could not be one.
+`build` calls `lay_out` before anything else.
 """
 
 from __future__ import annotations

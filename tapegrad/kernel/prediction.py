@@ -17,7 +17,9 @@ constant       steps       of
 =============  ==========  ==================================================================
 
 So code that rolls costs what its loops and their bodies do, and code that does not is
-paid for instruction by instruction.
+paid for instruction by instruction.  A loop of 1 000 iterations over 5 scalar instructions is swept in 5 500 steps;
+to differentiate and roll it takes 650 000, and a kernel of, say, 15 lines in 2 loops 1 262 500: it is made after
+(650 000 + 1 262 500) / 5 500 = 348 calls.
 """
 
 from __future__ import annotations
@@ -37,9 +39,13 @@ class TooDear(Exception):
         self.steps = steps
 
 
+#: Elements of arrays that are one step.
+ELEMENTS = 5
+
+
 def sweep(tape):
-    """Steps of a replay of `tape` by sweep with its derivative: instructions, and fifths of elements."""
-    return CALL + len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // 5
+    """Steps of a replay of `tape` by sweep with its derivative."""
+    return CALL + len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // ELEMENTS
 
 
 def derivation(tape):

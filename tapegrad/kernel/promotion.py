@@ -28,6 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .. import config
 from ..errors import OptionError
 from . import prediction
 from .reasons import NotLowered
@@ -37,6 +38,8 @@ LOG = logging.getLogger("tapegrad")
 POLICIES = ("auto", "always", "never")
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
 TOLERANCE = 1e-7
+#: The same in float32, which has half the digits, and of which long sums lose more.
+TOLERANCE_OF_FLOAT32 = 1e-2
 
 
 def checked_policy(policy):
@@ -47,8 +50,6 @@ def checked_policy(policy):
     OptionError
         If there is no such policy.
     """
-    from .. import config
-
     policy = config.kernel if policy is None else policy
     if policy not in POLICIES:
         raise OptionError(f"kernel={policy!r}: choose one of {', '.join(map(repr, POLICIES))}")
@@ -166,6 +167,7 @@ class Promotion:
         return kernel
 
     def _compiled(self, key, limit):
+        # These import llvmlite, which a process without kernels does not load.
         from .emit import Options
         from .lanes import LanesKernel
         from .of_tape import TapeKernel
@@ -214,5 +216,5 @@ def _agree(one, other):
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     scale = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
-    tolerance = TOLERANCE if one.dtype.char == "d" else 1e-2
+    tolerance = TOLERANCE if one.dtype.char == "d" else TOLERANCE_OF_FLOAT32
     return bool(np.allclose(one, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True))

@@ -4,7 +4,11 @@
 new one takes its place, so that a loop over elements costs as much as it has
 elements.  A *storage* is one buffer for the versions of several templates: writes, which
 change what is there, and what computes the first version, if that can be computed there.  Any other
-first version is copied into the storage before the loop whose first iteration wants it.
+first version is copied into the storage before the loop whose first iteration wants it::
+
+    y0 = np.zeros(n)                        the storage: zeros
+    y1 = y0 with element 0 = x[0] ** 2      a store to element 0: it is y1 now, and y0 is gone
+    y2 = y1 with element 1 = x[1] ** 2      a store to element 1, in the next iteration of the same loop
 
 That is sound if each version is read for the last time before the next one of the same
 storage is made, or by the write that makes it; it is checked instruction by

@@ -5,7 +5,11 @@ operands need an adjoint and which is the inline constant.  The partial derivati
 row, traced once with symbolic operands, say what the template is.  What depends on the inline
 constant alone is computed for all instructions at once, with NumPy; where a rule chooses by
 it (``select(y == 0, ...)`` in the derivative of ``x ** y``) the instructions are divided by the
-outcome, and each part has a template of its own.
+outcome, and each part has a template of its own.  The adjoint of ``z = sin(x)``, whose partial is ``cos(x)``::
+
+    instructions     5: cos 0             the cosine of the operand
+                     6: multiply 3, 5     times the adjoint of z
+    contributions    (0, 6, +)            is added to the adjoint of operand 0
 
 A choice that depends on values becomes the rows of `rules.choices`.
 """

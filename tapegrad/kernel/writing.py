@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..replay.finish import key_of
 from ..replay.trace import HOST, ROW, Entry, Host, Operand
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -55,7 +56,7 @@ class Writer:
         self.metas = {}
         self.place = 0
         self._numbers = {}
-        self._known = {_key(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}
+        self._known = {key_of(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}
 
     def reserve(self, more):
         """Make room for `more` instructions."""
@@ -121,7 +122,7 @@ class Writer:
         return self._entry(Entry.described(HOST, Host(function, layout), (), operands, 0, laid_out(shape, char)), operands)
 
     def _entry(self, entry, operands):
-        key = _key(entry, operands)
+        key = key_of(entry, operands)
         slot = self._known.get(key)
         if slot is None or self.interleaved and self.place < slot < self.first:
             slot = self._known[key] = self._append(TRACED, 0, 0, 0.0)
@@ -150,10 +151,3 @@ class Writer:
 
 def _is_ufunc(entry):
     return entry.kind == HOST and entry.function.ufunc is not None
-
-
-def _key(entry, operands):
-    """What two entries share if they give the same result."""
-    if entry.kind == HOST:
-        return (HOST, entry.function.ufunc, operands)
-    return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)

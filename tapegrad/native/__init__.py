@@ -1,7 +1,22 @@
-"""Machine code for single rows of the rules table, made by LLVM.
+"""Machine code by LLVM: of single rows of the rules table, and of functions written for Numba; kept on disk.
 
-`emit` lowers an expression of the rules' language, `scalars` has one switch over
-all scalar rows made from it, `loops` strided array loops, `compile` functions written
-for Numba.  `llvm` compiles, `code` keeps the results on disk, `images` loads them again
-without LLVM, and `ufuncs` finds the inner loops of NumPy's and SciPy's own ufuncs.  Nothing here knows tapes or tensors.
+Nothing here knows tapes or tensors; the sweeps, replays and kernels are made with it.  In the order in which to read:
+
+from expressions to LLVM
+    `emit`              lowers an expression of the rules' language.
+    `library`           what stands for its functions: intrinsics, libm, SciPy's ufuncs, functions of our own
+                        (`incomplete_gamma`); `vector_math`, glibc's functions on vectors.
+    `scalars`           one switch over all scalar rows, in one function a direction; `switches`, their LLVM.
+    `loops`             strided loops over arrays; `loops_module`, their LLVM.
+
+from functions to machine code
+    `compile`           functions of numbers, written in Python for Numba, as object code that loads without Numba.
+    `array_functions`   the same for functions that index arrays.
+    `memory`            what such functions are made of: loads and stores by address, calls by address, atomic flags.
+
+from LLVM to addresses
+    `code`              machine code by key, from the disk or made now.
+    `llvm`              LLVM itself; `images`, code that was made before, loaded without it.
+    `symbols`           addresses of the functions outside that it calls; `ufuncs`, of the loops inside NumPy's and SciPy's.
+    `host`              the processor and the versions that it depends on.
 """

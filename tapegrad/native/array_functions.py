@@ -16,6 +16,8 @@ import numpy as np
 from .compile import Deferred, compiled, intrinsic, resolved
 
 _word = ctypes.c_ssize_t.from_address
+#: Where NumPy's struct of an array has the address of its data (`sweep.native` tries this out at import).
+_DATA = 16
 #: Numba's name of an element -> NumPy's dtype.
 _DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}
 
@@ -103,7 +105,7 @@ def compiled_on_arrays(signature):
                     flat.append(a)
                 else:
                     assert a.dtype == want[0] and a.ndim == want[1] and a.flags.c_contiguous, (function.__name__, a.dtype, a.shape)
-                    flat.append(_word(id(a) + 16).value)
+                    flat.append(_word(id(a) + _DATA).value)
                     flat += a.shape
             return run(*flat)
 

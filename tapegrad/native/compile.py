@@ -24,6 +24,7 @@ COUNTS = {"compiled": 0, "loaded": 0}
 #: Functions made by `compiled` -> (the Python function, native address).
 _MADE = {}
 
+#: CPython's METH_FASTCALL.
 _FASTCALL = 0x80
 
 
@@ -79,6 +80,17 @@ def helper(function):
         import numba
 
         return numba.njit(nogil=True, inline="never", no_cpython_wrapper=True, _nrt=False)(resolved(function))
+
+    return Deferred(function, build)
+
+
+def inlined(function):
+    """Decorator: a `helper` whose code becomes part of what calls it."""
+
+    def build(function):
+        import numba
+
+        return numba.njit(nogil=True, forceinline=True, no_cpython_wrapper=True, _nrt=False)(resolved(function))
 
     return Deferred(function, build)
 

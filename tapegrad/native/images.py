@@ -15,7 +15,14 @@ The bytes are the sections in one piece.  What is left is to write eight-byte
 addresses, those of places in the image and those of functions outside, into it:
 the code model is the large one, which has no other relocations.  `load` copies the
 bytes into memory of the process, writes the addresses, and makes it executable and
-read-only.  It stays for the life of the process.
+read-only.  It stays for the life of the process.  Of a loop that calls ``exp``::
+
+    exported {"kernel": 0}    inside 1    outside {"exp": 1}
+    places [18], targets [512]          at byte 18 goes the address of byte 512: a constant
+    places [40]                         at byte 40 goes that of exp
+    bytes                               ... movabs rax, 0 ... call rax ...
+
+`native.code` keeps images on disk and has them loaded.
 
 Only ELF of x86-64, and only code without variables (ours has none; everything it
 writes to comes as an argument).  Of anything else `of_object` makes no image, and LLVM
@@ -38,19 +45,29 @@ from . import symbols
 _MAGIC = b"TGIMAGE1"
 _PAGE = 4096
 
-# Of the ELF format.
+# Of the ELF format (System V ABI, and its supplement for AMD64).
+#: How a file of 64 bits, low bytes first, begins; its type and machine: relocatable (ET_REL), x86-64 (EM_X86_64).
+_ELF, _KIND = b"\x7fELF\x02\x01", (1, 62)
+#: Where the header says its type, where the section headers begin; how large they are, how many, and which has their names.
+_TYPE_AT, _SECTIONS_AT, _COUNTS_AT = 16, 40, 58
+#: A section header: name, kind, flags, address, offset, size, link, info, alignment, size of an entry.
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+#: A symbol: name, binding and type, visibility, section, value, size.
 _SYMBOL = struct.Struct("<IBBHQQ")
+#: A relocation: offset, symbol and type, addend.
 _RELOCATION = struct.Struct("<QQq")
+#: Kinds of sections: SYMTAB, RELA, NOBITS, REL, X86_64_UNWIND.
 _TABLE, _RELA, _NOBITS, _REL, _UNWIND = 2, 4, 8, 9, 0x70000001
+#: Flags of sections: WRITE, ALLOC, TLS.
 _WRITE, _ALLOC, _THREAD = 1, 2, 0x400
-_ABSOLUTE64 = 1
+#: A symbol that is a global function (STB_GLOBAL, STT_FUNC); the relocation R_X86_64_64.
+_FUNCTION, _ABSOLUTE64 = 0x12, 1
 _WORD = struct.Struct("<Q")
 
 
 def of_object(code):
     """The image of relocatable object code, or None if it must be linked by LLVM."""
-    if sys.platform != "linux" or code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
+    if sys.platform != "linux" or code[:6] != _ELF or struct.unpack_from("<HH", code, _TYPE_AT) != _KIND:
         return None
     try:
         return _Object(code).image()
@@ -67,8 +84,8 @@ class _Object:
 
     def __init__(self, code):
         self.code = code
-        (start,) = struct.unpack_from("<Q", code, 40)
-        size, count, names = struct.unpack_from("<HHH", code, 58)
+        (start,) = struct.unpack_from("<Q", code, _SECTIONS_AT)
+        size, count, names = struct.unpack_from("<HHH", code, _COUNTS_AT)
         self.sections = [_SECTION.unpack_from(code, start + size * k) for k in range(count)]
         self.names = [self._text(self.sections[names][4], section[0]) for section in self.sections]
         #: Number of a section -> where it begins in the image.
@@ -94,7 +111,7 @@ class _Object:
         exported = {
             self._text(self.text, name): self.starts[section] + value
             for name, info, _, section, value, _ in found
-            if info == 0x12 and section in self.starts
+            if info == _FUNCTION and section in self.starts
         }
         inside, outside = [], {}
         for _, kind, _, _, offset, size, _, target, _, _ in self.sections:
@@ -145,6 +162,7 @@ def load(image, names):
 
 # ---- memory ----------------------------------------------------------------------------
 
+# Linux's PROT_READ, PROT_WRITE, PROT_EXEC; MAP_PRIVATE, MAP_ANONYMOUS.
 _READ, _WRITABLE, _EXECUTE = 1, 2, 4
 _PRIVATE, _ANONYMOUS = 2, 0x20
 _FAILED = ctypes.c_void_p(-1).value

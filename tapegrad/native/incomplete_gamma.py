@@ -14,7 +14,11 @@ import math
 
 
 def gammainc_da(a, x):
-    """Derivative of ``gammainc(a, x)`` in `a`; that of ``gammaincc`` is its negative."""
+    """Derivative of ``gammainc(a, x)`` in `a`; that of ``gammaincc`` is its negative.
+
+    One function, for Numba compiles it as such: digamma(a); the factor before both expansions; the series, which
+    returns; the continued fraction.
+    """
     if not (a > 0.0 and x >= 0.0) or math.isinf(a):
         return math.nan
     if x == 0.0 or math.isinf(x):

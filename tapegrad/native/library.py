@@ -10,6 +10,7 @@ from functools import cache
 
 from ..rules import lang as L
 from .symbols import define
+from .ufuncs import inner_loop
 
 #: Functions with an LLVM intrinsic that is exact.
 INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
@@ -79,8 +80,6 @@ def compiled_function(name):
 
 def _define_ufunc(name):
     import scipy.special
-
-    from .ufuncs import inner_loop
 
     ufunc, types = UFUNCS[name]
     found = getattr(scipy.special, ufunc, None) or getattr(scipy.special._ufuncs, ufunc)

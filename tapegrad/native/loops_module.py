@@ -1,4 +1,14 @@
-"""LLVM IR of an array loop (`native.loops` says what it is)."""
+"""LLVM IR of an array loop (`native.loops` says what it is).
+
+Two functions: ``inner``, one loop over the innermost dimension, whose arguments do not alias, so that LLVM vectorises it; and
+``kernel``, an odometer over the other dimensions that calls it::
+
+    clear      counts[d] = 0 for each outer dimension d
+    run        inner(offsets of the arguments, n, steps)
+    advance    d = the last dimension
+    bump       counts[d] += 1, offsets += strides[d]; run again if counts[d] < extent[d]
+    carry      counts[d] = 0, offsets -= extent[d] * strides[d]; d -= 1, and bump, until no dimension is left
+"""
 
 from __future__ import annotations
 
@@ -6,6 +16,9 @@ import numpy as np
 from llvmlite import ir
 
 from .emit import F32, F64, I1, I8, I64, MEMORY, PTR, Emitter
+
+#: NumPy's most dimensions of an array.
+DIMENSIONS = 64
 
 
 def module(spec):
@@ -134,7 +147,7 @@ def _outer(module, inner, nargs, pattern):
         return b.load(b.gep(p, [index if isinstance(index, ir.Value) else const(index)]))
 
     offsets = b.alloca(I64, nargs)
-    counts = b.alloca(I64, 64)
+    counts = b.alloca(I64, DIMENSIONS)
     for k in range(nargs):
         base = b.load(b.gep(regs, [param(k)]))
         b.store(b.add(base, param(nargs + k)), b.gep(offsets, [const(k)]))

@@ -1,8 +1,13 @@
 """Derivatives inside Numba's nopython mode: dual numbers as a Numba extension type.
 
-Nothing here is imported by ``import tapegrad``: `api` holds the public functions and
-imports Numba when one of them is first called.  `types` is the number, `scalars`,
-`builtins` and `arrays` are what can be done with it, `rewrite` changes a user's function
-so that its arrays and helpers can hold it, `compile` compiles and explains failures,
-`drivers` are the loops over chunks of directions.
+Nothing here but `api` is imported by ``import tapegrad``; it imports Numba, and the rest, when one of its functions is first
+called.  In the order in which to read:
+
+`api`        the public functions, ``tg.njit_grad`` and its like.
+`drivers`    the loops over chunks of directions around the user's function, written for its types.
+`types`      the dual number as a Numba type.
+`scalars`    operations on it, from the rules table; `builtins`, Python's builtins, ways in and out.
+`arrays`     arrays of dual numbers; `broadcast`, a dual number beside an array in a fused expression.
+`rewrite`    a pass over Numba's IR that makes a user's function fit for dual numbers; `allocate`, constructors of arrays.
+`compile`    the user's function compiled with these passes, and failures explained.
 """

@@ -24,6 +24,7 @@ VALUES = {
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
     np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
 }  # fmt: skip
+#: ufuncs served by a function of ours, not by the row that stands for them (or by several).
 DIRECT = {np.power: F.power, np.positive: F.clone}
 
 
@@ -92,7 +93,7 @@ _REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.
 def _reduce(ufunc, inputs, kwargs):
     # ufunc.reduce reduces axis 0 unless told otherwise.
     axis = inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0)
-    left = {k: v for k, v in kwargs.items() if k not in ("axis", "keepdims") and v is not None and v is not np._NoValue}
+    left = {k: v for k, v in kwargs.items() if k not in ("axis", "keepdims") and v is not None and v is not NO_VALUE}
     if left:
         raise refuse(ufunc, f".reduce with {', '.join(left)}")
     return _REDUCE[ufunc](inputs[0], axis=axis, keepdims=kwargs.get("keepdims", False))
@@ -113,13 +114,13 @@ def _into(ufunc, method, inputs, kwargs, out):
 
 # ---- functions ------------------------------------------------------------------
 
-_NO_VALUE = np._NoValue
+#: What NumPy's signatures have where nothing was given.
+NO_VALUE = np._NoValue
 
 
 def given(argument):
     """Whether an argument of a NumPy function was given."""
-    return argument is not _NO_VALUE
-
+    return argument is not NO_VALUE
 
 
 #: Functions that look at shapes, dtypes and memory only: their results are the same at every point of a replay.
@@ -175,13 +176,11 @@ def only_defaults(function, **arguments):
         raise refuse(function, f" with the argument {', '.join(named)}=")
 
 
-def _clip(a, a_min=_NO_VALUE, a_max=_NO_VALUE, out=None, *, min=_NO_VALUE, max=_NO_VALUE):
+def _clip(a, a_min=NO_VALUE, a_max=NO_VALUE, out=None, *, min=NO_VALUE, max=NO_VALUE):
     only_defaults(np.clip, out=out)
-    low = a_min if a_min is not _NO_VALUE else min
-    high = a_max if a_max is not _NO_VALUE else max
-    return F.clip(a, None if low is _NO_VALUE else low, None if high is _NO_VALUE else high)
-
-
+    low = a_min if a_min is not NO_VALUE else min
+    high = a_max if a_max is not NO_VALUE else max
+    return F.clip(a, None if low is NO_VALUE else low, None if high is NO_VALUE else high)
 
 
 def _product(numpy_function, function):
@@ -192,12 +191,14 @@ def _product(numpy_function, function):
     return call
 
 
+#: NumPy's functions that are no ufuncs -> what stands for them on tensors; the other modules of this package add theirs.
 FUNCTIONS = {
     np.clip: _clip, np.dot: _product(np.dot, F.dot), np.outer: _product(np.outer, F.outer),
 }  # fmt: skip
 
 
 def any_tracked(thing):
+    """Whether something in nested lists, tuples and dicts carries a derivative."""
     if isinstance(thing, Traced):
         return tracked(thing)
     if isinstance(thing, (list, tuple)):
@@ -214,11 +215,6 @@ def implements(*functions):
         return ours
 
     return register
-
-
-def named(module, *names):
-    """The functions of a module of NumPy with these names, as far as this version has them."""
-    return [getattr(module, name) for name in names if hasattr(module, name)]
 
 
 def function_on_tensors(self, function, types, args, kwargs):

@@ -9,7 +9,7 @@ import numpy as np
 from .. import functions as F
 from ..recomputed import recomputed
 from ..record import apply, decided, derived, plain, tracked
-from .dispatch import implements, named, plain_function, refuse
+from .dispatch import NO_VALUE, implements, plain_function, refuse
 
 #: NumPy's named tuples.
 _EYE = np.eye(1)
@@ -143,7 +143,7 @@ def _signs(w):
     return np.sign(w)[..., None, :]
 
 
-@implements(*named(np.linalg, "svdvals"))
+@implements(np.linalg.svdvals)
 def _svdvals(x, /):
     return _svd(x, compute_uv=False)
 
@@ -174,13 +174,13 @@ def _lifted(found):
 
 
 @implements(np.linalg.pinv)
-def _pinv(a, rcond=None, hermitian=False, *, rtol=np._NoValue):
+def _pinv(a, rcond=None, hermitian=False, *, rtol=NO_VALUE):
     a = F.lift(a)
     if rcond is None:
-        rcond = 1e-15 if rtol is np._NoValue else rtol
+        rcond = 1e-15 if rtol is NO_VALUE else rtol
         if rcond is None:
             rcond = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
-    elif rtol is not np._NoValue:
+    elif rtol is not NO_VALUE:
         raise ValueError("`rtol` and `rcond` can't be both set.")
     if np.ndim(rcond):
         raise refuse(np.linalg.pinv, " with an array of cutoffs")
@@ -228,6 +228,3 @@ def _eigvals(a):
 
 
 implements(np.linalg.matrix_rank)(plain_function(np.linalg.matrix_rank))
-
-
-# ---- names of NumPy 2 -----------------------------------------------------------------------

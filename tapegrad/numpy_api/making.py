@@ -127,10 +127,6 @@ def _pairs_of(given, ndim):
     return F.broadcast_to(given, (ndim, 2))
 
 
-def _part(x, axis, start, stop):
-    return x[(slice(None),) * axis + (slice(start, stop),)]
-
-
 def _widened(x, axis, width):
     return F.broadcast_to(x, (*x.shape[:axis], width, *x.shape[axis + 1 :]))
 
@@ -140,13 +136,13 @@ def _statistics(x, axis, left, right, lengths, mode):
     lengths = [min(k, n) for k in lengths]
     if min(lengths) < 1 and mode in ("maximum", "minimum"):
         raise ValueError("stat_length of 0 yields no value for padding")
-    parts = _part(x, axis, 0, lengths[0]), _part(x, axis, n - lengths[1], n)
+    parts = F.part(x, axis, 0, lengths[0]), F.part(x, axis, n - lengths[1], n)
     return [_widened(_STATISTICS[mode](p, axis=axis, keepdims=True), axis, w) for p, w in zip(parts, (left, right))]
 
 
 def _ramps(x, axis, left, right, ends):
     n, sides = x.shape[axis], []
-    for k, (edge, width) in enumerate(zip((_part(x, axis, 0, 1), _part(x, axis, n - 1, n)), (left, right))):
+    for k, (edge, width) in enumerate(zip((F.part(x, axis, 0, 1), F.part(x, axis, n - 1, n)), (left, right))):
         end = cast(ends[k], x.dtype)
         counts = np.arange(width, dtype=x.dtype).reshape((-1,) + (1,) * (x.ndim - axis - 1))
         ramp = (edge - end) / float(width or 1) * counts + end

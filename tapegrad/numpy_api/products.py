@@ -16,12 +16,9 @@ import numpy as np
 from .. import functions as F
 from ..record import decided, tracked
 from ..traced import Traced
-from .dispatch import DIRECT, implements, named, only_defaults, refuse, value_of
+from .dispatch import DIRECT, NO_VALUE, implements, only_defaults, refuse, value_of
 from .einsum import einsum
 from .shaping import as_tensor
-
-_NO_VALUE = np._NoValue
-
 
 # ---- inner and outer ---------------------------------------------------------------
 
@@ -60,17 +57,16 @@ _CHECKED = {
     "matvec": _checked("matvec", _matvec, (2, 1)),
     "vecmat": _checked("vecmat", _vecmat, (1, 2)),
 }
-# They are ufuncs, and not in every version of NumPy.
-DIRECT.update({getattr(np, name): function for name, function in _CHECKED.items() if hasattr(np, name)})
+DIRECT.update({getattr(np, name): function for name, function in _CHECKED.items()})
 
 
-@implements(*named(np.linalg, "vecdot"))
+@implements(np.linalg.vecdot)
 def _linalg_vecdot(x1, x2, /, *, axis=-1):
     x1, x2 = F.lift(x1), F.lift(x2)
     return _CHECKED["vecdot"](F.moveaxis(x1, axis, -1), F.moveaxis(x2, axis, -1))
 
 
-@implements(*named(np.linalg, "matmul"))
+@implements(np.linalg.matmul)
 def _linalg_matmul(x1, x2, /):
     return F.matmul(x1, x2)
 
@@ -87,7 +83,7 @@ def _vdot(a, b, /):
     return F.matmul(F.ravel(F.lift(a)), F.ravel(F.lift(b)))
 
 
-@implements(*named(np.linalg, "outer"))
+@implements(np.linalg.outer)
 def _linalg_outer(x1, x2, /):
     x1, x2 = F.lift(x1), F.lift(x2)
     if x1.ndim != 1 or x2.ndim != 1:
@@ -118,7 +114,7 @@ def _tensordot(a, b, axes=2):
     return F.reshape(F.matmul(a, b), tuple(shape))
 
 
-@implements(*named(np.linalg, "tensordot"))
+@implements(np.linalg.tensordot)
 def _linalg_tensordot(x1, x2, /, *, axes=2):
     return _tensordot(x1, x2, axes)
 
@@ -159,7 +155,7 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return F.moveaxis(found, -1, axisc)
 
 
-@implements(*named(np.linalg, "cross"))
+@implements(np.linalg.cross)
 def _linalg_cross(x1, x2, /, *, axis=-1):
     x1, x2 = F.lift(x1), F.lift(x2)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
@@ -297,12 +293,8 @@ def _picked(x, positions):
 # ---- differences ----------------------------------------------------------------------
 
 
-def _part(x, axis, start, stop, step=None):
-    return x[(slice(None),) * axis + (slice(start, stop, step),)]
-
-
 @implements(np.diff)
-def _diff(a, n=1, axis=-1, prepend=_NO_VALUE, append=_NO_VALUE):
+def _diff(a, n=1, axis=-1, prepend=NO_VALUE, append=NO_VALUE):
     a = F.lift(a)
     if n == 0:
         return a
@@ -313,13 +305,13 @@ def _diff(a, n=1, axis=-1, prepend=_NO_VALUE, append=_NO_VALUE):
     axis = F.axis_index(axis, a.ndim)
     parts = []
     for part in (prepend, a, append):
-        if part is _NO_VALUE:
+        if part is NO_VALUE:
             continue
         part = F.lift(part)
         parts.append(part if part.ndim else F.broadcast_to(part, (*a.shape[:axis], 1, *a.shape[axis + 1 :])))
     a = F.concatenate(parts, axis) if len(parts) > 1 else a
     for _ in range(n):
-        a = _part(a, axis, 1, None) - _part(a, axis, None, -1 if a.shape[axis] else None)
+        a = F.part(a, axis, 1, None) - F.part(a, axis, None, -1 if a.shape[axis] else None)
     return a
 
 
@@ -370,17 +362,17 @@ def _widths(f, distance, axis):
 def _slope(f, h, axis, edge_order):
     count = f.shape[axis]
     uniform = np.ndim(h) == 0
-    at = [_part(f, axis, k, k + 1) for k in (0, 1, 2)] + [_part(f, axis, count + k, count + k + 1 or None) for k in (-3, -2, -1)]
+    at = [F.part(f, axis, k, k + 1) for k in (0, 1, 2)] + [F.part(f, axis, count + k, count + k + 1 or None) for k in (-3, -2, -1)]
     if uniform:
-        inside = (_part(f, axis, 2, None) - _part(f, axis, None, -2)) / (2.0 * h)
+        inside = (F.part(f, axis, 2, None) - F.part(f, axis, None, -2)) / (2.0 * h)
     else:
         shape = (*[1] * axis, -1, *[1] * (f.ndim - axis - 1))
         h = F.lift(h)
         left, right = F.reshape(h[:-1], shape), F.reshape(h[1:], shape)
         inside = (
-            -right / (left * (left + right)) * _part(f, axis, None, -2)
-            + (right - left) / (left * right) * _part(f, axis, 1, -1)
-            + left / (right * (left + right)) * _part(f, axis, 2, None)
+            -right / (left * (left + right)) * F.part(f, axis, None, -2)
+            + (right - left) / (left * right) * F.part(f, axis, 1, -1)
+            + left / (right * (left + right)) * F.part(f, axis, 2, None)
         )
     if edge_order == 1:
         first, last = (h, h) if uniform else (h[0], h[count - 2])

@@ -17,13 +17,11 @@ from .. import functions as F
 from ..recomputed import recomputed
 from ..record import apply, decided, derived, plain
 from ..traced import Traced
-from .dispatch import FUNCTIONS, given, implements, only_defaults, refuse, value_of
-
-_NO_VALUE = np._NoValue
+from .dispatch import FUNCTIONS, NO_VALUE, given, implements, only_defaults, refuse, value_of
 
 
 def _flag(keepdims):
-    return keepdims is not _NO_VALUE and bool(keepdims)
+    return keepdims is not NO_VALUE and bool(keepdims)
 
 
 def _checked(function, x, dtype=None, out=None, **others):
@@ -35,9 +33,9 @@ def _checked(function, x, dtype=None, out=None, **others):
     return x
 
 
-def _mask(function, where, x):
+def _mask(where, x):
     """A ``where=`` argument as a boolean array of the shape of `x`; None if it leaves nothing out."""
-    if where is _NO_VALUE or where is None or where is True:
+    if where is NO_VALUE or where is None or where is True:
         return None
     return np.broadcast_to(np.asarray(value_of(where)).astype(bool), x.shape)
 
@@ -72,18 +70,18 @@ def _initial(initial, x):
 
 
 def _reduction(function, ours, identity, combine):
-    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, dtype, out)
-        result = ours(_masked(x, _mask(function, where, x), identity), axis=axis, keepdims=_flag(keepdims))
+        result = ours(_masked(x, _mask(where, x), identity), axis=axis, keepdims=_flag(keepdims))
         return combine(result, _initial(initial, x)) if given(initial) else result
 
     return call
 
 
 def _extremum(function, ours, identity, combine):
-    def call(a, axis=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+    def call(a, axis=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, None, out)
-        mask = _mask(function, where, x)
+        mask = _mask(where, x)
         has_initial = given(initial) and initial is not None
         if mask is not None and not has_initial:
             raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
@@ -123,9 +121,9 @@ def _mean_of(x, axis, mask, keepdims):
 
 
 @implements(np.mean)
-def _mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=_NO_VALUE):
+def _mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=NO_VALUE):
     x = _checked(np.mean, a, dtype, out)
-    return _mean_of(x, axis, _mask(np.mean, where, x), _flag(keepdims))
+    return _mean_of(x, axis, _mask(where, x), _flag(keepdims))
 
 
 def _var_of(x, axis, mask, ddof, keepdims):
@@ -148,12 +146,12 @@ def _std_of(x, axis, mask, ddof, keepdims):
 
 def _moment(function, of, skip_nan=False):
     def call(
-        a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=_NO_VALUE, mean=_NO_VALUE,
-        correction=_NO_VALUE,
+        a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=NO_VALUE, mean=NO_VALUE,
+        correction=NO_VALUE,
     ):  # fmt: skip
-        x = _checked(function, a, dtype, out, mean=None if mean is _NO_VALUE else mean)
-        ddof = ddof if correction is _NO_VALUE else correction
-        mask = _numbers(x, where) if skip_nan else _mask(function, where, x)
+        x = _checked(function, a, dtype, out, mean=None if mean is NO_VALUE else mean)
+        ddof = ddof if correction is NO_VALUE else correction
+        mask = _numbers(x, where) if skip_nan else _mask(where, x)
         return of(x, axis, mask, ddof, _flag(keepdims))
 
     return call
@@ -164,7 +162,7 @@ FUNCTIONS[np.std] = _moment(np.std, _std_of)
 
 
 @implements(np.average)
-def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO_VALUE):
+def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
     x, keepdims = F.lift(a), _flag(keepdims)
     if weights is None:
         result = F.mean(x, axis=axis, keepdims=keepdims)
@@ -190,17 +188,17 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=_NO_VALUE):
 # ---- ignoring what is not a number -------------------------------------------------------
 
 
-def _numbers(x, where=_NO_VALUE):
+def _numbers(x, where=NO_VALUE):
     """The places that are numbers and not left out; None if all are."""
     mask = decided(lambda x: ~np.isnan(x), x)
-    extra = _mask(None, where, x)
+    extra = _mask(where, x)
     if extra is not None:
         mask = mask & extra
     return None if mask.all() else mask
 
 
 def _nan_sum(function, ours, identity, combine):
-    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, dtype, out)
         result = ours(_masked(x, _numbers(x, where), identity), axis=axis, keepdims=_flag(keepdims))
         return combine(result, _initial(initial, x)) if given(initial) else result
@@ -213,7 +211,7 @@ FUNCTIONS[np.nanprod] = _nan_sum(np.nanprod, F.prod, 1.0, lambda r, i: r * i)
 
 
 def _nan_extremum(function, plain_one, identity):
-    def call(a, axis=None, out=None, keepdims=False, initial=_NO_VALUE, where=_NO_VALUE):
+    def call(a, axis=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, None, out)
         found = _numbers(x)
         result = FUNCTIONS[plain_one](_masked(x, found, identity), axis, None, keepdims, initial, where)
@@ -232,7 +230,7 @@ FUNCTIONS[np.nanmin] = _nan_extremum(np.nanmin, np.min, inf)
 
 
 @implements(np.nanmean)
-def _nanmean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=_NO_VALUE):
+def _nanmean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=NO_VALUE):
     x = _checked(np.nanmean, a, dtype, out)
     return _mean_of(x, axis, _numbers(x, where), _flag(keepdims))
 
@@ -282,9 +280,8 @@ def _cumulative(function, ours, first):
     return call
 
 
-if hasattr(np, "cumulative_sum"):
-    FUNCTIONS[np.cumulative_sum] = _cumulative(np.cumulative_sum, F.cumsum, 0.0)
-    FUNCTIONS[np.cumulative_prod] = _cumulative(np.cumulative_prod, cumprod, 1.0)
+FUNCTIONS[np.cumulative_sum] = _cumulative(np.cumulative_sum, F.cumsum, 0.0)
+FUNCTIONS[np.cumulative_prod] = _cumulative(np.cumulative_prod, cumprod, 1.0)
 
 
 def _trapezoid(y, x=None, dx=1.0, axis=-1):
@@ -292,8 +289,7 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
     axis = F.axis_index(axis, y.ndim)
 
     def ends(t, k):
-        lead = (slice(None),) * k
-        return t[(*lead, slice(1, None))], t[(*lead, slice(None, -1))]
+        return F.part(t, k, 1, None), F.part(t, k, None, -1)
 
     if x is None:
         width = dx if np.ndim(dx) == 0 else F.lift(dx)
@@ -309,9 +305,9 @@ def _trapezoid(y, x=None, dx=1.0, axis=-1):
     return F.sum((after + before) * width * 0.5, axis=axis)
 
 
-for _name in ("trapezoid", "trapz"):
-    if _name in vars(np):
-        FUNCTIONS[vars(np)[_name]] = _trapezoid
+FUNCTIONS[np.trapezoid] = _trapezoid
+if "trapz" in vars(np):  # before NumPy 2.4
+    FUNCTIONS[vars(np)["trapz"]] = _trapezoid
 FUNCTIONS[np.count_nonzero] = lambda a, axis=None, *, keepdims=False: np.count_nonzero(
     np.asarray(value_of(a)), axis=axis, keepdims=keepdims
 )
@@ -504,14 +500,13 @@ def _norm(x, ord=None, axis=None, keepdims=False):
     return _matrix_norm(x, ord, axes, keepdims)
 
 
-if hasattr(np.linalg, "vector_norm"):
+@implements(np.linalg.vector_norm)
+def _linalg_vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    x = F.lift(x)
+    return _vector_norm(x, ord, axis if axis is None or np.ndim(axis) == 0 else tuple(axis), keepdims)
 
-    @implements(np.linalg.vector_norm)
-    def _linalg_vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
-        x = F.lift(x)
-        return _vector_norm(x, ord, axis if axis is None or np.ndim(axis) == 0 else tuple(axis), keepdims)
 
-    @implements(np.linalg.matrix_norm)
-    def _linalg_matrix_norm(x, /, *, keepdims=False, ord="fro"):
-        x = F.lift(x)
-        return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
+@implements(np.linalg.matrix_norm)
+def _linalg_matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    x = F.lift(x)
+    return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)

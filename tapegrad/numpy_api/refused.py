@@ -4,7 +4,7 @@
 a tensor that requires a gradient; the reason becomes part of the message.
 `WITHOUT_DERIVATIVE` names those that answer such a tensor with a plain value, because
 the derivative is zero or does not exist.  Anything else gives a tensor that is
-differentiated, or fails `tests/numpy/test_every_public_function.py`.  A function that
+differentiated, or fails `tests/numpy_api/test_every_public_function.py`.  A function that
 gets a rule loses its line here, and nothing else has to change.
 """
 
@@ -152,6 +152,3 @@ WITHOUT_DERIVATIVE = {
     "numpy.unravel_index": _POSITIONS,
     "numpy.zeros_like": _SHAPE,
 }
-
-#: Results without a derivative of functions that have several: name -> position -> reason.
-PLAIN_PARTS = {"numpy.linalg.slogdet": {0: "the sign is piecewise constant"}}

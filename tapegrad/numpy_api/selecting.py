@@ -206,15 +206,14 @@ def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
 
 
-if hasattr(np.linalg, "diagonal"):
+@implements(np.linalg.diagonal)
+def _matrix_diagonal(x, /, *, offset=0):
+    return F.diagonal(x, offset, -2, -1)
 
-    @implements(np.linalg.diagonal)
-    def _matrix_diagonal(x, /, *, offset=0):
-        return F.diagonal(x, offset, -2, -1)
 
-    @implements(np.linalg.trace)
-    def _matrix_trace(x, /, *, offset=0, dtype=None):
-        return _trace(x, offset, -2, -1, dtype)
+@implements(np.linalg.trace)
+def _matrix_trace(x, /, *, offset=0, dtype=None):
+    return _trace(x, offset, -2, -1, dtype)
 
 
 # ---- sorting -------------------------------------------------------------------------------

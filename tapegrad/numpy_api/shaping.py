@@ -140,13 +140,11 @@ def _swapaxes(a, axis1, axis2):
     return F.swapaxes(a, axis1, axis2)
 
 
-if hasattr(np, "matrix_transpose"):
-
-    @implements(np.matrix_transpose, np.linalg.matrix_transpose)
-    def _matrix_transpose(x, /):
-        if x.ndim < 2:
-            raise ValueError(f"matrix_transpose() needs at least 2 dimensions, got {x.ndim}")
-        return F.swapaxes(x, -1, -2)
+@implements(np.matrix_transpose, np.linalg.matrix_transpose)
+def _matrix_transpose(x, /):
+    if x.ndim < 2:
+        raise ValueError(f"matrix_transpose() needs at least 2 dimensions, got {x.ndim}")
+    return F.swapaxes(x, -1, -2)
 
 
 @implements(np.moveaxis)
@@ -175,10 +173,6 @@ def _expand_dims(a, axis):
     return F.expand_dims(a, axis)
 
 
-#: Functions that give several arrays give a tuple since NumPy 2, a list before.
-_LIST = type(np.atleast_1d(1, 2))
-
-
 def _atleast(least, shape, function):
     def one(a):
         a = as_tensor(a)
@@ -187,7 +181,7 @@ def _atleast(least, shape, function):
     @implements(function)
     def call(*arys):
         found = [one(a) for a in arys]
-        return found[0] if len(found) == 1 else _LIST(found)
+        return found[0] if len(found) == 1 else tuple(found)
 
     return one
 
@@ -206,7 +200,7 @@ def _broadcast_to(array, shape, subok=False):
 def _broadcast_arrays(*args, subok=False):
     args = [as_tensor(a) for a in args]
     shape = np.broadcast_shapes(*[a.shape for a in args])
-    return type(np.broadcast_arrays(1, 2))([a if a.shape == shape else F.broadcast_to(a, shape) for a in args])
+    return tuple(a if a.shape == shape else F.broadcast_to(a, shape) for a in args)
 
 
 @implements(np.meshgrid)
@@ -219,7 +213,7 @@ def _meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     found = [F.reshape(as_tensor(x), shape) for x, shape in zip(xi, shapes)]
     if not sparse:
         found = _broadcast_arrays(*found)
-    return type(np.meshgrid(1, 2))([F.clone(x) if copy else x for x in found])
+    return tuple(F.clone(x) if copy else x for x in found)
 
 
 @implements(np.ix_)
@@ -334,13 +328,11 @@ _split_along(np.hsplit, 1, lambda ndim: 1 if ndim > 1 else 0)
 _split_along(np.vsplit, 2, lambda ndim: 0)
 _split_along(np.dsplit, 3, lambda ndim: 2)
 
-if hasattr(np, "unstack"):
-
-    @implements(np.unstack)
-    def _unstack(x, /, *, axis=0):
-        if x.ndim == 0:
-            raise ValueError("Input array must be at least 1-d.")
-        return tuple(F.moveaxis(x, axis, 0))
+@implements(np.unstack)
+def _unstack(x, /, *, axis=0):
+    if x.ndim == 0:
+        raise ValueError("Input array must be at least 1-d.")
+    return tuple(F.moveaxis(x, axis, 0))
 
 
 # ---- moving -----------------------------------------------------------------------------
@@ -424,13 +416,11 @@ def _copy(a, order="K", subok=False):
     return F.clone(a)
 
 
-if hasattr(np, "astype"):
-
-    @implements(np.astype)
-    def _astype(x, dtype, /, *, copy=True, device=None):
-        if x.dtype == np.dtype(dtype):
-            return F.clone(x) if copy else x
-        return F.astype(x, dtype)
+@implements(np.astype)
+def _astype(x, dtype, /, *, copy=True, device=None):
+    if x.dtype == np.dtype(dtype):
+        return F.clone(x) if copy else x
+    return F.astype(x, dtype)
 
 
 def _like(function):

@@ -2,6 +2,27 @@
 
 `loops` has optimisers that run wholly in compiled code.  All of them, and
 SciPy's through `minimize`, see an objective as `objective.Objective`: value and gradient at a vector.
+In the order in which to read:
+
+what users call
+    `loops`             `gradient_descent`, `adam`, `lbfgs`: in compiled loops.
+    `minimize`          SciPy's methods; `constraints`, `curvature`, second derivatives for them.
+    `fitting`           `least_squares`, `root`, `curve_fit`: SciPy's, by a `vector_function`.
+    `result`, `state`   what they return, and what they can be resumed from.
+
+the objective
+    `layout`            containers of numbers and arrays as one vector; `bounds` in the forms users give them.
+    `objective`         value and gradient at a vector, by replay; `entry`, how compiled code calls it.
+    `proof`             whether the replay still stands for the function; `keep`, what was recorded of it before.
+
+the compiled loops
+    `loop`              their state, and why they come back to Python.
+    `point`             what each does with a trial point.
+    `descent_loop`      gradient descent, Adam; `lbfgs_loop`, with `line_search`.
+    `vectors`           sums and products, in a fixed order.
+    `drive`             the Python around them: `interrupts` (Ctrl-C), `progress`, callbacks.
+
+SciPy, and what is compiled, is imported by the functions that need it: ``import tapegrad`` imports this package.
 """
 
 from .fitting import curve_fit, least_squares, root

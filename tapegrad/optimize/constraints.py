@@ -1,10 +1,15 @@
-"""SciPy's constraints, with exact Jacobians for functions that are plain NumPy."""
+"""SciPy's constraints, with exact Jacobians for functions that are plain NumPy.
+
+`minimize` hands on what `with_jacobians` gives; each function is a `VectorFunction`.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
 
 from ..errors import OptimizationError
+from .curvature import of_constraint
 from .vector_function import VectorFunction
 
 
@@ -21,10 +26,6 @@ def with_jacobians(constraints, layout, method):
     -------
     list, list of VectorFunction
     """
-    from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
-
-    from .curvature import of_constraint
-
     if isinstance(constraints, (dict, LinearConstraint, NonlinearConstraint)):
         constraints = [constraints]
     found, functions = [], []

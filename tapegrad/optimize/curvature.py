@@ -1,15 +1,23 @@
-"""Second derivatives of an objective for SciPy's methods: Hessian products, dense and sparse Hessians."""
+"""Second derivatives of an objective for SciPy's methods: Hessian products, dense and sparse Hessians.
+
+`minimize` gives the methods of a `Curvature`, `constraints` what `of_constraint` makes, as the functions that SciPy calls.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
+from ..higher.hessians import hessian
+from ..higher.products import hvp
+from ..sparse.api import sparse_hessian
 from ..tree import flatten
 from .keep import kept
 from .layout import flat
 
 #: Up to so many variables a dense Hessian costs no more than a sparse one.
 DENSE = 50
+_MADE_BY = {"hvp": hvp, "hessian": hessian, "sparse_hessian": sparse_hessian}
 
 
 class Curvature:
@@ -30,9 +38,7 @@ class Curvature:
         self.products = self.hessians = 0
 
     def _derivative(self, name):
-        import tapegrad
-
-        return kept(self._function, name, getattr(tapegrad, name))
+        return kept(self._function, name, _MADE_BY[name])
 
     def product(self, x, p, *args):
         """The product of the Hessian at `x` with `p`."""
@@ -84,12 +90,8 @@ def of_constraint(function):
     ----------
     function : VectorFunction
     """
-    from scipy.sparse.linalg import LinearOperator
-
-    import tapegrad
-
     weighted = Weighted(function.function, function.layout, function.args)
-    product = tapegrad.hvp(weighted)
+    product = hvp(weighted)
     size = function.layout.size
 
     def hessian(x, weights):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 
 from ..native.compile import compiled
-from ..native.memory import call_entry, double_at, int_at, load_int, set_double_at, set_int_at
+from ..native.memory import double_at, int_at, set_double_at, set_int_at
 from . import loop as P
-from .vectors import copy, project, slope_norm
+from .point import evaluated, go_there
+from .vectors import project
 
 #: Kinds of steps.
 HEAVY_BALL, NESTEROV, ADAM = range(3)
@@ -61,35 +62,13 @@ def descend(handle, v, r, i, history, room, budget):
         if phase == P.EVALUATE:
             if budget <= 0:
                 return P.BUDGET
-            if handle == 0:
-                return P.PYTHON
-            status, value = call_entry(load_int(handle), handle, v + 8 * n * P.XT, v + 8 * n * P.GT)
-            if status != 0:
+            if evaluated(handle, v, n, r, i) == 0:
                 return P.PYTHON
             budget -= 1
-            set_double_at(r, P.R_TRIAL, value)
-            set_int_at(i, P.I_EVALUATIONS, int_at(i, P.I_EVALUATIONS) + 1)
-            set_int_at(i, P.I_PHASE, P.EVALUATED)
         elif phase == P.EVALUATED:
             if int_at(i, P.I_ROWS) >= room:
                 return P.FULL
-            value = double_at(r, P.R_TRIAL)
-            if int_at(i, P.I_STARTED) != 0:
-                set_double_at(r, P.R_CHANGE, double_at(r, P.R_VALUE) - value)
-                set_int_at(i, P.I_ITERATIONS, int_at(i, P.I_ITERATIONS) + 1)
-            set_double_at(r, P.R_VALUE, value)
-            copy(v + 8 * n * P.X, v + 8 * n * P.XT, n)
-            copy(v + 8 * n * P.G, v + 8 * n * P.GT, n)
-            norm = slope_norm(
-                v + 8 * n * P.X, v + 8 * n * P.G, v + 8 * n * P.LOWER, v + 8 * n * P.UPPER, n, int_at(i, P.I_BOUNDED)
-            )
-            set_double_at(r, P.R_NORM, norm)
-            row = history + 8 * P.COLUMNS * int_at(i, P.I_ROWS)
-            set_double_at(row, P.H_VALUE, value)
-            set_double_at(row, P.H_NORM, norm)
-            set_int_at(i, P.I_ROWS, int_at(i, P.I_ROWS) + 1)
-            set_int_at(i, P.I_STARTED, 1)
-            set_int_at(i, P.I_PHASE, P.NEXT)
+            go_there(v, n, r, i, history)
         else:
             value, norm = double_at(r, P.R_VALUE), double_at(r, P.R_NORM)
             if value - value != 0.0 or norm - norm != 0.0:

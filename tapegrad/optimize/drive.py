@@ -8,9 +8,11 @@ import numpy as np
 
 from ..errors import OptimizationError
 from . import loop as P
+from .bounds import as_bounds
 from .interrupts import HeldBack
 from .objective import Objective
 from .progress import Progress
+from .result import Result, shaped
 from .state import State
 
 #: Seconds between two returns to Python that a loop aims at.
@@ -51,8 +53,6 @@ def started(function, x0, args, method, memory=0, bounds=None):
     objective = Objective(function, x0, args)
     state = State(method, objective.layout, memory)
     if bounds is not None:
-        from .bounds import as_bounds
-
         lower, upper = as_bounds(bounds, objective.layout)
         state.vectors[P.LOWER], state.vectors[P.UPPER] = lower, upper
         state.vectors[P.XT] = np.clip(state.vectors[P.XT], lower, upper)
@@ -132,8 +132,6 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
 
 
 def _stops(callback, objective, state):
-    from .result import Result, shaped
-
     view = Result(
         x=shaped(objective.layout, state.vectors[P.X]), fun=float(state.reals[P.R_VALUE]), nit=state.iterations,
         nfev=state.evaluations, gradient_norm=float(state.reals[P.R_NORM]),
@@ -146,8 +144,6 @@ def _stops(callback, objective, state):
 
 
 def _result(objective, state, why, seconds, evaluations):
-    from .result import Result, shaped
-
     success, status, message = MESSAGES[why]
     counts = objective.counts
     return Result(

@@ -1,4 +1,8 @@
-"""`least_squares`, `root` and `curve_fit`: SciPy's, with exact Jacobians."""
+"""`least_squares`, `root` and `curve_fit`: SciPy's, with exact Jacobians.
+
+Each makes a `VectorFunction` of what the user gives, hands its `values` and `jacobian` to SciPy, and puts what SciPy finds into
+the containers of the start.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import OptimizationError, StructureError
+from ..sparse.api import sparse_jacobian
 from ..typing import ArrayLike, Pytree
+from .bounds import as_bounds
 from .keep import kept
-from .layout import Layout
+from .layout import Layout, flat
 from .progress import Progress
 from .vector_function import VectorFunction
 
@@ -96,11 +102,7 @@ def _jacobian_for(jac, residuals, layout, function, args):
     if jac == "exact":
         return _finite(residuals)
     if jac == "sparse":
-        import tapegrad
-
-        from .layout import flat
-
-        derivative = kept(flat(function, layout, args), "sparse_jacobian", tapegrad.sparse_jacobian)
+        derivative = kept(flat(function, layout, args), "sparse_jacobian", sparse_jacobian)
         return lambda x: derivative(np.array(x))
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
 
@@ -119,8 +121,6 @@ def _finite(residuals):
 
 def _two_sided(bounds, layout):
     """SciPy's (lower, upper), as two vectors."""
-    from .bounds import as_bounds
-
     if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.plain:
         lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
         if (lower > upper).any():

@@ -15,9 +15,10 @@ quasi-Newton direction, and the step is halved until the projected point is low 
 from __future__ import annotations
 
 from ..native.compile import compiled
-from ..native.memory import call_entry, double_at, int_at, load_int, set_double_at, set_int_at
+from ..native.memory import double_at, int_at, set_double_at, set_int_at
 from . import loop as P
 from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, LARGEST, STUCK, advance, begin
+from .point import evaluated, go_there
 from .vectors import add_scaled, along, copy, dot, project, scale, slope_norm
 
 #: Halvings of a projected step.
@@ -26,12 +27,14 @@ HALVINGS = 50
 DECREASE = 1e-4
 #: A decrease relative to the value that may be lost in rounding.
 ROUNDING = 1e-12
+#: Curvature along a pair, relative to its squared change of gradient, that could be rounding (2**-52): it is not kept.
+EPSILON = 2.2e-16
 #: How near to its bound a variable counts as at it, at most.
 NEAR = 1e-6
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64)")
-def remember(v, pairs, n, m, r, i):
+@compiled("void(int64, int64, int64, int64, int64)")
+def remember(v, pairs, n, m, i):
     """Keep the pair of the trial point and the current one, if the curvature along it is positive."""
     head = int_at(i, P.I_HEAD)
     s, y = pairs + 16 * n * head, pairs + 16 * n * head + 8 * n
@@ -39,7 +42,7 @@ def remember(v, pairs, n, m, r, i):
         set_double_at(s, k, double_at(v + 8 * n * P.XT, k) - double_at(v + 8 * n * P.X, k))
         set_double_at(y, k, double_at(v + 8 * n * P.GT, k) - double_at(v + 8 * n * P.G, k))
     curvature = dot(s, y, n)
-    if curvature > 2.2e-16 * dot(y, y, n):
+    if curvature > EPSILON * dot(y, y, n):
         set_double_at(pairs + 16 * n * m + 8 * m, head, curvature)
         set_int_at(i, P.I_HEAD, (head + 1) % m)
         set_int_at(i, P.I_PAIRS, min(m, int_at(i, P.I_PAIRS) + 1))
@@ -114,29 +117,6 @@ def trial(v, n, r, i):
     if int_at(i, P.I_BOUNDED) != 0:
         project(xt, v + 8 * n * P.LOWER, v + 8 * n * P.UPPER, n)
     set_int_at(i, P.I_PHASE, P.EVALUATE)
-
-
-@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
-def accept(v, pairs, n, m, r, i, history):
-    """Go to the trial point."""
-    value = double_at(r, P.R_TRIAL)
-    if int_at(i, P.I_STARTED) != 0:
-        remember(v, pairs, n, m, r, i)
-        set_double_at(r, P.R_CHANGE, double_at(r, P.R_VALUE) - value)
-        set_int_at(i, P.I_ITERATIONS, int_at(i, P.I_ITERATIONS) + 1)
-    copy(v + 8 * n * P.X, v + 8 * n * P.XT, n)
-    copy(v + 8 * n * P.G, v + 8 * n * P.GT, n)
-    set_double_at(r, P.R_VALUE, value)
-    norm = slope_norm(
-        v + 8 * n * P.X, v + 8 * n * P.G, v + 8 * n * P.LOWER, v + 8 * n * P.UPPER, n, int_at(i, P.I_BOUNDED)
-    )
-    set_double_at(r, P.R_NORM, norm)
-    row = history + 8 * P.COLUMNS * int_at(i, P.I_ROWS)
-    set_double_at(row, P.H_VALUE, value)
-    set_double_at(row, P.H_NORM, norm)
-    set_int_at(i, P.I_ROWS, int_at(i, P.I_ROWS) + 1)
-    set_int_at(i, P.I_STARTED, 1)
-    set_int_at(i, P.I_PHASE, P.NEXT)
 
 
 @compiled("int64(int64, int64, int64, int64, int64)")
@@ -216,15 +196,9 @@ def lbfgs(handle, v, pairs, r, i, history, room, budget):
         if phase == P.EVALUATE:
             if budget <= 0:
                 return P.BUDGET
-            if handle == 0:
-                return P.PYTHON
-            status, value = call_entry(load_int(handle), handle, v + 8 * n * P.XT, v + 8 * n * P.GT)
-            if status != 0:
+            if evaluated(handle, v, n, r, i) == 0:
                 return P.PYTHON
             budget -= 1
-            set_double_at(r, P.R_TRIAL, value)
-            set_int_at(i, P.I_EVALUATIONS, int_at(i, P.I_EVALUATIONS) + 1)
-            set_int_at(i, P.I_PHASE, P.EVALUATED)
         elif phase == P.EVALUATED:
             if int_at(i, P.I_ROWS) >= room:
                 return P.FULL
@@ -235,7 +209,9 @@ def lbfgs(handle, v, pairs, r, i, history, room, budget):
             else:
                 outcome = judged(v, n, r, i)
             if outcome == FOUND:
-                accept(v, pairs, n, m, r, i, history)
+                if int_at(i, P.I_STARTED) != 0:
+                    remember(v, pairs, n, m, i)
+                go_there(v, n, r, i, history)
             elif outcome == GO_ON:
                 trial(v, n, r, i)
             elif outcome == BROKEN:

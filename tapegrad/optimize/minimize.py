@@ -1,4 +1,8 @@
-"""`minimize`: SciPy's methods, given exact derivatives by compiled replays."""
+"""`minimize`: SciPy's methods, given exact derivatives by compiled replays.
+
+SciPy asks for value and gradient apart, often for the gradient at the point whose value it has just asked for: `_Drive` finds
+both at once and keeps those of the last point.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ import numpy as np
 
 from ..errors import OptimizationError
 from ..typing import Pytree
+from . import loops
+from .bounds import as_bounds
 from .objective import Objective
 from .progress import Progress
 
@@ -126,8 +132,6 @@ def _listed(names):
 
 def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progress):
     """One of the compiled loops, with SciPy's names for what they have in common."""
-    from . import loops
-
     if _any(constraints):
         raise OptimizationError(f"{name} takes no constraints; methods that do: {_listed(CONSTRAINED)}")
     options = dict(options or {})
@@ -142,8 +146,6 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
     if tol is not None:
         options.setdefault("gtol", tol)
     return run(f, x0, args if isinstance(args, tuple) else (args,), bounds=bounds, callback=callback, progress=progress, **options)
-
-
 
 
 class _Drive:
@@ -196,8 +198,6 @@ class _Drive:
         name, layout = self.name, self.layout
         given = {"method": SCIPY[name], "tol": tol, "options": options}
         if bounds is not None:
-            from .bounds import as_bounds
-
             given["bounds"] = optimize.Bounds(*as_bounds(bounds, layout))
         functions = []
         if _any(constraints):

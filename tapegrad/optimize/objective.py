@@ -17,8 +17,10 @@ import time
 
 import numpy as np
 
+from ..anomaly import first_anomaly
 from ..errors import NonFiniteError, StructureError
 from ..functional import Jitted, Transformed, value_and_grad
+from ..kernel.promotion import checked_policy
 from ..replay.arguments import sort_arguments
 from ..tape.meta import SCALAR
 from .keep import kept as kept_with
@@ -195,6 +197,7 @@ class Objective:
         self._current = found if found.address else None
         self._unproved = kind.calls < 2
         if self._entry is None:
+            # Compiled code is loaded once there is something to run.
             from ..sweep.native import data_address
             from . import entry
 
@@ -217,8 +220,6 @@ class Objective:
         raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts.evaluations}): {self._culprit(x)}{hint}")
 
     def _culprit(self, x):
-        from ..anomaly import first_anomaly
-
         found = first_anomaly(self.function, (self.layout.container(x.copy()), *self.args))
         return found or "each operation by itself gives finite numbers; start elsewhere, or give bounds"
 
@@ -296,7 +297,6 @@ class _Handle:
 
 
 def _replayed(function):
-    from ..kernel.promotion import checked_policy
     from ..replay.function import Replayed
 
     return Replayed(function, (0,), policy=checked_policy(None))

@@ -24,7 +24,7 @@ def spare_a_recording(replayed, function, args):
     if kind is None or kind.given_up or kind.calls + 1 != kind.check_at or kind.tapes.first() is None:
         return
     # With gradients, where there are any: if that makes a kernel, it is the one that is wanted.
-    outcome = replayed._replay(kind, inputs, replayed.adjoints and replayed.scalar, count=False)
+    outcome = replayed.replay(kind, inputs, replayed.adjoints and replayed.scalar, count=False)
     if outcome is not None and stands_for(function, args, outcome.values):
         kind.check_at *= 2
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..anomaly import first_anomaly
 from ..errors import NonFiniteError, StructureError
+from ..functions import sum as total
 from ..jacobians import jacobian
 from ..tree import flatten
 from .keep import kept
@@ -111,15 +113,11 @@ class VectorFunction:
                 return
             name = self.layout.name_of(int(bad[0][1])).replace("x0", "x", 1)
             what = f"the derivative of number {bad[0][0]} of {self.what} by {name} is not finite"
-        from ..anomaly import first_anomaly
-
         culprit = first_anomaly(self._summed, (self.layout.container(x.copy()),))
         raise NonFiniteError(f"{what}: {culprit or 'each operation by itself gives finite numbers; start elsewhere, or give bounds'}")
 
     def _summed(self, x):
         """One number with a derivative from every one of the function's."""
-        from ..functions import sum as total
-
         leaves, _ = flatten(self.function(x, *self.args))
         result = 0.0
         for leaf in leaves:

@@ -29,7 +29,7 @@ _IN_EXTRA = 0xFFFFFFFF
 _ARRAY = re.compile(
     rb"\{'descr': '([<|])([a-zA-Z?])(\d{1,2})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,15}, ?)*(?:\d{1,15})?)\), \} *\n"
 )
-#: Dtypes that may be read.
+#: Dtypes that may be read, and the most axes an array may have.
 CHARS = "df?bBhHiIlLqQ"
 AXES = 16
 
@@ -64,48 +64,48 @@ class Archive:
 
     def _member(self, at):
         """Note the member that begins here; where it ends."""
-        _need(at + _MEMBER.size <= self.nbytes, "a member that is cut off")
+        need(at + _MEMBER.size <= self.nbytes, "a member that is cut off")
         _, _, flags, method, _, _, checksum, packed, size, named, extra = _MEMBER.unpack_from(self._view, at)
         start = at + _MEMBER.size + named + extra
-        _need(start <= self.nbytes and flags & ~0x800 == 0 and named < 64, "a member of an unknown kind")
+        need(start <= self.nbytes and flags & ~0x800 == 0 and named < 64, "a member of an unknown kind")
         name = bytes(self._view[at + _MEMBER.size : at + _MEMBER.size + named])
-        _need(method == 0, f"its member {name!r} is compressed")
+        need(method == 0, f"its member {name!r} is compressed")
         if size == packed == _IN_EXTRA:
-            _need(extra == 20, "a member of an unknown kind")
+            need(extra == 20, "a member of an unknown kind")
             kind, length, size, packed = struct.unpack_from("<HHQQ", self._view, start - extra)
-            _need((kind, length) == (1, 16), "a member of an unknown kind")
-        _need(size == packed and start + size <= self.nbytes, f"its member {name!r} is larger than the file")
-        _need(name[-4:] == b".npy" and name.isascii(), f"its member {name!r}")
+            need((kind, length) == (1, 16), "a member of an unknown kind")
+        need(size == packed and start + size <= self.nbytes, f"its member {name!r} is larger than the file")
+        need(name[-4:] == b".npy" and name.isascii(), f"its member {name!r}")
         word = name[:-4].decode()
-        _need(word not in self._places, f"two members {word!r}")
-        _need(zlib.crc32(self._view[start : start + size]) == checksum, f"its member {name!r} has been changed")
+        need(word not in self._places, f"two members {word!r}")
+        need(zlib.crc32(self._view[start : start + size]) == checksum, f"its member {name!r} has been changed")
         self._places[word] = start, start + size
         return start + size
 
     def _end(self, data, at):
         """What follows the members must be their directory."""
-        _need(at + _END.size <= self.nbytes, "its end is missing")
+        need(at + _END.size <= self.nbytes, "its end is missing")
         mark, _, _, here, count, size, offset, comment = _END.unpack_from(data, self.nbytes - _END.size)
-        _need(mark == b"PK\x05\x06" and comment == 0 and here == count, "its end is missing")
-        _need(count == len(self._places) and offset == at and offset + size + _END.size == self.nbytes, "its directory")
+        need(mark == b"PK\x05\x06" and comment == 0 and here == count, "its end is missing")
+        need(count == len(self._places) and offset == at and offset + size + _END.size == self.nbytes, "its directory")
 
     def array(self, name):
         """A copy of one array, read-only; raises `TapeFileError` if there is none, or it is not what it says."""
-        _need(name in self._places, f"no member {name!r}")
+        need(name in self._places, f"no member {name!r}")
         start, stop = self._places[name]
         view = self._view
-        _need(stop - start >= 10 and view[start : start + 8] == b"\x93NUMPY\x01\x00", "an array in a format of another version")
+        need(stop - start >= 10 and view[start : start + 8] == b"\x93NUMPY\x01\x00", "an array in a format of another version")
         first = start + 10 + int.from_bytes(view[start + 8 : start + 10], "little")
-        _need(first <= stop and first - start <= 512, "an array with a long header")
+        need(first <= stop and first - start <= 512, "an array with a long header")
         found = _ARRAY.fullmatch(view[start + 10 : first])
-        _need(found is not None, "an array with an unknown header")
+        need(found is not None, "an array with an unknown header")
         order, kind, itemsize, fortran, extents = found.groups()
         dtype = _dtype(order + kind + itemsize)
         shape = tuple(int(n) for n in extents.split(b",") if n.strip())
-        _need(len(shape) <= AXES, f"an array with {len(shape)} axes")
-        _need(math.prod(shape) * dtype.itemsize == stop - first, "an array of another size than it says")
+        need(len(shape) <= AXES, f"an array with {len(shape)} axes")
+        need(math.prod(shape) * dtype.itemsize == stop - first, "an array of another size than it says")
         flat = np.frombuffer(view, np.uint8, stop - first, first).copy().view(dtype)
-        _need(dtype.char != "?" or not (flat.view(np.uint8) > 1).any(), "truth values that are neither true nor false")
+        need(dtype.char != "?" or not (flat.view(np.uint8) > 1).any(), "truth values that are neither true nor false")
         made = flat.reshape(shape, order="F" if fortran == b"True" else "C")
         made.flags.writeable = False
         return made
@@ -116,10 +116,11 @@ def _dtype(described):
         dtype = np.dtype(described.decode())
     except TypeError:
         dtype = None
-    _need(dtype is not None and dtype.char in CHARS and dtype.isnative, f"an array of {described.decode()}")
+    need(dtype is not None and dtype.char in CHARS and dtype.isnative, f"an array of {described.decode()}")
     return dtype
 
 
-def _need(condition, what):
+def need(condition, what):
+    """Raise `TapeFileError` unless a condition holds."""
     if not condition:
         raise TapeFileError(what)

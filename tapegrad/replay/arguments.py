@@ -1,12 +1,22 @@
-"""The arguments of a call, sorted: inputs of the tape, and everything else, which is static and part of the key."""
+"""The arguments of a call, sorted: inputs of the tape, and everything else, which is static and part of the key.
+
+The key is the structure of the arguments and a *mark* for each leaf.  So of ``f(x, 2.0, "left")`` with
+``x = np.ones((3, 4))``, differentiated by `x`::
+
+    x         ((3, 4), "d", True)     input: shape, dtype, whether it is differentiated
+    2.0       ("f", False)            input: a float
+    "left"    (str, "left")           static: its type and itself
+
+An array of integers is static too, ``(shape, dtype, its bytes)``: other contents are another kind of call.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..dtypes import check_class, check_dtype, native
 from ..errors import DtypeError, HigherOrderError, StructureError
-from ..record import _Types
-from ..tape.meta import readable
+from ..record import Types
 from ..tensor import Tensor
 from ..tree import flatten, leaf_names
 
@@ -21,16 +31,14 @@ def sort_arguments(args, kwargs, argnums):
     """
     leaves, structure = flatten((args, kwargs))
     inputs, static = [], []
-    differentiated = _differentiated(args, structure, argnums)
+    differentiated = _differentiated(structure, argnums)
     for k, leaf in enumerate(leaves):
         want = differentiated[k]
         kind = type(leaf)
-        if kind is np.memmap or kind is np.ndarray and readable(leaf) is not leaf:
-            leaf, kind = readable(np.asarray(leaf)), np.ndarray
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
-        elif kind is np.ndarray and leaf.dtype.char in "df":
+        elif kind is np.ndarray and leaf.dtype.char in "df" and leaf.dtype.isnative:
             inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
@@ -40,12 +48,13 @@ def sort_arguments(args, kwargs, argnums):
             value = np.asarray(leaf._v)
             inputs.append(np.ascontiguousarray(value).reshape(value.shape))
             static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
-        elif isinstance(leaf, _Types.Dual):
+        elif isinstance(leaf, Types.Dual):
             raise _nested(k, structure, "a dual number, which carries a derivative")
         elif want:
             inputs.append(_wanted(leaf, k, structure))
             static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
         elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "f":
+            check_class(leaf, _argument(k, structure))
             value = np.array(leaf, np.float64 if np.asarray(leaf).dtype.itemsize > 4 else np.float32)
             inputs.append(value)
             static.append((value.shape, value.dtype.char, want))
@@ -57,7 +66,7 @@ def sort_arguments(args, kwargs, argnums):
     return inputs, key, leaves
 
 
-def _differentiated(args, structure, argnums):
+def _differentiated(structure, argnums):
     counts = [p.count for p in structure.parts[0].parts]
     found = []
     for k, count in enumerate(counts):
@@ -76,10 +85,15 @@ def _wanted(leaf, k, structure):
         )
     if isinstance(leaf, (np.integer, np.bool)):
         raise DtypeError(f"{where} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
-    if isinstance(leaf, np.ndarray) and type(leaf) is not np.ndarray and leaf.dtype.kind == "f":
-        raise DtypeError(f"{where} is a {type(leaf).__name__}, whose operations are not those of arrays; pass it as np.asarray(...)")
     if isinstance(leaf, (np.ndarray, np.generic)):
-        raise DtypeError(f"{where} has dtype {np.asarray(leaf).dtype}, which cannot be differentiated")
+        check_class(leaf, where)
+        array = np.asarray(leaf)
+        if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
+            if type(leaf) is not np.ndarray:
+                raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
+            return np.array(native(array), order="C")
+        check_dtype(array, where)
+        raise DtypeError(f"{where} has dtype {array.dtype}, which cannot be differentiated; use float64 or float32")
     raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
 
 
@@ -121,3 +135,22 @@ def read_only(leaf):
         leaf = leaf.view()
         leaf.flags.writeable = False
     return leaf
+
+
+# ---- reading a key -------------------------------------------------------------------------
+
+
+def is_input(mark):
+    """Whether a leaf with this mark is an input of the tape; the last word of the mark then says if it is differentiated."""
+    return mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool)
+
+
+def is_reordered(mark):
+    """Whether a leaf with this mark is an array of floats in another order than C."""
+    return len(mark) == 3 and mark[1] in ("d" + REORDERED, "f" + REORDERED)
+
+
+def with_inputs(leaves, marks, inputs, live):
+    """The leaves of a call with ``live(value, differentiated)`` in the place of each input, of which it gets a copy."""
+    remaining = iter(inputs)
+    return [live(np.array(next(remaining)), mark[-1]) if is_input(mark) else read_only(leaf) for leaf, mark in zip(leaves, marks)]

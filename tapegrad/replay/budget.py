@@ -27,14 +27,18 @@ from ..errors import TapeFileError
 from ..recomputed import Recomputed
 from ..sweep import program as P
 from ..tape.meta import SCALAR
+from .archive import CHARS
 from .cache import Kept
 from .shapes import require
-from .trace import GUARD, Operand, _Item
+from .trace import GUARD, Operand, ResultOf, parts_of
 
 #: More than what a member of the archive takes beside its elements: three headers and its name, twice.
 MEMBER = 512
 #: How often what is declared a replay may take: programs are planned anew by each version of the package.
 SLACK = 4
+#: Bytes, rounded up, of the Python objects that a character of JSON stands for: "[" for a list and the tuple made of it, "{"
+#: for a dict and the entry made of it, "," and ":" for what comes behind them, any character for a letter of a text.
+LIST, DICT, PART, LETTER = 160, 400, 72, 8
 
 
 def of_file(nbytes, members):
@@ -44,9 +48,8 @@ def of_file(nbytes, members):
 
 def of_text(text):
     """The most bytes of the objects that JSON text (as bytes) becomes, and of a tape's entries made of them."""
-    return (
-        160 * text.count(b"[") + 400 * text.count(b"{") + 72 * (text.count(b",") + text.count(b":")) + 8 * len(text)
-    )  # fmt: skip
+    parts = text.count(b",") + text.count(b":")
+    return LIST * text.count(b"[") + DICT * text.count(b"{") + PART * parts + LETTER * len(text)
 
 
 def of_values(tape):
@@ -95,9 +98,9 @@ def check_host(function, layout, metas, declared):
         Of the operands.
     declared : int
     """
-    while isinstance(function, _Item):
+    while isinstance(function, ResultOf):
         function = function.function
-    shapes = [part.shape if isinstance(part, np.ndarray) else metas[part].shape for part in _arrays(layout)]
+    shapes = [part.shape if isinstance(part, np.ndarray) else metas[part].shape for part in parts_of(layout, (Operand, np.ndarray))]
     sizes = [math.prod(shape) for shape in shapes]
     try:
         cells = math.prod(np.broadcast_shapes(*shapes))
@@ -129,29 +132,18 @@ def _cells(function, shapes):
         return math.prod(max(pair) for pair in zip(shape, order))
     if name == "cast":
         (char,) = data
-        require(type(char) is str and len(char) <= 3 and np.dtype(char).char in "df?bBhHiIlLqQ", f"the dtype {char!r}")
+        require(type(char) is str and len(char) <= 3 and np.dtype(char).char in CHARS, f"the dtype {char!r}")
     if name == "ranked":
         _, n, position = data
         require(type(n) is int and n > 0 and isinstance(position, (int, np.ndarray)), "positions in lines")
         return math.prod(np.broadcast_shapes((math.prod(shapes[0]) // n,), np.shape(position)))
-    require(not any(isinstance(part, np.ndarray) for part in _arrays(data)), "an array among the data of a function")
+    require(next(parts_of(data, np.ndarray), None) is None, "an array among the data of a function")
     return 0
 
 
 def _size(shape):
     require(type(shape) is tuple and all(type(n) is int and n >= 0 for n in shape), f"the shape {shape!r}")
     return math.prod(shape)
-
-
-def _arrays(thing):
-    """The operands and arrays in arguments, each as often as it stands there."""
-    if isinstance(thing, (Operand, np.ndarray)):
-        yield thing
-    elif isinstance(thing, (list, tuple)):
-        for part in thing:
-            yield from _arrays(part)
-    elif isinstance(thing, dict):
-        yield from _arrays(list(thing.values()))
 
 
 # ---- running -------------------------------------------------------------------------------

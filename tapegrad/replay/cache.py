@@ -3,7 +3,12 @@
 Two tapes that saw the same outcomes at their first guards have the same
 instructions up to there.  So when a replay stops at a guard, the outcome it saw
 leads to the tapes that went on from the same outcome; if there is none, the
-function has to be recorded.
+function has to be recorded.  Of a function with ``if x > 0`` and, only where that holds, ``if x > 9``::
+
+    x > 0 ?  --True-->  x > 9 ?  --True-->   tape A
+             --False->  tape C   --False-->  tape B
+
+A replay of A at x = 5 stops at its second guard; `Tapes.after` leads to B.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a user does with a finished tape by itself: call it, differentiate it, save it."""
+"""What a user does with a finished tape by itself: call it, differentiate it, save it.
+
+`FinishedTape` (`replay.finish`) has these methods by inheritance.  What they use is made for finished tapes and imports
+`finish`, so it is imported when one of them is called.
+"""
 
 from __future__ import annotations
 

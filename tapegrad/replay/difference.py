@@ -13,10 +13,9 @@ def difference(one, other):
         if not np.array_equal(one.records[name], other.records[name]):
             slot = int(np.flatnonzero(one.records[name] != other.records[name])[0])
             return f"recorded again it took another instruction at {other.place(slot)}"
-    mine, theirs = one.records["constant"], other.records["constant"]
-    changed = np.flatnonzero(mine.view(np.int64) != theirs.view(np.int64)) if mine.flags.c_contiguous else np.flatnonzero(
-        mine.copy().view(np.int64) != theirs.copy().view(np.int64)
-    )
+    # By their bits: zeros have signs, and what is not a number equals itself.
+    mine, theirs = (np.ascontiguousarray(tape.records["constant"]).view(np.int64) for tape in (one, other))
+    changed = np.flatnonzero(mine != theirs)
     if len(changed):
         return f"a constant changed between two recordings at {other.place(int(changed[0]))}"
     for a, b in zip(one.items, other.items):

@@ -5,9 +5,22 @@ computed once (the same operation on the same operands gives the same bits).
 Slots are numbered anew: first the scalars that come from outside (scalar
 arguments, and elements of array arguments that the function took one by one),
 then array arguments, then instructions in the order of the recording, in which a
-replay visits them.  Records are those of define-by-run (`tape.layout`), so the
-reverse sweep and the other walks over records work on a finished tape as they
-are; array entries get the signature (`sweep.plan`) of their adjoints.
+replay visits them.  So ``lambda x: np.sin(x[0] * x[1]) + x[0] * x[1]`` leaves::
+
+    recorded                             finished
+    1  leaf          x                   1  leaf      argument 0[0]
+    2  select        1, 0                2  leaf      argument 0[1]
+    3  select        1, 1                3  multiply  1, 2
+    4  multiply      2, 3                4  sin       3
+    5  sin           4                   5  add       4, 3
+    6  select        1, 0
+    7  select        1, 1
+    8  multiply      6, 7
+    9  add           5, 8
+
+Records are those of define-by-run (`tape.layout`), so the reverse sweep and the other walks over
+records work on a finished tape as they are; what an array entry's adjoint is planned from
+(`sweep.plan`) is put into the record when a workspace is made (`replay.workspace`).
 """
 
 from __future__ import annotations
@@ -249,8 +262,6 @@ class _Finisher:
     # -- numbering -------------------------------------------------------------------
     def _number(self, needed, elements, captured):
         """Old slot -> new slot; collects records, items, guards."""
-        trace, entries = self.trace, self.entries
-        metas_of_inputs = trace.input_metas
         # The old slot of each new one, and its operands; whose record is not the old one is in `written`.
         self.origin, self.lefts_new, self.rights_new = [0], [0], [0]
         self.metas = {0: None}
@@ -258,17 +269,24 @@ class _Finisher:
         self.items = []
         self.guards = []
         new = [0] * len(self.ops)
-        origin, a_new, b_new = self.origin, self.lefts_new, self.rights_new
+        self._number_outside(new, needed, elements, captured)
+        self._number_instructions(new, needed)
+        return new
 
-        def add(op, value, meta, old):
-            slot = len(origin)
-            origin.append(old)
-            a_new.append(0)
-            b_new.append(0)
-            self.written[slot] = (op, value)
-            self.metas[slot] = meta
-            return slot
+    def _add(self, op, value, meta, old):
+        """A new slot with a record of its own."""
+        slot = len(self.origin)
+        self.origin.append(old)
+        self.lefts_new.append(0)
+        self.rights_new.append(0)
+        self.written[slot] = (op, value)
+        self.metas[slot] = meta
+        return slot
 
+    def _number_outside(self, new, needed, elements, captured):
+        """Slots of what comes from outside."""
+        trace, add = self.trace, self._add
+        metas_of_inputs = trace.input_metas
         self.element_slots = {}
         for slot, k in self.input_of.items():
             if needed[slot] and metas_of_inputs[k] is SCALAR:
@@ -290,6 +308,10 @@ class _Finisher:
                     self.constants.append(value)
                     new[slot] = -len(self.constants)
 
+    def _number_instructions(self, new, needed):
+        """Slots of instructions; the same one on the same operands gets no second one."""
+        trace, entries, add = self.trace, self.entries, self._add
+        origin, a_new, b_new = self.origin, self.lefts_new, self.rights_new
         known, known_scalars = {}, {}
         ops, lefts, rights = self.ops, self.lefts, self.rights
         bits = np.ascontiguousarray(self.old["constant"]).view(np.int64).tolist()
@@ -310,7 +332,7 @@ class _Finisher:
                 continue
             entry = entries[i]
             operands = tuple([new[o] if o > 0 else o for o in entry.operands])
-            key = _key(entry, operands)
+            key = key_of(entry, operands)
             if key is not None and key in known:
                 new[i] = known[key]
                 continue
@@ -328,7 +350,6 @@ class _Finisher:
             self.items.append(item)
             if key is not None:
                 known[key] = slot
-        return new
 
     # -- the tape ---------------------------------------------------------------------
     def _build(self, new):
@@ -364,11 +385,11 @@ class _Finisher:
             origins=self.origin, code_runs=list(trace.store.code_runs), special=trace.store.special,
             wanted=self.wanted, cuts=trace.cuts,
         )
-        tape.active = _active(tape)
+        tape.active = active_slots(tape)
         return tape
 
 
-def _key(entry, operands):
+def key_of(entry, operands):
     """What two entries share if they give the same result; None if each is its own."""
     if entry.kind == GUARD:
         return (GUARD, entry.function, operands, entry.seen)
@@ -377,8 +398,11 @@ def _key(entry, operands):
     return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)
 
 
-def _active(tape):
-    """Which slots depend differentiably on a wanted argument."""
+def active_slots(tape):
+    """Which slots depend differentiably on a wanted argument.
+
+    (`kernel.closing.activity` is the same in compiled code, for tapes of derivatives, which are long; a first recording waits for none.)
+    """
     active = np.zeros(len(tape.records), bool)
     for k, slot in enumerate(tape.leaves):
         if slot and tape.wanted[k]:

@@ -7,60 +7,45 @@ the tape, everything else is static and part of the key.  Then
 1. the surroundings of the function are compared (`replay.purity`);
 2. the tape used last is replayed; if a guard sees something else, the tape that
    went on from there (`replay.cache`), if there is one;
-3. else the function is recorded, and the tape is kept if its replay at its own
-   point passes its own guards and gives the value that was recorded.
+3. else the function is recorded (`replay.running`), and the tape is kept if its
+   replay at its own point passes its own guards.
 
-The second call and calls at exponentially growing distances are recorded again
-and compared with the kept tape: a function that draws random numbers or reads a
+So three calls of ``g = tg.value_and_grad(lambda x: x * x if x > 0 else -x)``::
+
+    g(2.0)     recorded: a tape of one product, and the guard "x > 0 was True"
+    g(3.0)     that tape is replayed: nothing of the lambda runs (*)
+    g(-1.0)    the guard sees False; no tape goes on from there: recorded, kept beside the first one
+
+(*) The second call and calls at exponentially growing distances are recorded again
+and compared with the kept tape (`_checked`): a function that draws random numbers or reads a
 file is found out.  It is then run define-by-run, as is one whose path changes at
 nearly every call; both are said once, and in `stats`.
+
+Start reading at `Replayed.call`.  A kept tape is run by sweep (`replay.workspace`) or by its kernel
+(`kernel.promotion`); calls that are like the last one do not even come here (`replay.quick`).
 """
 
 from __future__ import annotations
 
-import logging
-import sys
 import threading
 import time
-import warnings
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
-from ..errors import (
-    GradientError,
-    NonScalarOutputError,
-    StructureError,
-    UnsupportedFunctionError,
-)
+from ..errors import GradientError, StructureError, UnsupportedFunctionError
 from ..kernel.directions import KernelRecording, answered, asked_for, lanes_of
 from ..kernel.reasons import NotLowered
 from ..kernel.status import FINE, OTHER
-from ..modes import enable_grad
-from ..record import nesting_error, normalise
-from ..recording import Recording, check_result, differentiating, refuse_outer
-from ..tape.places import PACKAGE
 from ..tape.store import native_loaded
-from ..tape.tape import Tape
-from ..tensor import Tensor
-from ..tree import flatten, leaf_names, unflatten
-from .arguments import REORDERED, objects, read_only, sort_arguments
+from .arguments import objects, sort_arguments
 from .cache import Kept, Tapes
 from .difference import difference
-from .finish import finish
 from .plainly import plain_answer
-from .purity import RandomStates, Surroundings
+from .purity import Surroundings
+from .running import LOG, Outcome, Running, name_of
 from .stats import ImpureFunctionWarning, PathWarning, Stats
-from .trace import ROW, Trace
-
-LOG = logging.getLogger("tapegrad")
 
 #: Tapes kept for one kind of arguments.
 LIMIT = 64
-#: Seconds that a thread waits for another's recording of the same function.
-PATIENCE = 5.0
 #: Kinds of arguments kept.
 KINDS = 256
 #: A kind of arguments is given up when at least so many of its last calls had to be recorded ...
@@ -69,11 +54,27 @@ GIVE_UP = 24
 WINDOW = 32
 
 
-_RECORDING = threading.local()
-
-
 class _Kind:
-    """What is kept for one kind of arguments."""
+    """What is kept for one kind of arguments.
+
+    Attributes
+    ----------
+    tapes : Tapes
+    surroundings : Surroundings
+        Those of the function when these tapes were recorded.
+    calls : int
+        Of this kind, by whatever way they were answered.
+    check_at : int
+        The number of the call that is recorded again and compared; doubled each time.
+    recent : list of bool
+        Of the last calls, whether they had to be recorded; empty as long as only the first one had to.
+    given_up : str
+        Why the function is run define-by-run for this kind; empty if it is not.
+    missed : Guard or None
+        The last guard that saw something else.
+    used : int
+        When it was used last, by the clock of `Replayed`.
+    """
 
     def __init__(self, surroundings):
         self.tapes = Tapes(LIMIT)
@@ -94,17 +95,7 @@ class _Kind:
             del self.recent[0]
 
 
-@dataclass
-class Outcome:
-    """The answer to one call: the values of the results, and gradients of the wanted inputs."""
-
-    values: list
-    structure: object
-    gradients: list
-    tape: object = None
-
-
-class Replayed:
+class Replayed(Running):
     """`function`, recorded and replayed.
 
     Parameters
@@ -136,11 +127,11 @@ class Replayed:
         self.lock = threading.RLock()
         self.turn = threading.RLock()
         self.stats = Stats()
-        self._quick = None
+        self.short = None
 
     def quick(self, args):
         """``(value, gradients)`` of a call like the last one (`replay.quick`), or None: then `call` has to answer."""
-        quick = self._quick
+        quick = self.short
         return quick.call(args, self.stats) if quick is not None else None
 
     # -- calls --------------------------------------------------------------------
@@ -162,7 +153,7 @@ class Replayed:
         changed = surroundings.changed()
         if changed is not None:
             with self.lock:
-                LOG.info("%s: %s has changed; recording again", _name(self.function), changed)
+                LOG.info("%s: %s has changed; recording again", name_of(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
                 kind.surroundings = Surroundings(self.function, objects(leaves))
         self.clock += 1
@@ -171,11 +162,11 @@ class Replayed:
         if kind.calls == kind.check_at and kind.tapes.first() is not None:
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
-        found = self._replay(kind, inputs, backward)
+        found = self.replay(kind, inputs, backward)
         if found is not None and not kwargs and backward is True and self.scalar and not self.has_aux:
             self._prepare(kind, surroundings, args)
         elif found is not None and flat is not None:
-            from .quick_values import prepare
+            from .quick_values import prepare  # loads compiled code, which a first call may do without
 
             prepare(self, kind, surroundings, flat)
         return found if found is not None else self._record(kind, inputs, key, leaves, backward)
@@ -210,14 +201,14 @@ class Replayed:
         try:
             return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
         except NotLowered as why:
-            raise UnsupportedFunctionError(f"{_name(self.function)} has no kernel: {why}") from None
+            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from None
 
     def _kept(self, args, kwargs, backward):
         self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
         kind = self.kinds[key]
         if kind.given_up:
-            raise GradientError(f"{_name(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
+            raise GradientError(f"{name_of(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
         return kind.tapes.first(), inputs
 
     def _prepare(self, kind, surroundings, args):
@@ -226,18 +217,18 @@ class Replayed:
         if kept is None:
             return
         kernel = kept.kernels.get(True)
-        known = self._quick
+        known = self.short
         if known is not None and known.serves(kept, kernel, surroundings):
             return
-        from .quick import Quick, QuickKernel
+        from .quick import Quick, QuickKernel  # loads compiled code, which a first call may do without
 
         known = kept.quick
         if known is None or not known.serves(kept, kernel, surroundings):
             quick = Quick if kernel is None else QuickKernel
             known = kept.quick = quick.of(kind, surroundings, kept, args, self.argnums)
-        self._quick = known
+        self.short = known
 
-    def _replay(self, kind, inputs, backward, count=True):
+    def replay(self, kind, inputs, backward, count=True):
         found, by_kernel = self._walked(kind, inputs, backward, count, True)
         if found is None and by_kernel:
             # What a kernel says of a guard, a sweep has to say again before anything is recorded.
@@ -316,7 +307,7 @@ class Replayed:
 
     def _promote(self, kept, inputs, backward, outcome, workspace):
         """Count a replay by sweep, and make a kernel of the tape if it is time."""
-        kernels, name = kept.kernels, _name(self.function)
+        kernels, name = kept.kernels, name_of(self.function)
         if not callable(backward):
             kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, name)
             return
@@ -336,7 +327,7 @@ class Replayed:
         values = [workspace.output(k) for k in range(len(tape.outputs))]
         gradients = None
         if callable(backward):
-            from .swept import ReplayedRecording
+            from .swept import ReplayedRecording  # loads compiled code
 
             recording = ReplayedRecording.of(workspace)
             recording.asked = []
@@ -345,110 +336,9 @@ class Replayed:
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
         return Outcome(values, tape.structure, gradients, tape)
 
-    # -- recording ------------------------------------------------------------------
-    def _recorded(self, kind, inputs, key, leaves, backward):
-        """Run the function on live tensors; returns the finished tape."""
-        structure, static = key
-        start = time.perf_counter()
-        given = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
-        states = RandomStates([*kind.surroundings.generators, *given])
-        with Tape() as tape, enable_grad():
-            reordered = any(mark[1] in ("d" + REORDERED, "f" + REORDERED) for mark in static if len(mark) == 3)
-            trace = Trace(tape.store, kind.surroundings.arrays, reordered)
-            trace.keeping = kind.keeping
-            live, remaining = [], iter(inputs)
-            wanted = []
-            for leaf, mark in zip(leaves, static):
-                if mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool):
-                    live.append(trace.enter(np.array(next(remaining))))
-                    wanted.append(mark[-1])
-                else:
-                    live.append(read_only(leaf))
-            args, kwargs = unflatten(structure, live)
-            with self.lock:
-                self.stats.records += 1
-            try:
-                result = self.function(*args, **kwargs)
-            except GradientError:
-                if not (trace.cannot or trace.unkept):
-                    raise
-            if trace.unkept and not kind.keeping:
-                # It differentiates inside: once more, with the values kept that this takes.
-                kind.keeping = 1
-                return self._recorded(kind, inputs, key, leaves, backward)
-            if trace.cannot:
-                self._give_up(kind, trace.cannot, None)
-                return None
-            kind.surroundings.forgive()
-            results, shape = flatten(result)
-            self._check_results(results, shape, backward, tape.store)
-            if self.has_aux:
-                # No derivative passes through what goes with the result.
-                results[1:] = [trace.apart(r) for r in results[1:]]
-        refuse_outer(tape.store)
-        if not self.captures and trace.captured_leaves():
-            raise nesting_error(f"a tensor that {_name(self.function)} uses without having it as an argument")
-        middle = time.perf_counter()
-        if trace.cannot:
-            self._give_up(kind, trace.cannot, None)
-            return None
-        finished = finish(trace, results, wanted if self.adjoints else [False] * len(wanted))
-        if callable(backward) and any(i.entry.kind == ROW and i.entry.function.primitive for i in finished.items):
-            self._give_up(kind, "the rules of custom primitives run in Python, for one seed at a time", None)
-            return None
-        finished.structure = shape
-        self.stats.seconds["record"] += middle - start
-        self.stats.seconds["finish"] += time.perf_counter() - middle
-        name = states.moved()
-        if name is not None:
-            self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
-        for how, place in trace.cuts:
-            self.stats.cuts[f"{how} at {place}"] += 1
-        return finished
-
-    def _check_results(self, results, structure, backward, store):
-        if self.has_aux:
-            if structure.kind is not tuple or len(structure.parts) != 2:
-                raise StructureError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
-            first = structure.parts[0].count
-        else:
-            first = len(results)
-        for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
-            check_result(result, store, f"the result{name} of {_name(self.function)}", differentiated=k < first)
-        if backward is True and self.scalar:
-            if first != 1:
-                raise NonScalarOutputError(
-                    f"the function must return one number to be differentiated, it returned {structure}; "
-                    "use tg.jacobian for several, has_aux=True for a number and anything else"
-                )
-            value = results[0]._v if isinstance(results[0], Tensor) else results[0]
-            if np.shape(value) != ():
-                raise NonScalarOutputError(
-                    f"the function must return one number to be differentiated, it returned an array of shape "
-                    f"{np.shape(value)}; sum it, or use tg.jacobian"
-                )
-
-    @contextmanager
-    def _turn(self):
-        """Threads that need the same recording wait for the one that makes it, so that it is made once.
-
-        Nobody waits while making a recording of another function (two functions
-        that call each other would wait for ever), nor longer than `PATIENCE`
-        (the function may be waiting for us): the recording is made twice then.
-        """
-        own = not getattr(_RECORDING, "depth", 0)
-        got = self.turn.acquire(timeout=PATIENCE) if own else self.turn.acquire(blocking=False)
-        _RECORDING.depth = getattr(_RECORDING, "depth", 0) + 1
-        try:
-            yield
-        finally:
-            _RECORDING.depth -= 1
-            if got:
-                self.turn.release()
-
     def _record(self, kind, inputs, key, leaves, backward):
         with self._turn():
-            found = self._replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
+            found = self.replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
             if found is not None:
                 return found
             # If the surroundings change meanwhile, these are not the kind's tapes any more.
@@ -461,7 +351,7 @@ class Replayed:
             if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
             LOG.info(
-                "%s: recorded for %s: %d instructions, %d guards", _name(self.function),
+                "%s: recorded for %s: %d instructions, %d guards", name_of(self.function),
                 f"a new path ({kind.missed})" if tapes.all else "a new kind of arguments", len(tape), len(tape.guards),
             )  # fmt: skip
             with self.lock:
@@ -492,12 +382,12 @@ class Replayed:
             tape = self._recorded(kind, inputs, key, leaves, backward)
             if kind.given_up:
                 return self._define_by_run(inputs, key, leaves, backward)
-            answer = self._replay(kind, inputs, backward, count=False)
+            answer = self.replay(kind, inputs, backward, count=False)
             kept, outcome = self._tried(kind, tape, inputs, backward)
             if kept is None:
                 return self._define_by_run(inputs, key, leaves, backward)
             LOG.info(
-                "%s: recorded at call %d to be compared%s", _name(self.function), kind.calls,
+                "%s: recorded at call %d to be compared%s", name_of(self.function), kind.calls,
                 "" if answer is not None else f": a new path ({kind.missed})",
             )  # fmt: skip
             if answer is None:
@@ -513,49 +403,6 @@ class Replayed:
                     )
             return outcome
 
-    def _define_by_run(self, inputs, key, leaves, backward):
-        """The answer by running the function on tensors."""
-        structure, static = key
-        self.stats.define_by_run += 1
-        if callable(backward):
-            args, kwargs = unflatten(structure, leaves)
-            recording = Recording(self.function, args, tuple(sorted(set(self.argnums))), kwargs)
-            return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
-        with Tape() as tape, enable_grad():
-            given, remaining, wanted = [], iter(inputs), []
-            for leaf, mark in zip(leaves, static):
-                if mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool):
-                    value = np.array(next(remaining))
-                    t = _leaf(value, mark[-1])
-                    given.append(t)
-                    wanted.append(t if mark[-1] else None)
-                else:
-                    given.append(read_only(leaf))
-            args, kwargs = unflatten(structure, given)
-            with differentiating([t for t in wanted if t is not None]):
-                results, shape = flatten(self.function(*args, **kwargs))
-            refuse_outer(tape.store)
-            self._check_results(results, shape, backward, tape.store)
-            gradients = None
-            if backward:
-                from ..autograd import grad
-
-                asked = [t for t in wanted if t is not None]
-                found = iter([None] * len(asked))
-                roots = results[:1] if self.has_aux else results
-                roots = [r for r in roots if isinstance(r, Tensor) and r.requires_grad]
-                if roots and asked:
-                    ones = [_leaf(np.ones(r.shape, r.dtype), False) for r in roots]
-                    found = iter(grad(roots, asked, ones, allow_unused=True))
-                gradients = []
-                for t in wanted:
-                    g = next(found) if t is not None else None
-                    gradients.append(
-                        None if t is None else np.zeros(t.shape, t.dtype) if g is None else np.array(g._v, t.dtype)
-                    )
-        values = [r.detach()._v if isinstance(r, Tensor) else r for r in results]
-        return Outcome(values, shape, gradients)
-
     # -- bookkeeping --------------------------------------------------------------
     def _note(self, kind, recorded):
         recent = kind.recent
@@ -564,36 +411,9 @@ class Replayed:
             if recorded and sum(recent) >= GIVE_UP and len(recent) == WINDOW:
                 self._give_up(kind, "its path changes at nearly every call", PathWarning)
 
-    def _give_up(self, kind, why, category):
-        if not kind.given_up:
-            kind.given_up = self.stats.fallback = why
-            LOG.warning("%s is run define-by-run from now on: %s", _name(self.function), why)
-            if category is not None:
-                warnings.warn(f"{_name(self.function)} is run define-by-run from now on: {why}", category, stacklevel=_outside())
-
     def _count(self):
         kept = [k for one in self.kinds.values() for k in one.tapes.all]
         self.stats.promotions, tapes = [k.kernels for k in kept], [k.tape for k in kept]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)
-
-
-def _outside():
-    """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _leaf(value, requires):
-    from ..tensor import _rebuild
-
-    return _rebuild(Tensor, normalise(value), requires, None)
-
-
-def _name(function):
-    code = getattr(function, "__code__", None)
-    where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
-    return f"{getattr(function, '__qualname__', repr(function))}{where}"

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..errors import TapeFileError, said_by
 from ..recomputed import FUNCTIONS, Recomputed
-from .trace import Host, Operand, _Item
+from .archive import CHARS
+from .trace import Host, Operand, ResultOf
 
 #: NumPy functions without derivative that a file may name: they need no more memory than their operands.
 NUMPY = frozenset(
@@ -35,7 +36,7 @@ def encoded(thing, arrays):
         return {"dict": [[k, encoded(v, arrays)] for k, v in thing.items()]}
     if kind is slice:
         return {"slice": [encoded(part, arrays) for part in (thing.start, thing.stop, thing.step)]}
-    if isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.char in "df?bBhHiIlLqQ":
+    if isinstance(thing, (np.ndarray, np.generic)) and thing.dtype.char in CHARS:
         arrays.append(np.asarray(thing))
         return {"array": len(arrays) - 1}
     raise TapeFileError(f"{kind.__name__} cannot be written to a file; numbers, strings, arrays, and lists, tuples and dicts of them can")
@@ -72,7 +73,7 @@ def decoded(thing, arrays, limit):
 
 def encoded_function(function, arrays):
     """The name of a function without derivative, with its data."""
-    if isinstance(function, _Item):
+    if isinstance(function, ResultOf):
         return {"item": function.k, "of": encoded_function(function.function, arrays)}
     if isinstance(function, Recomputed):
         return {"tapegrad": function.name, "data": encoded(tuple(function.data), arrays)}
@@ -86,7 +87,7 @@ def decoded_function(thing, arrays, limit):
     """The function of `encoded_function`; raises TapeFileError for any other."""
     if type(thing) is dict:
         if set(thing) == {"item", "of"} and type(thing["item"]) is int and 0 <= thing["item"] < 4:
-            return _Item(decoded_function(thing["of"], arrays, limit), thing["item"])
+            return ResultOf(decoded_function(thing["of"], arrays, limit), thing["item"])
         if set(thing) == {"tapegrad", "data"} and type(thing["tapegrad"]) is str and thing["tapegrad"] in FUNCTIONS:
             data = decoded(thing["data"], arrays, limit)
             if type(data) is tuple and all(_small(d, limit) for d in data):

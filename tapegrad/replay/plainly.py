@@ -61,6 +61,9 @@ def _guards_hold(tape, values):
     outcomes = {}
     for item in tape.items:
         entry = item.entry
+        if entry.kind not in (GUARD, HOST):
+            # An instruction on arrays, or a call.
+            return False
         operands = [outcomes.get(o, values[o]) if o > 0 else normalise(tape.constants[-1 - o]) for o in item.operands]
         if not all(type(value) in (float, bool) for value in operands):
             return False
@@ -68,7 +71,7 @@ def _guards_hold(tape, values):
             seen = bool(operands[0]) if entry.function == "bool" else operands[0]
             if np.asarray(seen).tobytes() != entry.seen:
                 return False
-        elif entry.kind == HOST and entry.function.ufunc in _COMPARISONS and entry.meta.char == "?":
+        elif entry.function.ufunc in _COMPARISONS and entry.meta.char == "?":
             outcomes[item.slot] = bool(entry.function.ufunc(*operands))
         else:
             return False

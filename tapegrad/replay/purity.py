@@ -140,7 +140,7 @@ class Surroundings:
 
     def _named(self, name, value, names):
         """What a name of the code is bound to."""
-        if isinstance(value, types.ModuleType):
+        if issubclass(type(value), types.ModuleType):
             self._module(name, value, names)
         else:
             self._thing(name, value, DEPTH)
@@ -154,13 +154,18 @@ class Surroundings:
             if variable in module.__dict__:
                 value = module.__dict__[variable]
                 self._check(f"{name}.{variable}", _same_item, (module.__dict__, variable), value)
-                if not installed or isinstance(value, types.ModuleType):
+                if not installed or issubclass(type(value), types.ModuleType):
                     self._named(f"{name}.{variable}", value, names)
         if module is os and not {"environ", "getenv"}.isdisjoint(names):
             self._thing("os.environ", os.environ._data, DEPTH)
 
     # -- values -------------------------------------------------------------------
     def _thing(self, name, value, depth):
+        if type(value) in weakref.ProxyTypes:
+            # To ask a dead one anything, its class too, raises.
+            self._check(name, _same_referent, value, id(_referent(value)))
+            self._thing(name, _referent(value), depth)
+            return
         if isinstance(value, types.BuiltinFunctionType):
             if not isinstance(value.__self__, (types.ModuleType, type(None))) and self._first(value):
                 self._callable(name, value, depth)
@@ -177,8 +182,8 @@ class Surroundings:
             self._check(name, _same_context, value, value.get(None))
             self._thing(name, value.get(None), depth)
         elif isinstance(value, weakref.ReferenceType):
-            self._check(name, _same_referent, value, id(value()))
-            self._thing(name, value(), depth)
+            self._check(name, _same_referent, value, id(_referent(value)))
+            self._thing(name, _referent(value), depth)
         elif isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
             self.generators.append((name, value))
         elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
@@ -243,6 +248,13 @@ class Surroundings:
             self._class(f"type({name})", type(kind), depth)
 
     def _object(self, name, thing, depth):
+        if _package(type(thing).__module__) == "numba":
+            # A compiled function: it depends on what its Python does; what the compiler keeps beside it changes as it compiles.
+            compiled = getattr(thing, "_dispatcher", thing)
+            python = getattr(compiled, "py_func", None) or getattr(compiled, "__wrapped__", None)
+            if python is not None:
+                self._callable(name, python, depth)
+                return
         attributes = getattr(thing, "__dict__", None)
         own = _own(type(thing).__module__)
         if not own:
@@ -341,14 +353,19 @@ def _state(generator):
     return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
 
 
+def _package(module):
+    """The first part of the name of a module; a class may have anything for its ``__module__``."""
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
 def _own(module):
     """Whether a module is tapegrad's."""
-    return (module or "").partition(".")[0] == "tapegrad"
+    return _package(module) == "tapegrad"
 
 
 def _installed(module, filename):
     """Whether code belongs to the standard library, an installed package or tapegrad itself."""
-    top = (module or "").partition(".")[0]
+    top = _package(module)
     return top in ("tapegrad", "numpy", "scipy", "builtins") or top in sys.stdlib_module_names and top != "__main__" or (
         filename.startswith(_INSTALLED)
     )
@@ -452,8 +469,16 @@ def _same_context(variable, before):
     return _equal(variable.get(None), before)
 
 
+def _referent(reference):
+    """What a weak reference or a proxy leads to, or None."""
+    try:
+        return reference() if isinstance(reference, weakref.ReferenceType) else reference.__init__.__self__
+    except ReferenceError:
+        return None
+
+
 def _same_referent(reference, before):
-    return id(reference()) == before
+    return id(_referent(reference)) == before
 
 
 def _same_objects(array, before):

@@ -5,6 +5,9 @@ or arrays of the same bytes as the last time, one float as result: then one comp
 reads the arguments' C structs, replays, and nothing is flattened or hashed.
 Anything else, and any guard that sees something else, takes the long way
 (`replay.function`), which has all the checks and answers the call from the start.
+
+`Replayed.short` holds a `Quick` (the tape is swept) or a `QuickKernel` (it has become a kernel), made after each call that
+went the long way by replay.  What a call may be is a *spec*, a list of words (`spec_of`) that compiled code compares.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 
 from ..kernel.entry.walk import Way, enter_value
 from ..sweep import native
+from ..tape.layout import VALUE
 from ..tape.meta import SCALAR
 from . import walk as W
 from .trace import ROW
@@ -23,6 +27,8 @@ from .workspace import RAISING
 #: Static arguments that are as they were if they are the same object.
 _IMMUTABLE = (int, bool, str, bytes, type(None), complex, type, frozenset)
 _DOUBLE = np.dtype("d")
+#: The word of a record that holds its value.
+_VALUE = VALUE // 8
 _empty = np.empty
 
 
@@ -58,7 +64,7 @@ class Quick:
 
     @staticmethod
     def by_numpy(tape):
-        """Whether a replay has to look at what NumPy says."""
+        """Whether a replay has to look whether NumPy would raise (a singular matrix), which only the long way does."""
         return any(item.entry.function in RAISING for item in tape.items if item.entry.kind == ROW)
 
     def serves(self, kept, kernel, surroundings):
@@ -82,7 +88,7 @@ class Quick:
             return None
         if tuple(sorted(set(wanted))) != wanted:
             return None
-        found = _spec(args, wanted)
+        found = spec_of(args, wanted)
         if found is None:
             return None
         spec, held, picks = found
@@ -110,7 +116,7 @@ class Quick:
         workspace.refresh()
         done = W.quick(workspace.pointer, self.address, id(args)) == W.DONE
         if done:
-            value = workspace.words.item(self.output, 2)
+            value = workspace.words.item(self.output, _VALUE)
             if self.one is not None:
                 k, number = self.one
                 found = workspace.gradients[k]
@@ -148,7 +154,7 @@ class QuickKernel(Quick):
 
     @staticmethod
     def by_numpy(tape):
-        """Kernels have no steps that only NumPy can do."""
+        """A kernel looks itself."""
         return False
 
     def serves(self, kept, kernel, surroundings):
@@ -198,7 +204,7 @@ def _ordered(args, positions):
     return tuple(found)
 
 
-def _spec(args, wanted):
+def spec_of(args, wanted):
     """What the arguments have to be (`replay.walk.read_arguments`), which are held, which inputs are differentiated; or None."""
     spec, held, picks, inputs = [len(args)], [], [], 0
     for k, a in enumerate(args):

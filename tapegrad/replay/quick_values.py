@@ -10,7 +10,7 @@ import numpy as np
 
 from ..kernel.entry.walk import Way, enter
 from ..kernel.status import FINE
-from .quick import _spec
+from .quick import spec_of
 
 
 class QuickValues:
@@ -42,7 +42,7 @@ class QuickValues:
         """For calls like the one with these leaves, or None if there is no short way."""
         if kept.kernels.get(False) is None or not all(slot and meta.char == "d" for slot, meta in kept.tape.outputs):
             return None
-        found = _spec(flat, ())
+        found = spec_of(flat, ())
         return None if found is None else cls(kind, surroundings, kept, found[1], found[0])
 
     def serves(self, kept, surroundings):
@@ -72,6 +72,6 @@ class QuickValues:
 
 def prepare(replayed, kind, surroundings, flat):
     """Let the next call of `replayed` go the short way, if it is like the one with the leaves `flat`."""
-    kept, known = kind.tapes.first(), replayed._quick
+    kept, known = kind.tapes.first(), replayed.short
     if kept is not None and (known is None or not known.serves(kept, surroundings)):
-        replayed._quick = QuickValues.of(kind, surroundings, kept, flat)
+        replayed.short = QuickValues.of(kind, surroundings, kept, flat)

@@ -34,7 +34,7 @@ from ..tape.meta import SCALAR, axes_in_memory, c_array, c_strides, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from ..tree import LEAF, Structure
-from .archive import AXES, CHARS, Archive
+from .archive import AXES, CHARS, Archive, need
 from .budget import of_file, of_text, of_workspace
 from .finish import FinishedTape, Guard, Item
 from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_function
@@ -270,78 +270,50 @@ class _Source:
         return [(line, line + 1, line) for line in sorted(self.lines)]
 
 
-def _need(condition, what):
-    if not condition:
-        raise TapeFileError(what)
+def _opened(data, limit):
+    """Members by name, the header, the bytes that are declared, and those that are taken by now."""
+    archive = Archive(data)
+    head = archive.array("declared")
+    need(head.dtype.char == "l" and head.shape == (2,), "it does not say that it is one")
+    version, declared = head.tolist()
+    need(version == VERSION, f"it is of version {version!r}, this tapegrad reads version {VERSION}")
+    need(0 <= declared <= limit, f"it declares {declared!r} bytes, the limit is {limit}")
+    need(archive.nbytes <= declared, f"it declares {declared} bytes, fewer than it has")
+    text = archive.array("header").tobytes()
+    taken = archive.nbytes + of_text(text)
+    need(taken <= declared, f"it declares {declared} bytes, its header takes more")
+    header = json.loads(text.decode())
+    need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
+    return {name: archive.array(name) for name in archive.names}, header, declared, taken
 
 
 def _decoded(data, limit):
     """The tape, with every number of the type it must have, and the bytes that are taken before its values."""
-    archive = Archive(data)
-    head = archive.array("declared")
-    _need(head.dtype.char == "l" and head.shape == (2,), "it does not say that it is one")
-    version, declared = head.tolist()
-    _need(version == VERSION, f"it is of version {version!r}, this tapegrad reads version {VERSION}")
-    _need(0 <= declared <= limit, f"it declares {declared!r} bytes, the limit is {limit}")
-    _need(archive.nbytes <= declared, f"it declares {declared} bytes, fewer than it has")
-    text = archive.array("header").tobytes()
-    taken = archive.nbytes + of_text(text)
-    _need(taken <= declared, f"it declares {declared} bytes, its header takes more")
-    header = json.loads(text.decode())
-    _need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
-    members = {name: archive.array(name) for name in archive.names}
+    members, header, declared, taken = _opened(data, limit)
     arrays = []
     while f"array_{len(arrays)}" in members:
         arrays.append(members[f"array_{len(arrays)}"])
-    _need(set(members) == {"declared", "header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
+    need(set(members) == {"declared", "header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
     table, numbers, seen = members["records"], members["numbers"], members["seen"]
     count = len(table)
-    _need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
-    _need(numbers.dtype.char == "d" and numbers.shape == (count, 2) and seen.dtype.char == "B" and seen.ndim == 1, "its records")
-    sources = [_Source(_text(name)) for name in header["files"]]
-
-    def place(filename, line):
-        source = _Source(_text(filename))
-        _need(type(line) is int and 0 <= line < 1 << 31, "a line")
-        source.lines.add(line)
-        return Place(source, line)
-
-    runs = [(_int(slot, count), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
+    need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
+    need(numbers.dtype.char == "d" and numbers.shape == (count, 2) and seen.dtype.char == "B" and seen.ndim == 1, "its records")
+    runs = _runs(header, table[:, 3].tolist())
     records = _records(header, table, numbers)
-    elements = declared
     inputs = [_meta(m) for m in header["inputs"]]
-    _need(all(list(m.strides) == list(c_strides(m.shape, m.itemsize)) for m in inputs), "an input that is not in C order")
+    need(all(list(m.strides) == list(c_strides(m.shape, m.itemsize)) for m in inputs), "an input that is not in C order")
     leaves = [_int(s, count) for s in header["leaves"]]
-    items, guards, metas = [], [], [None] + [None] * (count - 1)
+    metas = [None] * count
     for slot in np.flatnonzero((records["op"] < FIRST_ARRAY) & (records["op"] != 0)).tolist():
         metas[slot] = SCALAR
-    _need(len(leaves) == len(inputs) == len(header["wanted"]), "its inputs")
+    need(len(leaves) == len(inputs) == len(header["wanted"]), "its inputs")
     for k, slot in enumerate(leaves):
         if slot:
             metas[slot] = inputs[k]
-    at, sizes = 0, iter(header["guards"])
-    for one in header["items"]:
-        slot, kind = _int(one[0], count), one[1]
-        if kind == GUARD:
-            _, _, how, operands = one
-            length, filename, line = next(sizes)
-            what = seen[at : at + _int(length, len(seen) - at + 1)].tobytes()
-            at += length
-            entry = Entry(GUARD, _text(how), (), (), False, 0, what)
-            item = Item(slot, entry, _operands(operands), len(guards))
-            guards.append(Guard(item.operands[0], how, what, place(filename, line)))
-        else:
-            item = _item(one, slot, arrays, elements)
-            metas[slot] = item.entry.meta
-        items.append(item)
-    _need(at == len(seen) and next(sizes, None) is None, "its guards")
-    for line in table[:, 3].tolist():
-        _need(0 <= line < 1 << 31, "a line")
-    firsts = [slot for slot, _ in runs]
-    _need(firsts == sorted(set(firsts)), "its places")
-    for k, (slot, source) in enumerate(runs):
-        stop = runs[k + 1][0] if k + 1 < len(runs) else count
-        source.lines.update(table[slot:stop, 3].tolist())
+    items, guards = _items(header, seen, count, arrays, declared)
+    for item in items:
+        if item.entry.kind != GUARD:
+            metas[item.slot] = item.entry.meta
     outputs = []
     for found in header["outputs"]:
         if type(found) is int:
@@ -353,69 +325,111 @@ def _decoded(data, limit):
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
         active=None, metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
-        cuts=[(_text(how), place(file, line)) for how, file, line in header["cuts"]], declared=declared,
+        cuts=[(_text(how), _place(file, line)) for how, file, line in header["cuts"]], declared=declared,
     )
     tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
     return tape, taken
+
+
+def _place(filename, line):
+    """The place of a guard or cut."""
+    source = _Source(_text(filename))
+    need(type(line) is int and 0 <= line < 1 << 31, "a line")
+    source.lines.add(line)
+    return Place(source, line)
+
+
+def _runs(header, lines):
+    """The source file of each run of slots, with the lines that it has there."""
+    sources = [_Source(_text(name)) for name in header["files"]]
+    runs = [(_int(slot, len(lines)), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
+    need(all(0 <= line < 1 << 31 for line in lines), "a line")
+    firsts = [slot for slot, _ in runs]
+    need(firsts == sorted(set(firsts)), "its places")
+    for (slot, source), stop in zip(runs, [*firsts[1:], len(lines)]):
+        source.lines.update(lines[slot:stop])
+    return runs
+
+
+def _items(header, seen, count, arrays, declared):
+    """Entries and guards, in order."""
+    items, guards = [], []
+    at, sizes = 0, iter(header["guards"])
+    for one in header["items"]:
+        slot, kind = _int(one[0], count), one[1]
+        if kind == GUARD:
+            _, _, how, operands = one
+            length, filename, line = next(sizes)
+            what = seen[at : at + _int(length, len(seen) - at + 1)].tobytes()
+            at += length
+            entry = Entry(GUARD, _text(how), (), (), False, 0, what)
+            item = Item(slot, entry, _operands(operands), len(guards))
+            guards.append(Guard(item.operands[0], how, what, _place(filename, line)))
+        else:
+            item = _item(one, slot, arrays, declared)
+        items.append(item)
+    need(at == len(seen) and next(sizes, None) is None, "its guards")
+    return items, guards
 
 
 def _records(header, table, numbers):
     """Records with the opcodes of this table of rows."""
     records = np.zeros(len(table), RECORD_DTYPE)
     rows = header["rows"]
-    _need(type(rows) is list and all(type(name) is str and name in BY_NAME for name in rows), "it uses rows that are not known here")
+    need(type(rows) is list and all(type(name) is str and name in BY_NAME for name in rows), "it uses rows that are not known here")
     opcodes = {code: op for op, code in _CODES.items()} | {k: BY_NAME[name].opcode for k, name in enumerate(rows)}
     codes = table[:, 0].tolist()
-    _need(all(code in opcodes for code in codes), "its rows")
-    _need((table[:, 1:3] >= 0).all() and (table[:, 1:3] < np.arange(len(table))[:, None].clip(1)).all(), "an operand that comes later")
-    _need((table[:, 3] >= 0).all() and (table[:, 3] < 1 << 31).all(), "a line")
+    need(all(code in opcodes for code in codes), "its rows")
+    need((table[:, 1:3] >= 0).all() and (table[:, 1:3] < np.arange(len(table))[:, None].clip(1)).all(), "an operand that comes later")
+    need((table[:, 3] >= 0).all() and (table[:, 3] < 1 << 31).all(), "a line")
     records["op"] = [opcodes[code] for code in codes]
     records["a"], records["b"], records["offset"] = table[:, 1], table[:, 2], table[:, 3]
     records["value"], records["constant"] = numbers[:, 0], numbers[:, 1]
     return records
 
 
-def _item(one, slot, arrays, elements):
+def _item(one, slot, arrays, limit):
+    """An entry; numbers in the arguments of a function are at most `limit`, the bytes that are declared."""
     _, kind, function, data, operands, differentiable, integer, meta = one
-    _need(kind in (ROW, HOST), "a kind of entry")
+    need(kind in (ROW, HOST), "a kind of entry")
     if kind == ROW:
-        _need(type(function) is str and function in BY_NAME, f"the row {function!r}, which is not known here")
+        need(type(function) is str and function in BY_NAME, f"the row {function!r}, which is not known here")
         function = BY_NAME[function]
         attrs = decoded(data, arrays, 1 << 40)
-        _need(type(attrs) is dict, "attributes")
+        need(type(attrs) is dict, "attributes")
         attrs = tuple(attrs.items())
         hash(attrs)
     else:
-        layout = decoded(data, arrays, elements)
-        _need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
-        function, attrs = LoadedHost(decoded_function(function, arrays, elements), layout), ()
+        layout = decoded(data, arrays, limit)
+        need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
+        function, attrs = LoadedHost(decoded_function(function, arrays, limit), layout), ()
     entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), 0.0)
     entry.meta = _meta(meta)
     return Item(slot, entry, _operands(operands))
 
 
 def _int(thing, stop):
-    _need(type(thing) is int and 0 <= thing < stop, f"the number {thing!r}")
+    need(type(thing) is int and 0 <= thing < stop, f"the number {thing!r}")
     return thing
 
 
 def _signed(thing):
-    _need(type(thing) is int and abs(thing) < 1 << 40, f"the number {thing!r}")
+    need(type(thing) is int and abs(thing) < 1 << 40, f"the number {thing!r}")
     return thing
 
 
 def _bool(thing):
-    _need(type(thing) is bool, f"{thing!r} instead of a bool")
+    need(type(thing) is bool, f"{thing!r} instead of a bool")
     return thing
 
 
 def _text(thing):
-    _need(type(thing) is str and len(thing) < 4096, "a text")
+    need(type(thing) is str and len(thing) < 4096, "a text")
     return thing
 
 
 def _operands(operands):
-    _need(type(operands) is list, "operands")
+    need(type(operands) is list, "operands")
     return tuple(_signed(o) for o in operands)
 
 
@@ -424,10 +438,10 @@ def _meta(found):
         return SCALAR
     char, *shape = found
     order = shape.pop() if shape and type(shape[-1]) is list else list(range(len(shape)))
-    _need(all(type(k) is int for k in order) and sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
-    _need(type(char) is str and len(char) == 1 and char in CHARS and len(shape) <= AXES, f"the dtype {char!r}")
+    need(all(type(k) is int for k in order) and sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
+    need(type(char) is str and len(char) == 1 and char in CHARS and len(shape) <= AXES, f"the dtype {char!r}")
     shape = tuple(_int(n, 1 << 40) for n in shape)
-    _need(math.prod(shape) < 1 << 40, "an array that large")
+    need(math.prod(shape) < 1 << 40, "an array that large")
     if order == sorted(order):
         return c_array(shape, char)
     # A description only: no memory is taken.
@@ -439,7 +453,7 @@ def _constant(thing, arrays):
     if type(thing) is float:
         return thing
     found = decoded(thing, arrays, 0)
-    _need(type(found) is np.ndarray, "a constant")
+    need(type(found) is np.ndarray, "a constant")
     return found
 
 
@@ -447,6 +461,6 @@ def _structure(thing):
     if thing is None:
         return LEAF
     kind, keys, parts = thing
-    _need(type(kind) is str and kind in _KINDS and type(keys) is list and type(parts) is list, "the structure of its results")
-    _need(all(type(k) in (str, int, type(None)) for k in keys) and len(keys) == len(parts), "the structure of its results")
+    need(type(kind) is str and kind in _KINDS and type(keys) is list and type(parts) is list, "the structure of its results")
+    need(all(type(k) in (str, int, type(None)) for k in keys) and len(keys) == len(parts), "the structure of its results")
     return Structure(_KINDS[kind], tuple(keys), tuple(_structure(p) for p in parts))

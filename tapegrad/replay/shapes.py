@@ -14,9 +14,7 @@ import numpy as np
 
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
-
-#: The most axes a saved array may have.
-AXES = 16
+from .archive import AXES
 
 
 class Misfit(Exception):

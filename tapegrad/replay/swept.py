@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..record import normalise
 from ..recording import Port, Recording
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, RECORD, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
 from . import walk as W
+
+#: Elements that arguments or results have at least for the Jacobian to be worth compressing.
+ENOUGH = 16
 
 
 class _Store:
@@ -74,7 +78,7 @@ class ReplayedRecording(Recording):
     def compressed(self):
         """Compressions of its Jacobian by columns and by rows, sought when it is asked for again; or None."""
         self._uses += 1
-        if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= 16:
+        if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH:
             self._compressed = self._tape.compressions.worth
         return self._compressed
 
@@ -127,7 +131,5 @@ def _like(meta):
 
 
 def _constant(value):
-    from ..record import normalise
-
     array = np.asarray(getattr(value, "_v", value))
     return normalise(array) if array.dtype.kind in "biuf" else 0.0

@@ -16,7 +16,8 @@ import sys
 
 import numpy as np
 
-from ..record import _Types, nesting_error, normalise, plain, tracked
+from ..dtypes import check_class, native
+from ..record import Types, nesting_error, normalise, plain, tracked
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
@@ -178,7 +179,7 @@ class Trace:
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
-        if row.name in _WRITES and not (isinstance(operands[0], _Types.Tensor) and operands[0]._t is self.store):
+        if row.name in _WRITES and not (isinstance(operands[0], Types.Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
         if row.primitive is not None:
@@ -186,7 +187,7 @@ class Trace:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
-        references = tuple(0 if type(o) is _Types.Call else self._reference(o, v) for o, v in zip(operands, values))
+        references = tuple(0 if type(o) is Types.Call else self._reference(o, v) for o, v in zip(operands, values))
         slot = len(self.store.tokens)
         self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
         if value.__class__ is float:
@@ -207,11 +208,11 @@ class Trace:
         it is, behind a guard on the operands.
         """
         if isinstance(value, tuple):
-            return tuple(self.host(_Item(function, k), args, kwargs, v) for k, v in enumerate(value))
-        if isinstance(value, _Types.Tensor):
+            return tuple(self.host(ResultOf(function, k), args, kwargs, v) for k, v in enumerate(value))
+        if isinstance(value, Types.Tensor):
             value = value._v
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
-            for operand in _tensors((args, kwargs)):
+            for operand in parts_of((args, kwargs), Types.Tensor):
                 self.exact(operand, getattr(function, "__name__", "a function"))
             return value
         live = []
@@ -234,7 +235,7 @@ class Trace:
 
     def apart(self, t):
         """`t` as a value through which no derivative passes."""
-        if not isinstance(t, _Types.Tensor) or t._t is not self.store:
+        if not isinstance(t, Types.Tensor) or t._t is not self.store:
             return t
         return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
 
@@ -286,9 +287,9 @@ class Trace:
         return t
 
     def _reference(self, operand, value):
-        if isinstance(operand, _Types.Tensor) and operand._t is self.store:
+        if isinstance(operand, Types.Tensor) and operand._t is self.store:
             return operand._i
-        if tracked(operand) and (operand._t is not None or operand.__class__ is _Types.Dual):
+        if tracked(operand) and (operand._t is not None or operand.__class__ is Types.Dual):
             raise nesting_error("an operand of an operation")
         return -1 - self._constant(value)
 
@@ -328,7 +329,7 @@ def _keywords(row, attrs, integer):
 
 def _shape_may_change(function):
     """Whether the shape of the result may depend on values."""
-    if isinstance(function, _Item):
+    if isinstance(function, ResultOf):
         function = function.function
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
     return name not in _FIXED_SHAPE if module.startswith("numpy") else True
@@ -354,7 +355,7 @@ class Host:
             return np.asarray(self.function(*args, **kwargs))
 
 
-class _Item:
+class ResultOf:
     """The `k`-th result of a function."""
 
     def __init__(self, function, k):
@@ -375,23 +376,25 @@ def _promoted(args):
     return [np.asarray(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
 
 
-def _tensors(thing):
-    if isinstance(thing, _Types.Tensor):
+def parts_of(thing, kinds):
+    """What is one of `kinds` among arguments in lists, tuples and dicts, each as often as it stands there."""
+    if isinstance(thing, kinds):
         yield thing
     elif isinstance(thing, (list, tuple)):
         for part in thing:
-            yield from _tensors(part)
+            yield from parts_of(part, kinds)
     elif isinstance(thing, dict):
-        yield from _tensors(list(thing.values()))
+        yield from parts_of(list(thing.values()), kinds)
 
 
 def _replaced(thing, live):
     """`thing` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
-    if isinstance(thing, _Types.Tensor):
+    if isinstance(thing, Types.Tensor):
         live.append(thing)
         return Operand(len(live) - 1)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
-        live.append(plain(thing))
+        check_class(thing, "operand")
+        live.append(plain(native(thing)))
         return Operand(len(live) - 1)
     if isinstance(thing, (list, tuple)):
         return type(thing)(_replaced(part, live) for part in thing)

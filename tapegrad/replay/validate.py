@@ -16,9 +16,9 @@ from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
 from .budget import check_host, of_values
-from .finish import _active
+from .finish import active_slots
 from .shapes import INDEX, Misfit, require, result
-from .trace import GUARD, HOST, ROW, SHAPE, Operand
+from .trace import GUARD, HOST, ROW, SHAPE, Operand, parts_of
 
 
 def check(tape, taken):
@@ -53,7 +53,7 @@ class _Check:
         for slot, _ in tape.outputs:
             require(not slot or self._meta(slot) is not None, f"the output {slot}")
         require(tape.structure is not None and tape.structure.count == len(tape.outputs), "the structure of its results")
-        tape.active = _active(tape)
+        tape.active = active_slots(tape)
 
     def _meta(self, slot):
         """Description of an operand."""
@@ -121,7 +121,7 @@ class _Check:
         require(entry.meta is SCALAR or entry.meta.shape != () or entry.kind == HOST or entry.meta.char != "d", "a scalar")
         if entry.kind == HOST:
             require(not entry.differentiable and not entry.integer, "a derivative of a function that has none")
-            require(all(o < len(operands) for o in _references(entry.function.layout)), "an operand of a function")
+            require(all(o < len(operands) for o in parts_of(entry.function.layout, Operand)), "an operand of a function")
             check_host(entry.function.function, entry.function.layout, metas, self.declared)
             return 0
         row = entry.function
@@ -152,13 +152,3 @@ class _Check:
         require(item is not None and item.entry.kind == HOST and item.entry.function.ufunc is None, "positions of no known origin")
         host = item.entry.function
         host.limit = limit if host.limit is None else min(limit, host.limit)
-
-
-def _references(layout):
-    if isinstance(layout, Operand):
-        yield int(layout)
-    elif isinstance(layout, (list, tuple)):
-        for part in layout:
-            yield from _references(part)
-    elif isinstance(layout, dict):
-        yield from _references(list(layout.values()))

@@ -24,7 +24,7 @@ from ..sweep import program as P
 from ..sweep.as_numpy import AsNumPy, Unplanned
 from ..sweep.plan import Planner
 from ..sweep.symbolic import ITEMSIZE, Atom, Sym
-from ..sweep.windows import _aligned
+from ..sweep.windows import aligned
 
 #: Rows that are one reduction, which may write straight to the result.
 _ONE_STEP = ("max", "min", "prod")
@@ -41,7 +41,7 @@ class ValuePlanner(AsNumPy, Planner):
 
     def like(self, shape, char, atoms):
         # Axes in memory in the order that NumPy gives them: how it adds depends on strides.
-        order = _memory_order(shape, [_aligned(a, shape) for a in atoms])
+        order = _memory_order(shape, [aligned(a, shape) for a in atoms])
         whole = self.temporary([shape[k] for k in order], char)
         steps = dict(zip(order, whole.strides))
         return Atom(whole.reg, 0, shape, [steps[k] for k in range(len(shape))], char)

@@ -30,6 +30,7 @@ from ..native.memory import (
     store_int,
 )
 from ..sweep.access import SIZE
+from ..sweep.program import REGISTERS_AT
 from ..sweep.walk import reverse
 from ..tape.layout import VALUE
 
@@ -44,7 +45,21 @@ COLLECT = 6  # address, count, addresses of doubles
 #: Ufunc -> comparison of a COMPARE step.
 COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "equal": 4, "not_equal": 5}
 
-# Parameters.
+# Parameters of a replay: addresses, unless said otherwise.
+#
+# P_STREAM, P_RECORDS         the stream, the records (scalars and their values)
+# P_VALUES, P_SWITCH          the scalar switches, of values and of adjoints (`native.scalars`)
+# P_RUN, P_SCRATCH            `sweep.steps.run`, and its scratch memory
+# P_ADJOINT, P_SLOTS          a word for the adjoint of each slot; how many slots there are
+# P_MARKS, P_HIGH, P_LOW      a byte for each slot that the way back visits; the first and the last of these slots
+# P_TABLE, P_OBJECTS, P_FLOAT the signatures; the saved arrays; Python's type of floats (as of `sweep.walk.reverse`)
+# P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number
+# P_INPUTS                    addresses of the arguments' data: written at each call
+# P_ELEMENTS                  (argument, position, slot), after their number
+# P_ARRAYS                    (argument, where it is copied to, bytes), after their number
+# P_GRADIENTS                 (target, bytes, slot), after their number; then (target, slot) of elements, after theirs
+# P_AT, P_STOPPED             the word of the stream to go on at; the number of the guard or host step it stopped at
+# P_BACKWARD                  whether gradients are wanted
 (
     P_STREAM, P_RECORDS, P_VALUES, P_RUN, P_SCRATCH, P_ADJOINT, P_SLOTS, P_MARKS, P_HIGH, P_LOW, P_SWITCH, P_TABLE,
     P_OBJECTS, P_FLOAT, P_SEEDS, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
@@ -57,8 +72,12 @@ DONE, AT_HOST, AT_GUARD = 0, 1, 2
 OTHER = 3
 #: Arguments of `quick`: a float, a float64 array, the same object as before, an array of the same bytes as before.
 FLOAT, ARRAY, SAME, BYTES = 0, 1, 2, 3
-#: NumPy's flags of a C-contiguous, aligned array.
+#: NumPy's flags of a C-contiguous, aligned array (``NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED``).
 _LAID_OUT = 0x101
+#: Where things stand in CPython's and NumPy's public C structs (64 bit; `sweep.native` tries them out at import): the type of
+#: an object, the number of floats; the size of a tuple and its items; of an array its data, axes, extents, dtype and flags.
+_TYPE, _FLOAT, _LENGTH, _ITEMS = 8, 16, 16, 24
+_DATA, _AXES, _EXTENTS, _DTYPE, _FLAGS = 16, 24, 32, 56, 64
 
 
 @compiled("int64(int64)")
@@ -66,7 +85,7 @@ def forward(p):
     """Go on with the stream at word ``p[P_AT]``; returns why it stopped, and at what in ``p[P_STOPPED]``."""
     stream, records = load_int(p + 8 * P_STREAM), load_int(p + 8 * P_RECORDS)
     values, run, scratch = load_int(p + 8 * P_VALUES), load_int(p + 8 * P_RUN), load_int(p + 8 * P_SCRATCH)
-    regs = scratch + 4096
+    regs = scratch + REGISTERS_AT
     at = stream + 8 * load_int(p + 8 * P_AT)
     while True:
         code = load_int(at)
@@ -221,9 +240,9 @@ def read_arguments(inputs, spec, args):
     number of the bytes that the array has to hold, and is no input.  Objects are read by the public C structs of
     CPython and NumPy (tried out in `sweep.native`).
     """
-    if load_int(args + 16) != load_int(spec):
+    if load_int(args + _LENGTH) != load_int(spec):
         return OTHER
-    at, item = spec + 8, args + 24
+    at, item = spec + 8, args + _ITEMS
     for _ in range(load_int(spec)):
         thing, kind = load_int(item), load_int(at)
         item += 8
@@ -232,23 +251,23 @@ def read_arguments(inputs, spec, args):
                 return OTHER
             at += 16
             continue
-        if load_int(thing + 8) != load_int(at + 8):
+        if load_int(thing + _TYPE) != load_int(at + 8):
             return OTHER
         if kind == FLOAT:
-            store_int(inputs, thing + 16)
+            store_int(inputs, thing + _FLOAT)
             at += 16
         else:
             dimensions = load_int(at + 24)
-            laid_out = load_int32(thing + 64) & _LAID_OUT == _LAID_OUT
-            if load_int(thing + 56) != load_int(at + 16) or load_int32(thing + 24) != dimensions or not laid_out:
+            laid_out = load_int32(thing + _FLAGS) & _LAID_OUT == _LAID_OUT
+            if load_int(thing + _DTYPE) != load_int(at + 16) or load_int32(thing + _AXES) != dimensions or not laid_out:
                 return OTHER
-            extents = load_int(thing + 32)
+            extents = load_int(thing + _EXTENTS)
             at += 32
             for k in range(dimensions):
                 if load_int(extents + 8 * k) != load_int(at):
                     return OTHER
                 at += 8
-            data = load_int(thing + 16)
+            data = load_int(thing + _DATA)
             if kind == BYTES:
                 if differ(data, load_int(at), load_int(at + 8)) != 0:
                     return OTHER

@@ -7,6 +7,10 @@ in an entry of a dict (while the dict keeps the same table), code and defaults o
 function.  Their places are found by looking for what is known to stand there, so nothing
 is taken for granted about the layout but that a key and its value are neighbours; a
 binding whose place is not found is left to Python.
+
+So for ``def f(x): return scale * x`` with a global `scale` there are three words to compare, each an
+address and what it holds: the pointer of the globals to their table, the key in the entry of
+"scale", and the value beside it.
 """
 
 from __future__ import annotations
@@ -42,11 +46,15 @@ def _offsets():
 _FUNCTION = _offsets()
 
 
+#: What is looked at for the counter: keys that leave room for one more, and bytes of the head of a table.
+_KEYS, _HEAD = 20, 48
+
+
 def _counter():
     """Where the table of a dict holds a number that changes by one with every new key."""
-    scope = {f"key {k}": k for k in range(20)}
+    scope = {f"key {k}": k for k in range(_KEYS)}
     table = _word(id(scope) + _TABLE)
-    before = [_word(table + k) for k in range(0, 48, 8)]
+    before = [_word(table + k) for k in range(0, _HEAD, 8)]
     scope["another"] = 0
     if _word(id(scope) + _TABLE) != table:
         return None
@@ -85,6 +93,7 @@ def of_item(scope, name, value):
     if name not in scope:
         # Found in the builtins, or nowhere: no key may be added.
         return None if _COUNTER is None else [id(scope) + _TABLE, table, table + _COUNTER, _word(table + _COUNTER)]
+    # The table is what the dict takes beside its own object (32 bytes behind the pointer at most): read no further.
     held = np.frombuffer(ctypes.string_at(table, (dict.__sizeof__(scope) - _TABLE - 32) // 8 * 8 + 8), np.intp)
     # Names in code and keys of modules are interned: nearly always the key is this very object.
     for key in (name, next(k for k in scope if k == name)):

@@ -5,16 +5,34 @@ tape's pool); the tape itself is never written to.  Scalars live in a copy of th
 records.  An array entry has a buffer of its own, except that views look at the
 memory of their operand, and that an indexed assignment goes into its operand's
 buffer if nobody reads that any more.
+
+When it is made, everything that a replay does is laid out once as int64 words, with the addresses
+of these buffers in them: the *stream*, which `walk.forward` interprets.  Of the tape of
+``np.sum(x * y) * x[0]``::
+
+    %1  leaf      argument 0[0]              (a record: its value is copied there)
+    %2  leaf      argument 0                 a buffer
+    %3  leaf      argument 1                 a buffer
+    %4  multiply  %2, %3         PROGRAM     NumPy's loop, from the buffers of %2 and %3 to that of %4
+    %5  sum       %4             PROGRAM     from the buffer of %4 to the record of %5
+    %6  multiply  %5, %1         SCALARS     records 6 to 6, by the switch
+                                 END
+
+The way back needs no stream: the record of each array entry becomes the instruction of its adjoint
+(`_signature`), and the reverse sweep of define-by-run walks over the records.
+
+In this order: values and whose memory they use, the stream, adjoints, parameters, running.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..custom.calls import noted
+from ..errors import noted
 from ..record import normalise
 from ..rules import BY_NAME
 from ..sweep import native
+from ..sweep import program as P
 from ..sweep import walk as sweep_walk
 from ..sweep.plan import Signature
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, VALUE
@@ -350,7 +368,7 @@ class Workspace:
         count = len(self.records)
         self.stream = np.array(self.stream, np.int64)
         self.adjoint = np.zeros(count)
-        self.scratch = np.empty(8192, np.uint8)
+        self.scratch = np.empty(P.SCRATCH, np.uint8)
         self.marks, high, low = self._marks()
         self.inputs = np.zeros(max(1, len(tape.inputs)), np.int64)
         self.elements = np.array([len(tape.elements), *(w for e in tape.elements for w in e)], np.int64)

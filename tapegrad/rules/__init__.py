@@ -1,4 +1,19 @@
-"""The rules table: one row per primitive, a file per family."""
+"""The rules table: one row per primitive, a file per family.
+
+`table` says what a row is; `lang` is the language that rules are written in, `tangents` what JVPs are written with
+besides.  Importing the families, in the order of this file, numbers the rows (their opcodes): nothing that is kept
+depends on the numbers, since files name rows and compiled code goes with these sources.
+
+================================  ==========================================================================
+elementwise, special, orders      functions of each element: NumPy's, SciPy's, Bessel functions of any order
+reductions, scans, products       over axes, along one, and the product of matrices
+shaping                           other shapes and orders, parts, joints, assignment
+linalg, triangular                of matrices; `minors` is what the derivatives of the determinant are made of
+learning, stepping                single instructions for softmax, cross-entropy, a Runge-Kutta stage
+transposed, accumulating,         what only derivatives and kernels call: transposed movements of data,
+cofactors, choices                additions into part of an array, cofactors, comparisons as numbers
+================================  ==========================================================================
+"""
 
 from . import elementwise, special, reductions, products, shaping, learning, linalg  # noqa: F401
 from . import triangular, stepping, scans, orders, transposed  # noqa: F401

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .table import structural
-from .transposed import _distinct
+from .transposed import distinct
 
 
 def add_window_value(x, v, shape=(), strides=(), offset=0):
@@ -17,7 +17,7 @@ def add_window_value(x, v, shape=(), strides=(), offset=0):
     if 0 in shape:
         return found
     flat = found.reshape(-1)
-    if _distinct(shape, strides):
+    if distinct(shape, strides):
         np.lib.stride_tricks.as_strided(flat[offset:], shape, [s * found.itemsize for s in strides])[...] += v
         return found
     positions = np.arange(found.size)[offset:]

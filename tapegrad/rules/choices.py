@@ -11,11 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import lang as L
-from .table import elementwise
-
-
-def _zero(*_):
-    return 0.0
+from .table import elementwise, zero
 
 
 def _number(condition):
@@ -38,11 +34,11 @@ for _name, _comparison, _of, _doc in (
     ("is_equal", np.equal, L.eq, "1 where x equals y, else 0; derivative 0"),
 ):
     elementwise(
-        _name, _numbers(_comparison), lambda x, y, of=_of: _number(of(x, y)), (_zero, _zero),
+        _name, _numbers(_comparison), lambda x, y, of=_of: _number(of(x, y)), (zero, zero),
         node=_name.title().replace("_", ""), doc=_doc,
     )
 elementwise(
-    "is_nan", _numbers(np.isnan), lambda x: _number(L.isnan(x)), (_zero,), node="IsNan", doc="1 where x is NaN, else 0; derivative 0",
+    "is_nan", _numbers(np.isnan), lambda x: _number(L.isnan(x)), (zero,), node="IsNan", doc="1 where x is NaN, else 0; derivative 0",
 )
 
 
@@ -55,10 +51,10 @@ def _left_out(c, x):
 
 
 elementwise(
-    "if_true", _chosen, lambda c, x: L.select(L.ne(c, 0.0), x, 0.0), (_zero, lambda c, x, z: _number(L.ne(c, 0.0))),
+    "if_true", _chosen, lambda c, x: L.select(L.ne(c, 0.0), x, 0.0), (zero, lambda c, x, z: _number(L.ne(c, 0.0))),
     node="IfTrue", doc="x where c is not 0, else exactly 0; derivative 0 in c",
 )
 elementwise(
-    "if_false", _left_out, lambda c, x: L.select(L.ne(c, 0.0), 0.0, x), (_zero, lambda c, x, z: _number(L.eq(c, 0.0))),
+    "if_false", _left_out, lambda c, x: L.select(L.ne(c, 0.0), 0.0, x), (zero, lambda c, x, z: _number(L.eq(c, 0.0))),
     node="IfFalse", doc="x where c is 0, else exactly 0; derivative 0 in c",
 )

@@ -14,14 +14,10 @@ import numpy as np
 
 from . import lang as L
 from .lang import select
-from .table import elementwise
+from .table import elementwise, zero
 
 LN2 = math.log(2.0)
 LN10 = math.log(10.0)
-
-
-def _zero(*_):
-    return 0.0
 
 
 # ---- arithmetic ---------------------------------------------------------------
@@ -92,7 +88,7 @@ elementwise(
     scalar=abs, node="Abs", numpy=(np.absolute, np.fabs), doc="|x|; derivative 0 at 0",
 )
 elementwise(
-    "sign", np.sign, L.sign, (_zero,),
+    "sign", np.sign, L.sign, (zero,),
     node="Sign", numpy=(np.sign,), doc="sign of x; derivative 0",
 )
 elementwise(
@@ -202,6 +198,8 @@ elementwise(
     (lambda x, y, z: select(L.eq(z, 0.0), 0.0, x / z), lambda x, y, z: select(L.eq(z, 0.0), 0.0, y / z)),
     node="Hypot", numpy=(np.hypot,), doc="sqrt(x**2 + y**2); derivative 0 at the origin",
 )
+
+
 def _reciprocal_square(x):
     # 1 - tanh**2 cancels away from 0; this form keeps all digits and goes to 0 where cosh overflows.
     root = 1.0 / x
@@ -314,20 +312,20 @@ elementwise(
 )
 elementwise(
     "copysign", np.copysign, L.copysign,
-    (lambda x, y, z: L.sign(x) * L.sign(z), _zero),
+    (lambda x, y, z: L.sign(x) * L.sign(z), zero),
     scalar=math.copysign, node="Copysign", numpy=(np.copysign,), doc="|x| with the sign of y",
 )
 elementwise(
-    "floor", np.floor, L.floor, (_zero,), node="Floor", numpy=(np.floor,), doc="largest integer <= x; derivative 0",
+    "floor", np.floor, L.floor, (zero,), node="Floor", numpy=(np.floor,), doc="largest integer <= x; derivative 0",
 )
 elementwise(
-    "ceil", np.ceil, L.ceil, (_zero,), node="Ceil", numpy=(np.ceil,), doc="smallest integer >= x; derivative 0",
+    "ceil", np.ceil, L.ceil, (zero,), node="Ceil", numpy=(np.ceil,), doc="smallest integer >= x; derivative 0",
 )
 elementwise(
-    "trunc", np.trunc, L.trunc, (_zero,), node="Trunc", numpy=(np.trunc,), doc="x without its fraction; derivative 0",
+    "trunc", np.trunc, L.trunc, (zero,), node="Trunc", numpy=(np.trunc,), doc="x without its fraction; derivative 0",
 )
 elementwise(
-    "rint", np.rint, L.rint, (_zero,), node="Round", numpy=(np.rint,), doc="nearest integer; derivative 0",
+    "rint", np.rint, L.rint, (zero,), node="Round", numpy=(np.rint,), doc="nearest integer; derivative 0",
 )
 
 
@@ -342,7 +340,7 @@ def _floor_divide(x, y):
 
 
 elementwise(
-    "floor_divide", np.floor_divide, _floor_divide, (_zero, _zero),
+    "floor_divide", np.floor_divide, _floor_divide, (zero, zero),
     scalar=lambda x, y: x // y, node="FloorDivide", numpy=(np.floor_divide,), doc="x // y; derivative 0",
 )
 elementwise(
@@ -416,7 +414,7 @@ elementwise(
 )
 elementwise(
     "heaviside", np.heaviside, lambda x, h: select(x < 0.0, 0.0, select(x > 0.0, 1.0, select(L.eq(x, 0.0), h, x))),
-    (_zero, lambda x, h, z: select(L.eq(x, 0.0), 1.0, 0.0)),
+    (zero, lambda x, h, z: select(L.eq(x, 0.0), 1.0, 0.0)),
     node="Heaviside", numpy=(np.heaviside,), doc="step from 0 to 1 with value h at 0; derivative 0 in x, and 1 in h at x = 0",
 )
 

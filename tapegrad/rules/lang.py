@@ -14,7 +14,7 @@ same expression always prints, and therefore compiles and caches, the same.
 
 from __future__ import annotations
 
-ARITHMETIC = ("add", "sub", "mul", "div", "neg")
+#: Operations besides the arithmetic of Python's operators: add, sub, mul, div, neg.
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGIC = ("and", "or", "not")
 
@@ -28,8 +28,11 @@ UNARY = (
 BINARY = "pow arctan2 hypot fmod copysign polygamma".split()
 
 #: Functions that are SciPy's ufuncs of the same name.
-SCIPY_UNARY = ("erfc erfinv erfcx logit log_expit gamma i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri y0 y1 erfcinv").split()
+SCIPY_UNARY = "erfc erfinv erfcx logit log_expit gamma i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri y0 y1 erfcinv".split()
 SCIPY_BINARY = "beta betaln gammainc gammaincc xlogy xlog1py rel_entr kl_div jv yv iv ive".split()
+
+#: Functions that are compiled from Python (`tapegrad.native.incomplete_gamma`).
+COMPILED_BINARY = ["gammainc_da"]
 
 
 class Expr:
@@ -190,7 +193,9 @@ def simplify(op, args):
     return Expr(op, args)
 
 
-def _function(name, nargs):
+def _function(name):
+    """The function `name` of the language: it asks its first operand that is not a plain number to apply it."""
+
     def apply(*args):
         for a in args:
             if hasattr(type(a), "_apply"):
@@ -201,18 +206,14 @@ def _function(name, nargs):
     return apply
 
 
-for _name in UNARY + SCIPY_UNARY:
-    globals()[_name] = _function(_name, 1)
-#: Functions that are compiled from Python (`tapegrad.native.incomplete_gamma`).
-COMPILED_BINARY = ["gammainc_da"]
+for _name in UNARY + BINARY + SCIPY_UNARY + SCIPY_BINARY + COMPILED_BINARY:
+    globals()[_name] = _function(_name)
 
-for _name in BINARY + SCIPY_BINARY + COMPILED_BINARY:
-    globals()[_name] = _function(_name, 2)
-
-eq = _function("eq", 2)
-ne = _function("ne", 2)
-logical_not = _function("not", 1)
-_select = _function("select", 3)
+eq = _function("eq")
+ne = _function("ne")
+logical_not = _function("not")
+_select = _function("select")
+absolute_product = _function("mul0")
 
 
 def select(condition, yes, no):
@@ -223,7 +224,7 @@ def select(condition, yes, no):
 
 
 def times(g, partial):
-    """Adjoint times partial with an absolute zero (``DESIGN`` 8).
+    """Adjoint times partial, with an absolute zero (``docs/numerics.md``).
 
     Zero if either factor is zero, so that a branch not taken cannot poison a
     gradient with ``0 * inf``.  Constant partials are finite and multiply plainly.
@@ -235,6 +236,3 @@ def times(g, partial):
             return -g
         return g * float(partial)
     return absolute_product(g, partial)
-
-
-absolute_product = _function("mul0", 2)

@@ -68,7 +68,7 @@ ROOT_PI = math.sqrt(math.pi)
 ROOT_2PI = math.sqrt(2.0 * math.pi)
 
 
-def _scipy_row(name, partials, doc, node=None, refused=None):
+def scipy_row(name, partials, doc, node=None, refused=None):
     """A row whose value is SciPy's ufunc `name`; so is the function of that name in the language."""
     elementwise(
         name, scipy_special(name), getattr(L, name), partials, node=node or name.title().replace("_", ""), doc=doc,
@@ -85,24 +85,24 @@ def _erfcx_dx(x, z):
     return L.select(x > 10.0, (series + 1.0) * u * (-2.0 / ROOT_PI), 2.0 * x * z - TWO_OVER_SQRT_PI)
 
 
-_scipy_row("erfc", (lambda x, z: -TWO_OVER_SQRT_PI * L.exp(-(x * x)),), "1 - erf(x), accurate for large x")
-_scipy_row("erfinv", (lambda x, z: 0.5 * ROOT_PI * L.exp(z * z),), "inverse of erf")
-_scipy_row("erfcx", (_erfcx_dx,), "exp(x**2) * erfc(x)")
-_scipy_row("ndtr", (lambda x, z: L.exp(-0.5 * x * x) / ROOT_2PI,), "distribution function of the standard normal")
-_scipy_row("ndtri", (lambda x, z: ROOT_2PI * L.exp(0.5 * z * z),), "quantile of the standard normal, inverse of ndtr")
-_scipy_row(
+scipy_row("erfc", (lambda x, z: -TWO_OVER_SQRT_PI * L.exp(-(x * x)),), "1 - erf(x), accurate for large x")
+scipy_row("erfinv", (lambda x, z: 0.5 * ROOT_PI * L.exp(z * z),), "inverse of erf")
+scipy_row("erfcx", (_erfcx_dx,), "exp(x**2) * erfc(x)")
+scipy_row("ndtr", (lambda x, z: L.exp(-0.5 * x * x) / ROOT_2PI,), "distribution function of the standard normal")
+scipy_row("ndtri", (lambda x, z: ROOT_2PI * L.exp(0.5 * z * z),), "quantile of the standard normal, inverse of ndtr")
+scipy_row(
     # The density over the distribution function, in a form without underflow.
     "log_ndtr", (lambda x, z: math.sqrt(2.0 / math.pi) / L.erfcx(x * -math.sqrt(0.5)),),
     "logarithm of ndtr, accurate in both tails",
 )
 
 # ---- logistic ----------------------------------------------------------------------------
-_scipy_row("logit", (lambda x, z: 1.0 / (x * (1.0 - x)),), "log(x / (1 - x)), inverse of expit")
-_scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate for large negative x")
+scipy_row("logit", (lambda x, z: 1.0 / (x * (1.0 - x)),), "log(x / (1 - x)), inverse of expit")
+scipy_row("log_expit", (lambda x, z: L.sigmoid(-x),), "log of expit, accurate for large negative x")
 
 # ---- gamma and beta functions --------------------------------------------------------------
-_scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function")
-_scipy_row(
+scipy_row("gamma", (lambda x, z: z * L.digamma(x),), "gamma function")
+scipy_row(
     "beta",
     (
         lambda a, b, z: z * (L.digamma(a) - L.digamma(a + b)),
@@ -110,7 +110,7 @@ _scipy_row(
     ),
     "gamma(a) * gamma(b) / gamma(a + b)",
 )
-_scipy_row(
+scipy_row(
     "betaln",
     (lambda a, b, z: L.digamma(a) - L.digamma(a + b), lambda a, b, z: L.digamma(b) - L.digamma(a + b)),
     "log |beta(a, b)|",
@@ -127,18 +127,18 @@ def _gamma_density(a, x):
     return L.select((a > 20.0) & (L.abs(off) < 0.7), large, small)
 
 
-_scipy_row(
+scipy_row(
     "gammainc", (lambda a, x, z: L.gammainc_da(a, x), lambda a, x, z: _gamma_density(a, x)),
     "regularised lower incomplete gamma function",
 )
-_scipy_row(
+scipy_row(
     "gammaincc", (lambda a, x, z: -L.gammainc_da(a, x), lambda a, x, z: -_gamma_density(a, x)),
     "regularised upper incomplete gamma function",
 )
 
 # ---- Bessel functions ----------------------------------------------------------------------
-_scipy_row("i0", (lambda x, z: L.i1(x),), "modified Bessel function of order 0")
-_scipy_row(
+scipy_row("i0", (lambda x, z: L.i1(x),), "modified Bessel function of order 0")
+scipy_row(
     "i1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.i0(x) - z / x),), "modified Bessel function of order 1",
 )
 
@@ -164,13 +164,13 @@ def _i1e_dx(x, z):
     return L.select(L.eq(x, 0.0), 0.5, L.select(L.abs(x) > 40.0, _far_slope(1, L.abs(x)), near))
 
 
-_scipy_row("i0e", (_i0e_dx,), "exp(-|x|) * i0(x)")
-_scipy_row("i1e", (_i1e_dx,), "exp(-|x|) * i1(x)")
-_scipy_row("j0", (lambda x, z: -L.j1(x),), "Bessel function of order 0")
-_scipy_row("j1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.j0(x) - z / x),), "Bessel function of order 1")
+scipy_row("i0e", (_i0e_dx,), "exp(-|x|) * i0(x)")
+scipy_row("i1e", (_i1e_dx,), "exp(-|x|) * i1(x)")
+scipy_row("j0", (lambda x, z: -L.j1(x),), "Bessel function of order 0")
+scipy_row("j1", (lambda x, z: L.select(L.eq(x, 0.0), 0.5, L.j0(x) - z / x),), "Bessel function of order 1")
 
 # ---- entropies -----------------------------------------------------------------------------
-_scipy_row(
+scipy_row(
     "xlogy",
     (
         lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= 0.0), 0.0, L.log(y)),
@@ -178,7 +178,7 @@ _scipy_row(
     ),
     "x * log(y); value and derivative 0 where x = y = 0",
 )
-_scipy_row(
+scipy_row(
     "xlog1py",
     (
         lambda x, y, z: L.select(L.eq(x, 0.0) & (y <= -1.0), 0.0, L.log1p(y)),
@@ -186,7 +186,7 @@ _scipy_row(
     ),
     "x * log(1 + y); value and derivative 0 where x = 0 and y = -1",
 )
-_scipy_row("entr", (lambda x, z: -1.0 - L.log(x),), "-x * log(x); derivative +inf at 0")
+scipy_row("entr", (lambda x, z: -1.0 - L.log(x),), "-x * log(x); derivative +inf at 0")
 
 
 def _log_ratio(x, y):
@@ -197,12 +197,12 @@ def _log_ratio(x, y):
     return L.select(near, L.log1p((x - y) / y), L.select(far, L.log(x) - L.log(y), L.log(ratio)))
 
 
-_scipy_row(
+scipy_row(
     "rel_entr",
     (lambda x, y, z: _log_ratio(x, y) + 1.0, lambda x, y, z: L.select(L.eq(x, 0.0) & L.eq(y, 0.0), 0.0, -(x / y))),
     "x * log(x / y); derivative -inf in x at 0",
 )
-_scipy_row(
+scipy_row(
     "kl_div",
     (lambda x, y, z: _log_ratio(x, y), lambda x, y, z: (y - x) / y),
     "x * log(x / y) - x + y; derivative -inf in x at 0",

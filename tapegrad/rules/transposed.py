@@ -30,7 +30,7 @@ elementwise(
 )
 
 
-def _distinct(shape, strides):
+def distinct(shape, strides):
     """Whether no element is met twice by a window (sufficient, not necessary)."""
     reach = 0
     for step, extent in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
@@ -49,7 +49,7 @@ def place_value(x, shape=(), strides=(), offset=0):
     window = np.lib.stride_tricks.as_strided(
         found.reshape(-1)[offset:], x.shape, [s * found.itemsize for s in strides]
     )
-    if _distinct(x.shape, strides):
+    if distinct(x.shape, strides):
         window[...] = x
         return found
     return scatter_value(x, window_positions(x.shape, strides) + offset, shape)

@@ -27,7 +27,7 @@ def _value(a, b, trans=0, lower=False, unit=False):
     return np.linalg.solve(matrix.swapaxes(-1, -2) if trans else matrix, b)
 
 
-def _matrix(a, trans, lower, unit):
+def system_matrix(a, trans, lower, unit):
     """The matrix of the system: the triangle of `a`, with ones on its diagonal if `unit`, transposed if `trans`."""
     n = a.shape[-1]
     mask = a.constant(_masks(n, lower, unit))
@@ -38,7 +38,7 @@ def _matrix(a, trans, lower, unit):
 
 
 def _vjp(g, a, b, z, trans=0, lower=False, unit=False):
-    back = _matrix(a, trans, lower, unit).swapaxes(-1, -2).solve(g)
+    back = system_matrix(a, trans, lower, unit).swapaxes(-1, -2).solve(g)
 
     def to_a():
         outer = z @ back.swapaxes(-1, -2) if trans else back @ z.swapaxes(-1, -2)
@@ -54,7 +54,7 @@ def _jvp(tangents, a, b, z, trans=0, lower=False, unit=False):
         da = da * a.constant(_masks(a.shape[-1], lower, unit))
         moved = (da.swapaxes(-1, -2) if trans else da) @ z
         right = -moved if right is None else right - moved
-    return _matrix(a, trans, lower, unit).solve(right)
+    return system_matrix(a, trans, lower, unit).solve(right)
 
 
 structural(

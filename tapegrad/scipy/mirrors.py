@@ -140,8 +140,28 @@ def advice():
         return "SciPy's functions that take only arrays are in tapegrad.scipy"
     if found:
         return f"SciPy's function takes only arrays, call {found[-1]} instead"
-    names = ", ".join(f"{module.removeprefix('scipy.')}.{name}" for module, names in MIRRORS.items() for name in names)
-    return f"SciPy's functions that take only arrays are in tapegrad.scipy ({names}) or not supported"
+    home, called = _called(frames)
+    if home == "scipy.sparse":
+        return "SciPy's sparse matrices take only arrays; make the product with a constant one a primitive (tapegrad explain LeaveTapeError)"
+    return (
+        f"SciPy's functions that take only arrays are in tapegrad.scipy, which has {', '.join(MIRRORS.get(home, ())) or 'nothing'} of "
+        f"{home}; {called} is not supported: write it in NumPy functions, or give it a rule (tg.custom_vjp)"
+    )
+
+
+def _called(frames):
+    """Public module and name of what was called of SciPy; its helpers and decorators are no answer."""
+    for frame in reversed(frames):
+        module, name = str(frame.f_globals.get("__name__")), frame.f_code.co_name
+        if module.startswith("scipy._"):
+            continue
+        home = ".".join(module.split(".")[:2])
+        owner = frame.f_locals.get("self")
+        if owner is not None and (name == "__init__" or home == "scipy.stats"):
+            return home, getattr(owner, "name", None) or type(owner).__name__.removesuffix("_gen")
+        if home == "scipy.sparse" or not name.startswith(("_", "<")):
+            return home, name
+    return "scipy", "this one"
 
 
 def _frames_of_scipy(frame):

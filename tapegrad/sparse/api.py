@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import GradientError, HigherOrderError, SeedShapeError, StructureError
 from ..functional import Transformed, chosen
 from ..higher import nested
-from ..higher.hessians import _Second
+from ..higher.hessians import OfGradient
 from ..jacobians import MODES, by_columns, by_rows
 from ..tree import flatten, leaf_names, unflatten
 from ..typing import Argnums, KernelPolicy, Mode
@@ -99,7 +99,7 @@ class _Weighted:
         return _number_or_sum([w * r for w, r in zip(weights, results)])
 
 
-class _SparseHessian(_Second):
+class _SparseHessian(OfGradient):
     """What `sparse_hessian` returns."""
 
     def __init__(self, function, argnums, weights, kernel):
@@ -143,7 +143,7 @@ class Sparsity:
         functools.update_wrapper(self, function, updated=())
         self.order = order
         self.derivative = (
-            Transformed(function, argnums, scalar=False) if order == 1 else _Second(_Weighted(function, False), argnums)
+            Transformed(function, argnums, scalar=False) if order == 1 else OfGradient(_Weighted(function, False), argnums)
         )
 
     def stats(self) -> Stats:

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .walk import colour_columns, colour_star
+
 
 def _words(array):
     return np.ascontiguousarray(array, np.int64)
@@ -38,8 +40,6 @@ def _best(walk, degrees, arrays):
 
 def columns(structure):
     """Colours of the columns of a CSR array, such that columns of one colour share no row."""
-    from .walk import colour_columns
-
     by_column = structure.tocsc()
     return _best(
         colour_columns, np.diff(by_column.indptr), (by_column.indptr, by_column.indices, structure.indptr, structure.indices)
@@ -48,8 +48,6 @@ def columns(structure):
 
 def symmetric(structure):
     """Star colours of the vertices of the graph of a symmetric CSR array (the diagonal counts for nothing)."""
-    from .walk import colour_star
-
     return _best(colour_star, np.diff(structure.indptr), (*_without_diagonal(structure),))
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..recording import pieces_of
+from ..replay.swept import inputs_of
 from ..replay.trace import ROW
 from ..tape.layout import ARRAY_LEAF
 from ..tape.meta import SCALAR
@@ -65,8 +66,6 @@ class Elements:
     """
 
     def __init__(self, tape, most=None):
-        from ..replay.swept import inputs_of
-
         self.tape, self.most, self.size = tape, most, 0
         ports = inputs_of(tape)
         self.columns = self.count = sum(p.size for p in ports)

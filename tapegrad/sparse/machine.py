@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..kernel.promotion import Promotion
-from ..replay.function import _name
+from ..replay.function import name_of
 
 
 class _Lanes(Promotion):
@@ -34,6 +34,7 @@ class _Lanes(Promotion):
         self.directions = directions
 
     def _compiled(self, key, limit):
+        # These import llvmlite, which a process without kernels does not load.
         from ..kernel.adjoint import adjoint
         from ..kernel.emit import Options
         from ..kernel.of_tape import TapeKernel
@@ -74,7 +75,7 @@ class ByColours:
             if promotion is not None and self.inputs is not None:
                 inputs = [*self.inputs, *promotion.directions]
                 if promotion.count(False):
-                    name = _name(self.replayed.function)
+                    name = name_of(self.replayed.function)
                     promotion.promote(False, lambda kernel: _run(kernel, inputs), _flat(rows), self.replayed.stats, name)
         return filled(template, _gathered(rows, places))
 

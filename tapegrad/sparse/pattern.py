@@ -10,6 +10,7 @@ takes E * n / 64 steps, however dense it is.
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from .elements import Elements, TooLarge
 from .walk import collect, spread_bits, spread_lists
@@ -37,8 +38,6 @@ def pattern(tape, most=None):
     ------
     TooLarge
     """
-    from scipy.sparse import csr_array
-
     graph = Elements(tape, most)
     starts, sources = graph.edges()
     found = by_lists(graph, starts, sources)

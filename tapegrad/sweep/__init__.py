@@ -1,1 +1,13 @@
-"""Walks over a tape: planning backward programs and running them natively."""
+"""Walks over a tape: from a rule to a program, and the compiled code that runs it.
+
+* Planning: `symbolic` are the arrays that a rule is handed, `plan` the signature of an instruction and its
+  backward program (`program` says what that is made of), `windows` how its loops run over memory,
+  `contributions` what is added to part of an adjoint, `as_numpy` programs with the bits of NumPy.
+* One adjoint, downwards (``backward()``): `walk`, with `steps` for array instructions; `native` is the way
+  to them from Python, `access` what they all read a record with.
+* Several tangents up or adjoints down (`tangent`, on the walks in `lanes`): Jacobians, `tg.autograd.jvp`.
+* `single` is the tangent of one operation, for dual numbers; `reach` and `footprint` count what a sweep will do.
+
+Importing `walk`, `steps`, `lanes`, `reach`, `footprint` or `single` compiles them (or loads them from the cache): others
+import these when they are first needed.
+"""

@@ -1,4 +1,4 @@
-"""What both compiled parts of the sweep need to read a record."""
+"""What all compiled walks need to read a record: its size, its operands, the data of what it saved."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from ..native.memory import load_int, load_int32
 from ..tape.layout import RECORD
 
 SIZE = RECORD.size
-#: Words per row of Signature.TABLE.
-WORDS = 8
 
 
 @helper

@@ -16,11 +16,11 @@ import numpy as np
 
 from ..native.library import COMPOSED
 from ..native.ufuncs import inner_loop
-from ..rules.transposed import _distinct, window_positions
+from ..rules.transposed import distinct, window_positions
 from ..tape.meta import c_strides
 from . import program as P
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import _aligned_shape, _coalesce, _longest_inside
+from .windows import aligned_shape, coalesce, longest_inside
 
 _REDUCE = {"add": (np.add, 0.0), "mul": (np.multiply, 1.0), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
 
@@ -59,16 +59,16 @@ class AsNumPy:
             raise Unplanned(f"{function.__name__} gives {char}")
         if 0 not in shape:
             atoms = [*(s.window().atom for s in syms), out]
-            aligned = [_aligned_shape(a.shape, a.strides, shape) for a in atoms]
+            aligned = [aligned_shape(a.shape, a.strides, shape) for a in atoms]
             if function in _IN_ONE_PIECE:
                 # As NumPy's iterator walks: along the memory of the result.
                 order = sorted(range(len(shape)), key=lambda k: -aligned[-1][k])
                 shape, aligned = [shape[k] for k in order], [[s[k] for k in order] for s in aligned]
-            dims, strides = _coalesce(shape, aligned)
+            dims, strides = coalesce(shape, aligned)
             if function in _IN_ONE_PIECE and dims and strides[-1][-1] != ITEMSIZE[char]:
                 raise Unplanned(f"{function.__name__} into a result that is not in one piece")
             if function in _EXACT:
-                dims, strides = _longest_inside(dims, strides)
+                dims, strides = longest_inside(dims, strides)
             self._loop(inner_loop(function, found[0]), atoms, dims, strides)
         return self._sym(out)
 
@@ -113,18 +113,18 @@ class AsNumPy:
         extents = [sym.shape[k] for k in order]
         ins = [sym.atom.strides[k] for k in order]
         outs = [0 if k in axes else atom.strides[k] for k in order]
-        dims, strides = _coalesce(extents, [outs, ins, outs])
+        dims, strides = coalesce(extents, [outs, ins, outs])
         if how == "add" and len(dims) > 1 and strides[0][-1] == strides[0][-2] == 0:
             raise Unplanned("NumPy copies what it adds together first, as much as its buffer holds")
         if how in ("add", "mul") and [s == 0 for s in strides[0]] == [False] * (len(dims) - 1) + [True]:
             # Of few numbers each, one after the other in both orders.
-            dims, strides = _longest_inside(dims, strides)
+            dims, strides = longest_inside(dims, strides)
         self._loop(inner_loop(function, f"{char}{char}->{char}"), [atom, sym.atom, atom], dims, strides)
         return result
 
     def placed(self, sym, shape, strides, offset):
         """`Sym.placed`; where elements of the window coincide they are added one after the other, as in `place_value`."""
-        if _distinct(sym.shape, strides) or not sym.size:
+        if distinct(sym.shape, strides) or not sym.size:
             return super().placed(sym, shape, strides, offset)
         whole = self.temporary(shape, sym.char, zero=True)
         dynamic = offset is self.DYNAMIC

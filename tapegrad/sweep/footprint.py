@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..native.compile import compiled
+from ..native.compile import compiled, helper
 from ..native.memory import load_byte, load_int, load_int32, store_byte
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
 from . import lanes as walks
-from .access import SIZE, WORDS, helper, operand_slot
+from . import program as P
+from .access import SIZE, operand_slot
 from .native import data_address, table_address
 
 
 @helper
 def _operands(records, table, i):
     op = load_int32(records + SIZE * i)
-    return 2 if op < FIRST_ARRAY else load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
+    return 2 if op < FIRST_ARRAY else load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)
 
 
 @helper
@@ -29,8 +30,8 @@ def _nbytes(records, table, leaves, slot):
     op = load_int32(records + SIZE * slot)
     if op >= ARRAY_LEAF:
         return load_int(leaves + 8 * slot)
-    row = table + 8 * WORDS * (op - FIRST_ARRAY)
-    return 0 if op < FIRST_ARRAY or load_int(row + 24) != 0 else load_int(row + 40)
+    row = table + P.ROW_BYTES * (op - FIRST_ARRAY)
+    return 0 if op < FIRST_ARRAY or load_int(row + P.ROW_SCALAR) != 0 else load_int(row + P.ROW_RESULT)
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
@@ -43,7 +44,7 @@ def _most(records, marks, table, leaves, alive, last, low, high, up):
     most = now
     for j in range(high + 1 - low):
         i = low + j if up else high - j
-        if load_byte(marks + i) != 1 or load_int32(records + SIZE * i) >= ARRAY_LEAF:
+        if load_byte(marks + i) != MARK or load_int32(records + SIZE * i) >= ARRAY_LEAF:
             continue
         if up:
             if load_byte(alive + i) == 0:

@@ -22,7 +22,7 @@ of adjoints by the instruction whose result they belong to.
 
 from __future__ import annotations
 
-from ..native.compile import compiled
+from ..native.compile import compiled, helper
 from ..native.memory import (
     allocate,
     allocate_zeros,
@@ -41,9 +41,9 @@ from ..native.memory import (
     store_int,
     store_int32,
 )
-from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, MARK
 from . import program as P
-from .access import SIZE, WORDS, data_of, helper, operand_slot
+from .access import SIZE, data_of, operand_slot
 
 #: Words per row of the table of tangent programs (`sweep.tangent`).
 VARIANTS = 4
@@ -52,7 +52,7 @@ VARIANTS = 4
 @helper
 def _load_saved(records, row, regs, i, objects, float_type):
     position = load_int(records + SIZE * i + CONSTANT)
-    for k in range(load_int(row + 8)):
+    for k in range(load_int(row + P.ROW_SAVES)):
         store_int(regs + 8 * (1 + k), data_of(load_int(objects + 8 * (position + k)), float_type))
 
 
@@ -134,7 +134,7 @@ def _is_array(records, table, slot):
     op = load_int32(records + SIZE * slot)
     if op < FIRST_ARRAY:
         return 0
-    return 1 if op >= ARRAY_LEAF or load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 24) == 0 else 0
+    return 1 if op >= ARRAY_LEAF or load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_SCALAR) == 0 else 0
 
 
 @compiled(f"int64({', '.join(['int64'] * 16)})")
@@ -147,11 +147,11 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
     Returns `high` + 1 or more at the end, or ``-1 - i`` at an instruction that
     has no program yet, with what to plan in ``scratch``.
     """
-    regs = scratch + 4096
+    regs = scratch + P.REGISTERS_AT
     store_int(regs + 8 * P.ZEROS, zeros)
     i = low
     while i <= high:
-        if load_byte(marks + i) != 1:
+        if load_byte(marks + i) != MARK:
             # Eight unmarked instructions at a time.
             if i & 7 == 0 and load_int(marks + i) == 0:
                 i += 8
@@ -165,8 +165,8 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
         if op >= ARRAY_LEAF:
             i += 1
             continue
-        row = table + 8 * WORDS * (op - FIRST_ARRAY)
-        operands, scalar = load_int(row + 16), load_int(row + 24)
+        row = table + P.ROW_BYTES * (op - FIRST_ARRAY)
+        operands, scalar = load_int(row + P.ROW_OPERANDS), load_int(row + P.ROW_SCALAR)
         active, live = 0, 0
         for k in range(operands):
             slot = operand_slot(records, i, k)
@@ -184,7 +184,7 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
             i += 1
             continue
         found = 0
-        direct = load_int(row + 56)
+        direct = load_int(row + P.ROW_DIRECT)
         if direct > 0:
             found = _read(records, words, i, lanes)
         elif direct < 0:
@@ -216,7 +216,7 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
 @compiled(f"void({', '.join(['int64'] * 12)})")
 def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects, float_type, scratch):
     """Carry adjoints from `high` down to `low`."""
-    regs = scratch + 4096
+    regs = scratch + P.REGISTERS_AT
     i = high
     while i >= low:
         if load_byte(hot + i) == 0:
@@ -232,9 +232,9 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects,
         if op >= ARRAY_LEAF:
             i -= 1
             continue
-        row = table + 8 * WORDS * (op - FIRST_ARRAY)
-        scalar = load_int(row + 24)
-        direct = load_int(row + 56)
+        row = table + P.ROW_BYTES * (op - FIRST_ARRAY)
+        scalar = load_int(row + P.ROW_SCALAR)
+        direct = load_int(row + P.ROW_DIRECT)
         if direct != 0:
             if direct > 0:
                 _add_to_read(records, words, i, lanes, direct)
@@ -256,12 +256,12 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects,
                 if seed == 0:
                     continue
             store_int(regs, seed)
-            call_compiled7(run, load_int(row), regs, records, words + 8 * lane, 8 * lanes, i, scratch)
+            call_compiled7(run, load_int(row + P.ROW_PROGRAM), regs, records, words + 8 * lane, 8 * lanes, i, scratch)
             if scalar == 0 and load_int(regs) != 0:
                 release(load_int(regs))
             store_int(word, 0)
         store_byte(hot + i, 0)
-        for k in range(load_int(row + 16)):
+        for k in range(load_int(row + P.ROW_OPERANDS)):
             store_byte(hot + operand_slot(records, i, k), 1)
         i -= 1
 
@@ -270,14 +270,14 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects,
 def last_readers(records, marks, table, last, low, high):
     """Write, for every slot, the last marked instruction that reads it (0: none)."""
     for i in range(high, low - 1, -1):
-        if load_byte(marks + i) != 1:
+        if load_byte(marks + i) != MARK:
             continue
         op = load_int32(records + SIZE * i)
         if op >= ARRAY_LEAF:
             continue
         operands = 2
         if op >= FIRST_ARRAY:
-            operands = load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
+            operands = load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)
         for k in range(operands):
             where = last + 4 * operand_slot(records, i, k)
             if load_int32(where) == 0:

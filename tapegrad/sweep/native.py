@@ -14,11 +14,13 @@ from functools import cache
 
 import numpy as np
 
+from ..native.compile import native_address
 from ..native.scalars import reverse_switch
 from ..tape import store as tape_store
 from ..tape import watch
-from ..tape.layout import CLEARED
+from ..tape.layout import CLEARED, MARK
 from ..tape.watch import LANES, stamp
+from . import program as P
 from . import walk
 from .plan import Signature
 
@@ -39,8 +41,6 @@ def steps():
 @cache
 def run_address():
     """Address of `sweep.steps.run`."""
-    from ..native.compile import native_address
-
     return native_address(steps().run)
 
 
@@ -133,7 +133,7 @@ def ancestors(store, roots):
     """Marks of the ancestors of slots `roots`, with what `mark` returns."""
     marks = new_marks(store)
     for slot in roots:
-        marks[slot] = 1
+        marks[slot] = MARK
     return marks, *mark(store, marks, max(roots), len(set(roots)), 1)
 
 
@@ -280,7 +280,7 @@ class Sweep(Adjoints):
         try:
             self.scratch = _SCRATCH.pop()
         except IndexError:
-            self.scratch = np.empty(8192, np.uint8)
+            self.scratch = np.empty(P.SCRATCH, np.uint8)
         self._addresses = (data_address(self.adjoint), data_address(marks))
         self._scratch_address = data_address(self.scratch)
         self.switch = reverse_switch(store.special)

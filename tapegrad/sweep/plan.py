@@ -15,6 +15,7 @@ import threading
 
 import numpy as np
 
+from ..native.ufuncs import core_dimensions, inner_loop
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
@@ -22,7 +23,7 @@ from ..tape.store import OBJECT_BYTES
 from . import program as P
 from .contributions import Placed, Scattered
 from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import _aligned, _aligned_shape, _coalesce, _longest_inside, _renumber
+from .windows import aligned, aligned_shape, coalesce, longest_inside, renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -51,12 +52,10 @@ class Planner:
         self.saved = []  # operand number or -1 for the result
         self.temporaries = P.FIRST_TEMPORARY
         self.targets = P.FIRST_TARGET
-        #: Registers that point into the buffer of another one.
+        #: Registers that point into the buffer of another one: they are not owned, so not freed or given away.
         self.inside = set()
         self.tangents = {}  # operand number -> register of its tangent
         self._saved_atoms = {}
-        #: Registers that point into the buffer of another.
-        self._inside = set()
 
     # -- operands ---------------------------------------------------------------
     def seed(self):
@@ -75,6 +74,7 @@ class Planner:
         return self._sym(Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char))
 
     def saved_atom(self, k):
+        """The window of the saved value of operand `k` (-1: the result), which the tape keeps from now on."""
         atom = self._saved_atoms.get(k)
         if atom is None:
             meta = self.metas[k] if k >= 0 else self.out
@@ -105,9 +105,8 @@ class Planner:
         return Atom(reg, 0, shape, c_strides(shape, ITEMSIZE[char]), char)
 
     def shifted(self, reg, itemsize):
+        """A register that points into the buffer of `reg`, by the dynamic attribute times `itemsize`."""
         new = self._register()
-        # Freed registers are those that ALLOC made; a shifted one is not owned.
-        self._inside.add(new)
         self.step(P.SHIFT, new, reg, itemsize)
         self.inside.add(new)
         return new
@@ -122,7 +121,7 @@ class Planner:
         for expr in exprs:
             inputs += [a for a in expr.leaves() if a not in inputs]
         args = inputs + list(outputs)
-        dims, strides = _longest_inside(*_coalesce(shape, [_aligned(a, shape) for a in args]))
+        dims, strides = longest_inside(*coalesce(shape, [aligned(a, shape) for a in args]))
         *outer, n = dims or [1]
         inner = [s[-1] if s else 0 for s in strides]
         chars = [a.char for a in args]
@@ -131,7 +130,7 @@ class Planner:
         )
         numbers = {a: k for k, a in enumerate(inputs)}
         spec = LoopSpec(
-            tuple(_renumber(e, numbers) for e in exprs),
+            tuple(renumber(e, numbers) for e in exprs),
             "".join(chars[: len(inputs)]),
             "".join(chars[len(inputs) :]),
             pattern,
@@ -150,6 +149,7 @@ class Planner:
         return self._sym(atom)
 
     def reduced_over_nothing(self, sym, how):
+        """A reduction over no axes; a planner of values may have to copy."""
         return sym
 
     def reduce(self, sym, how, axes, keepdims):
@@ -178,7 +178,7 @@ class Planner:
         if 0 not in found.shape and a.shape[-1]:
             # BLAS knows no absolute zero; a result that is not finite is computed again.
             batch = found.shape[:-2]
-            outer = [_aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
+            outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
             words = [word for s in (a, b) for word in (s.atom.reg, s.atom.offset, *s.atom.strides[-2:])]
             words += [found.atom.reg, P.CHARS[char], *a.shape[-2:], found.shape[-1], len(batch)]
             for extent, *steps in zip(batch, *outer):
@@ -188,11 +188,9 @@ class Planner:
 
     def gufunc(self, ufunc, *syms):
         """The results of a generalised ufunc of NumPy, computed by its own inner loop."""
-        from ..native.ufuncs import core_dimensions, inner_loop
-
         inputs, outputs = core_dimensions(ufunc)
         char = "d" if any(s.char != "f" for s in syms) else "f"
-        syms = [(s if s.char == char else self._cast(s, char)).window() for s in syms]
+        syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]
         extents, batches = {}, []
         for sym, names in zip(syms, inputs):
             split = sym.ndim - len(names)
@@ -208,21 +206,31 @@ class Planner:
             loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
             atoms = [*(s.atom for s in syms), *found]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
-            dims, strides = _coalesce(
-                batch, [_aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
+            dims, strides = coalesce(
+                batch, [aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
             )
             *outer, count = dims or [1]
             steps = [s[-1] if s else 0 for s in strides]
             for x, k in zip(atoms, splits):
                 steps += x.strides[k:]
-            words = [loop, data, len(atoms)]
-            for x in atoms:
-                words += [x.reg, x.offset]
+            places = self._gufunc_places(atoms, len(syms))
+            words = [loop, data, len(atoms), *(word for place in places for word in place)]
             words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
             for d, extent in enumerate(outer):
                 words += [extent, *(s[d] for s in strides)]
-            self.step(P.GUFUNC, *words)
+            self._gufunc_step(ufunc, words, places, atoms, len(syms))
         return [self._sym(x) for x in found]
+
+    def _in_memory(self, sym):
+        """`sym` as a window on memory."""
+        return sym.window()
+
+    def _gufunc_places(self, atoms, inputs):
+        """Register and offset of each operand and result; of `atoms` the first are `inputs`."""
+        return [(x.reg, x.offset) for x in atoms]
+
+    def _gufunc_step(self, ufunc, words, places, atoms, inputs):
+        self.step(P.GUFUNC, *words)
 
     def constant(self, array, char):
         """A constant array, which lives as long as the program."""
@@ -410,7 +418,7 @@ class Planner:
                 assert fits, f"a contribution of shape {value.shape} for an operand of shape {meta.shape}"
                 atom = value.atom
                 direct = atom is not None and atom.whole and value.shape == meta.shape and value.char == meta.char
-                direct = direct and atom.reg not in self._inside
+                direct = direct and atom.reg not in self.inside
                 if direct and meta is not SCALAR:
                     whole.append((k, atom, meta))
                 else:
@@ -493,10 +501,8 @@ class Signature:
     ALL: list[Signature] = []
     BY_KEY: dict[tuple, Signature] = {}
     LOCK = threading.RLock()
-    WORDS = 8
-    #: Per signature: program address, saved values, operands, scalar result, large, result bytes, saved bytes,
-    #: bytes of the array of float64 that it reads an element of, or minus the numbers that it makes a vector of.
-    TABLE = np.zeros((64, WORDS), np.int64)
+    #: A row of words for each, which the compiled walks read: see `sweep.program`.
+    TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
     _OUTGROWN: list[np.ndarray] = []
     _PENDING: list[Signature] = []
 

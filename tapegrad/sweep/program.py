@@ -33,5 +33,16 @@ FIRST_TEMPORARY = 32
 ZEROS = 16
 REGISTERS = 256
 
+#: Scratch memory of a walk, in bytes, and where in it the registers start; before them is what single steps need.
+SCRATCH, REGISTERS_AT = 8192, 4096
+
+#: A row of `Signature.TABLE`, which the walks read, has so many words; then, in bytes from its start: the program's address,
+#: how many values are saved and how many operands there are, whether the result is a scalar, whether what is saved is large,
+#: the bytes of the result and of what is saved, and what the walks do without a program: the bytes of the array of float64 of
+#: which an element is read, or minus how many numbers become a vector (0: neither).
+ROW_WORDS = 8
+ROW_BYTES = 8 * ROW_WORDS
+ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_RESULT, ROW_SAVED, ROW_DIRECT = range(0, ROW_BYTES, 8)
+
 CHARS = {"d": 0, "f": 1}
 HOW = {"add": 0, "mul": 1}

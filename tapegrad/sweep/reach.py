@@ -14,11 +14,13 @@ from collections import Counter
 
 import numpy as np
 
-from ..native.compile import compiled
+from ..native.compile import compiled, helper
 from ..native.memory import load_byte, load_int, load_int32, store_int
-from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
+from ..recording import pieces_of
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR
-from .access import SIZE, WORDS, helper, operand_slot
+from . import program as P
+from .access import SIZE, operand_slot
 from .native import data_address, table_address
 from .plan import Signature
 
@@ -109,14 +111,14 @@ def _count(records, marks, table, kinds, sets, units, direct, first, last, lanes
     """
     up = 1 if first <= last else -1
     for i in range(first, last + up, up):
-        if load_byte(marks + i) != 1:
+        if load_byte(marks + i) != MARK:
             continue
         op = load_int32(records + SIZE * i)
         if op >= ARRAY_LEAF:
             continue
         operands, kind = 2, 0
         if op >= FIRST_ARRAY:
-            operands = load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
+            operands = load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)
             kind = load_int(kinds + 8 * (op - FIRST_ARRAY))
         word = load_int(sets + 8 * i) | load_int(direct + 8 * i)
         if up == 1:
@@ -180,8 +182,6 @@ def count(recording, forward, lanes):
     dict of int to float
         Number of a signature -> seeds that reach such array instructions.
     """
-    from ..recording import pieces_of
-
     store = recording.store
     sources = recording.inputs if forward else recording.outputs
     total = sum(p.size for p in sources)
@@ -227,8 +227,6 @@ def instructions(recording):
     dict of int to int
         Number of a signature -> array instructions.
     """
-    from ..recording import pieces_of
-
     store, high = recording.store, recording.high
     scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.ALL) + 1, np.int64)
     # One seed that reaches everything.

@@ -22,7 +22,7 @@ from ..tape.meta import SCALAR, c_strides, meta_of
 from .native import data_address
 from .symbolic import Atom
 from .tangent import TangentPlanner
-from .windows import _renumber
+from .windows import renumber
 
 #: Loops kept; when there are as many all are planned anew.
 MOST = 4096
@@ -94,7 +94,7 @@ class TangentLoop:
         atoms = expr.leaves()
         self.inputs = [registers[a.reg] for a in atoms]
         pattern = "".join("c" if tangent else "0" for tangent, _ in self.inputs) + "c"
-        expr = _renumber(expr, {a: k for k, a in enumerate(atoms)})
+        expr = renumber(expr, {a: k for k, a in enumerate(atoms)})
         self.kernel = loop_kernel(LoopSpec((expr,), "".join(a.char for a in atoms), "d", pattern, (None,)), vectors=False)
         self._outer = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..native.compile import compiled
+from ..native.compile import compiled, helper
 from ..native.memory import (
     allocate,
     allocate_zeros,
@@ -35,7 +35,7 @@ from ..native.memory import (
 )
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
 from . import program as P
-from .access import SIZE, WORDS, helper, operand_slot
+from .access import SIZE, operand_slot
 
 
 @helper
@@ -114,7 +114,7 @@ def _scan_line(source, target, char, how, exclusive, n, s, t):
 
 
 @helper
-def _scan(regs, p, scratch):
+def _scan(regs, p):
     source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
     target = load_int(regs + 8 * load_int(p + 16))
     char, how, exclusive, n = load_int(p + 24), load_int(p + 32), load_int(p + 40), load_int(p + 48)
@@ -330,7 +330,7 @@ def run(program, regs, records, words, stride, i, scratch):
         elif code == P.GUFUNC:
             _gufunc(regs, q, scratch + 512)
         elif code == P.SCAN:
-            _scan(regs, q, scratch + 512)
+            _scan(regs, q)
         elif code == P.REPAIR:
             _repair(regs, q)
         elif code == P.RECUR:
@@ -356,7 +356,7 @@ def free_all(records, adjoint, marks, table, high):
         op = load_int32(records + SIZE * i)
         if load_byte(marks + i) == 0 or op < FIRST_ARRAY or op > ARRAY_LEAF:
             continue
-        scalar = op < ARRAY_LEAF and load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 24) != 0
+        scalar = op < ARRAY_LEAF and load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_SCALAR) != 0
         if not scalar and load_int(adjoint + 8 * i) != 0:
             release(load_int(adjoint + 8 * i))
             store_int(adjoint + 8 * i, 0)
@@ -375,12 +375,12 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, fou
         op = load_int32(records + SIZE * i)
         if op < FIRST_ARRAY or op >= ARRAY_LEAF:
             continue
-        row = table + 8 * WORDS * (op - FIRST_ARRAY)
-        saved = load_int(row + 8)
+        row = table + P.ROW_BYTES * (op - FIRST_ARRAY)
+        saved = load_int(row + P.ROW_SAVES)
         if saved == 0:
             continue
         if (load_byte(marks + i) != 0) != (marked != 0):
-            others += load_int(row + 48)
+            others += load_int(row + P.ROW_SAVED)
             continue
         start = load_int(records + SIZE * i + CONSTANT)
         if load_int(objects + 8 * start) != nothing:

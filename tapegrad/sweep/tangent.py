@@ -31,6 +31,7 @@ from . import program as P
 from .as_numpy import AsNumPy
 from .native import FLOAT_TYPE, data_address, items_address, run_address, table_address
 from .plan import Planner, Signature
+from .symbolic import Atom
 
 
 class TangentPlanner(AsNumPy, Planner):
@@ -64,8 +65,6 @@ class TangentPlanner(AsNumPy, Planner):
         """Make `found` the tangent of the result; register 0 is the address of its word."""
         out = self.out
         if out is SCALAR:
-            from .symbolic import Atom
-
             self.loop([found.expr], [Atom(0, 0, (), (), "d")], (), [None])
             return
         atom = found.atom
@@ -182,7 +181,7 @@ class Lanes:
     ----------
     store : Store
     marks : ndarray of uint8
-        1: an instruction to visit, 2: a slot that is an input.
+        MARK: an instruction to visit, LEAF_MARK: a slot that is an input (`tape.layout`).
     low, high : int
         The stretch of the store to walk.
     count : int
@@ -194,7 +193,7 @@ class Lanes:
         self.store, self.marks, self.low, self.high, self.count = store, marks, low, high, count
         self.words = np.zeros((high + 1, count), np.int64)
         self.hot = np.zeros(high + 17, np.uint8)
-        self.scratch = np.empty(8192, np.uint8)
+        self.scratch = np.empty(P.SCRATCH, np.uint8)
         self._words, self._hot = data_address(self.words), data_address(self.hot)
         self._run = run_address() if Signature.ALL else 0
         Signature.compile_pending()

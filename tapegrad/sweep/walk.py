@@ -32,8 +32,9 @@ from ..native.memory import (
     store_int,
     store_int32,
 )
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, SCALAR_LEAF, VALUE
-from .access import SIZE, WORDS, data_of, operand_slot
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF, VALUE
+from . import program as P
+from .access import SIZE, data_of, operand_slot
 
 #: Offset of the array of items in a list object.
 ITEMS = 24
@@ -88,7 +89,7 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
     Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
     as it has visited an instruction `i` whose saved values are large.
     """
-    regs = scratch + 4096
+    regs = scratch + P.REGISTERS_AT
     i = high
     while i >= low:
         # Eight unmarked instructions at a time.
@@ -105,9 +106,9 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
         if op >= ARRAY_LEAF:
             i -= 1
             continue
-        row = table + 8 * WORDS * (op - FIRST_ARRAY)
+        row = table + P.ROW_BYTES * (op - FIRST_ARRAY)
         word = adjoint + 8 * i
-        scalar = load_int(row + 24)
+        scalar = load_int(row + P.ROW_SCALAR)
         if scalar != 0:
             seed = word
             idle = load_double(word) == 0.0
@@ -115,19 +116,19 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
             seed = load_int(word)
             idle = seed == 0
         if not idle:
-            saved = load_int(row + 8)
+            saved = load_int(row + P.ROW_SAVES)
             position = load_int(records + SIZE * i + CONSTANT)
             for k in range(saved):
                 thing = load_int(objects + 8 * (position + k))
                 store_int(regs + 8 * (1 + k), data_of(thing, float_type))
             store_int(regs, seed)
-            call_compiled7(run, load_int(row), regs, records, adjoint, 8, i, scratch)
+            call_compiled7(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, 8, i, scratch)
             if scalar == 0:
                 left = load_int(regs)
                 if left != 0:
                     release(left)
                 store_int(word, 0)
-        if stop_at_large and load_int(row + 32) != 0:
+        if stop_at_large and load_int(row + P.ROW_LARGE) != 0:
             return -1 - i
         i -= 1
     return low - 1
@@ -143,8 +144,7 @@ def mark(records, marks, table, high, pending, refuse):
     count, lowest = 0, high
     i = high
     while i > 0 and pending > 0:
-        kind = load_byte(marks + i)
-        if kind != 1:
+        if load_byte(marks + i) != MARK:
             # Eight unmarked instructions at a time.
             if i & 7 == 7 and load_int(marks + i - 7) == 0:
                 i -= 8
@@ -160,7 +160,7 @@ def mark(records, marks, table, high, pending, refuse):
             continue
         operands = 2
         if op >= FIRST_ARRAY:
-            operands = load_int(table + 8 * WORDS * (op - FIRST_ARRAY) + 16)
+            operands = load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)
         count += 1
         lowest = i
         for k in range(operands):
@@ -170,7 +170,7 @@ def mark(records, marks, table, high, pending, refuse):
                 if kind == SCALAR_LEAF or kind == ARRAY_LEAF:
                     store_byte(marks + slot, LEAF_MARK)
                 else:
-                    store_byte(marks + slot, 1)
+                    store_byte(marks + slot, MARK)
                     pending += 1
         i -= 1
     return (count << 32) | lowest
@@ -187,6 +187,6 @@ def alive(records, items, count, marks):
     for i in range(1, count):
         op = load_int32(records + SIZE * i)
         if load_int32(load_int(items + 8 * i)) != 1 and op > SCALAR_LEAF and (op < ARRAY_LEAF or op >= CLEARED):
-            store_byte(marks + i, 1)
+            store_byte(marks + i, MARK)
             found += 1
     return found

@@ -11,7 +11,7 @@ SHORT = 8
 NEAR = 1 << 18
 
 
-def _renumber(expr, numbers):
+def renumber(expr, numbers):
     """`expr` with its atoms replaced by argument numbers."""
     done = {}
 
@@ -30,11 +30,11 @@ def _renumber(expr, numbers):
     return visit(expr)
 
 
-def _aligned(atom, shape):
-    return _aligned_shape(atom.shape, atom.strides, shape)
+def aligned(atom, shape):
+    return aligned_shape(atom.shape, atom.strides, shape)
 
 
-def _aligned_shape(own, strides, shape):
+def aligned_shape(own, strides, shape):
     """Strides of an operand broadcast to `shape`."""
     lead = len(shape) - len(own)
     return [
@@ -42,7 +42,7 @@ def _aligned_shape(own, strides, shape):
     ]
 
 
-def _coalesce(shape, strides):
+def coalesce(shape, strides):
     """Merge neighbouring dimensions that all operands walk as one."""
     dims = [d for d, n in enumerate(shape) if n != 1]
     extents = []
@@ -60,7 +60,7 @@ def _coalesce(shape, strides):
     return extents, merged
 
 
-def _longest_inside(dims, strides):
+def longest_inside(dims, strides):
     """The dimensions in an order in which the innermost is long, if it is short: an array of points has few coordinates.
 
     Parameters

@@ -41,5 +41,5 @@ CLEARED = 0x10000000
 #: An entry of a functional recording: what it is stands in the trace (`replay.trace`), by slot.
 TRACED = 0x08000002
 
-#: What a backward pass marks the leaves that it reaches with; instructions are marked 1.
-LEAF_MARK = 2
+#: What a backward pass marks the instructions with that it reaches, and the leaves (or what stands for inputs).
+MARK, LEAF_MARK = 1, 2

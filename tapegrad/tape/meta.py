@@ -54,17 +54,6 @@ def meta_of(value):
     return known
 
 
-def readable(array):
-    """`array`, or a copy that compiled loops can read.
-
-    Files of other machines have the bytes of a number in the other order, and fields of packed
-    records lie at addresses that are no multiples of their size: NumPy copies both before it calls its loops.
-    """
-    if array.dtype.isnative and array.flags.aligned:
-        return array
-    return array.astype(array.dtype.newbyteorder("="))
-
-
 def laid_out(shape, char):
     """The `Meta` of a C-contiguous value; that of a float for a float64 without axes."""
     return SCALAR if not shape and char == "d" else c_array(shape, char)

@@ -4,20 +4,23 @@ The live tensors are found through the tokens they share with the store (see
 `tape.store`); their ancestors are marked; if less than half of the store is
 reachable, the rest moves to a new store and the old one keeps only the map by
 which a tensor finds its new slot when it is next used.
+
+It needs the compiled walks and the signatures of instructions, which the tape knows nothing of:
+so the store imports it when it is first full.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..sweep import native
+from ..sweep.plan import Signature
 from .layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from .store import FIRST_BYTES, OBJECT_BYTES, Store
 
 
 def reachable(store):
     """Marks (uint8 per slot) of everything live tensors on `store` can reach."""
-    from ..sweep import native
-
     marks, live = native.live_marks(store)
     native.mark(store, marks, len(store.tokens) - 1, live)
     return marks
@@ -25,8 +28,6 @@ def reachable(store):
 
 def let_go(store):
     """Drop the values saved by unreachable instructions, whose records stay where they are."""
-    from ..sweep import native
-
     marks = reachable(store)
     objects = store.objects
     kept, dead = native.dead_values(store, marks)
@@ -39,8 +40,6 @@ def let_go(store):
 
 def reclaim(store):
     """Drop unreachable instructions; returns the store to continue with."""
-    from ..sweep.plan import Signature
-
     # First the values of dead instructions: a scalar among them may be another one's token.
     let_go(store)
     count = len(store.tokens)
@@ -60,16 +59,17 @@ def reclaim(store):
         return store
 
     new = Store(store.thread, store.explicit)
-    return _move(store, new, kept, keep, Signature)
+    return _move(store, new, kept, keep)
 
 
-def _move(store, new, kept, keep, Signature):
+def _move(store, new, kept, keep):
+    """Bring the records in slots `kept` (those for which `keep` is true) to the empty store `new`, renumbered; returns it."""
     renumber = np.cumsum(keep) - 1
     renumber[~keep] = 0
     records = store.records()[kept].copy()
     ops = records["op"]
     while new.capacity < 2 * len(kept):
-        new._room(new.capacity * 2)
+        new.resize(new.capacity * 2)
     arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
     operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
     for name in ("a", "b"):
@@ -116,6 +116,6 @@ def _move(store, new, kept, keep, Signature):
     new.ident = store.ident
     store.ident = -1
     store.forward = (new, kept)
-    store._forget()
+    store.forget()
     store.thread.replace(store, new)
     return new

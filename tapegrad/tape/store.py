@@ -95,7 +95,7 @@ class Store:
             self.buffer, self.view, self.address, self.capacity = parts
             self._stage(1)
         else:
-            self._room(FIRST_CAPACITY)
+            self.resize(FIRST_CAPACITY)
 
     def _empty(self):
         self.tokens = [None]
@@ -121,8 +121,8 @@ class Store:
         self.pinned = 0
         self.ident = self.thread.quick_ident
 
-    def _room(self, capacity):
-        """A buffer for `capacity` records, keeping what is there."""
+    def resize(self, capacity):
+        """Take a buffer for `capacity` records, keeping what is there."""
         buffer = bytearray(capacity * RECORD.size)
         view = np.frombuffer(buffer, np.uint8)
         if capacity > FIRST_CAPACITY:
@@ -153,19 +153,19 @@ class Store:
             if not (self.explicit or self.pinned):
                 store = self.reclaim()
             if len(store.tokens) * 2 >= store.capacity:
-                store._room(store.capacity * 2)
+                store.resize(store.capacity * 2)
         store._stage(len(store.tokens))
         return store
 
     def let_go(self):
         """Drop saved values that no tensor can reach."""
-        from .reclaim import let_go
+        from .reclaim import let_go  # loads the compiled walks
 
         let_go(self)
 
     def reclaim(self):
         """Forget what no tensor can reach; returns the store to go on with."""
-        from .reclaim import reclaim
+        from .reclaim import reclaim  # loads the compiled walks
 
         return reclaim(self)
 
@@ -224,7 +224,7 @@ class Store:
         """Make the record of `slot` writable."""
         self.flush()
         if slot >= self.capacity - 1:
-            self._room(self.capacity * 2)
+            self.resize(self.capacity * 2)
         self._stage(slot)
 
     def write(self, op, integer):
@@ -305,10 +305,10 @@ class Store:
         self.ident = -1
         self.retired = place
         parts = (self.buffer, self.view, self.address, self.capacity)
-        self._forget()
+        self.forget()
         return parts
 
-    def _forget(self):
+    def forget(self):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
         self.tokens = self.objects = self.leaf_list = self.watched = self.code_runs = ()

@@ -3,6 +3,9 @@
 Nobody needs one: every thread records on its anonymous store.  Inside
 ``with tg.Tape() as tape:`` operations on leaves are recorded here instead, where
 they can be counted, printed and cleared.  A held tape forgets nothing by itself.
+
+The methods that show it import `tapegrad.inspect` and `tapegrad.draw` when they are called: the
+tape itself knows no rules, with which those compute.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def put_on_traced():
 
 
 def test_type_checkers_are_told_of_every_method_of_tensors():
-    assert set(told()) == set(put_on_traced())
+    apart = set(told()) ^ set(put_on_traced())
+    assert not apart, f"typed_methods.py tells type checkers otherwise: {apart}"
 
 
 @pytest.mark.parametrize("name", sorted(set(told()) & set(put_on_traced())))

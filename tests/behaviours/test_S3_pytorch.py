@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.rules.checker import leaf
 
 
 def name(node):
     return re.fullmatch(r"<(\w+) object at 0x[0-9a-fA-F]+>", str(node)).group(1)
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 @pytest.fixture

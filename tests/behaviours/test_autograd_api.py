@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tests.threads import in_threads
+from tests.rules.checker import leaf
+from tests.threads import in_a_thread, in_threads
 
 SECOND_TIME = "^Trying to backward through the graph a second time"
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 def records():
@@ -27,24 +24,6 @@ def records():
 
 def next_line():
     return sys._getframe(1).f_lineno + 1
-
-
-def in_thread(function):
-    """What function returns in another thread, or raises there."""
-    outcome = {}
-
-    def run():
-        try:
-            outcome["value"] = function()
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
 
 
 # ---------------------------------------------------------------- modes
@@ -119,7 +98,7 @@ def test_set_grad_enabled_acts_at_once_as_a_function():
 
 def test_mode_belongs_to_its_thread():
     with tg.no_grad():
-        assert in_thread(records) is True
+        assert in_a_thread(records) is True
         assert not records()
 
 
@@ -512,7 +491,7 @@ def test_a_deep_chain_never_swept_is_dropped_without_recursion():
 
 def test_an_interior_tensor_of_another_threads_tape_raises():
     x = leaf(2.0)
-    y = in_thread(lambda: x * 2)
+    y = in_a_thread(lambda: x * 2)
     assert y.item() == 4.0
     with pytest.raises(RuntimeError, match="thread"):
         (y * 3).backward()

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.rules.checker import leaf
 
 FILE = os.path.basename(__file__)
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 def next_line():

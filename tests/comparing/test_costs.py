@@ -101,7 +101,7 @@ def test_instructions_and_operations_of_dual_numbers():
     scalars, arrays = instructions(recording)
     assert sum(scalars.values()) == 2 and sum(arrays.values()) == 4
     # Reads cost no arithmetic; multiply and add 1 a lane; exp 1 an element, its product with a number 3.
-    assert operations_of_duals(recording, 8, 2) == 2 * 8 * (2 + 5 + 3 * 5)
+    assert operations_of_duals(recording, 8) == 8 * (2 + 5 + 3 * 5)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,10 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.errors import MissingRuleError, ModifiedInPlaceError, RuleError
+from tests.rules.checker import leaf
 
 X, Y = np.array([0.5, 1.5, -2.0]), np.array([2.0, 0.3, 1.1])
 forward_mode = pytest.mark.skipif(importlib.util.find_spec("tapegrad.forward") is None, reason="no forward mode yet")
-
-
-def leaf(x):
-    return tg.tensor(x, requires_grad=True)
 
 
 class MyExp(tg.autograd.Function):

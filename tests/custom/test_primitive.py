@@ -16,6 +16,7 @@ from tapegrad.errors import (
     ModifiedInPlaceError,
     RuleError,
 )
+from tests.rules.checker import leaf
 from tests.threads import in_threads
 
 X, Y = np.array([0.5, 1.5, -2.0]), np.array([2.0, 0.3, 1.1])
@@ -39,10 +40,6 @@ def made(**rules):
     for name, rule in rules.items():
         getattr(f, f"def{name}")(rule)
     return f
-
-
-def leaf(x):
-    return tg.tensor(x, requires_grad=True)
 
 
 KINDS = {"vjp": {"vjp": vjp}, "jvp": {"jvp": jvp}, "both": {"vjp": vjp, "jvp": jvp}}

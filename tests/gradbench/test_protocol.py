@@ -46,15 +46,29 @@ def test_an_evaluation_is_timed_once_a_run():
         ({"module": "nothing", "function": "f", "input": 1}, "nothing"),
         ({"module": "hello", "function": "cube", "input": 1}, "cube"),
         ({"module": "lse", "function": "gradient", "input": {"x": "words"}}, "words"),
-        ({"module": "lse", "function": "gradient", "input": {}}, "x"),
-        ({"module": "lse", "function": "gradient"}, "NoneType"),
+        ({"module": "lse", "function": "gradient", "input": {}}, "the input has no x"),
+        ({"module": "lse", "function": "gradient"}, "the input is None: it must be an object with x"),
         ({"module": ["hello"], "function": "square", "input": 1}, "['hello']"),
         ({"module": "__init__", "function": "square", "input": 1}, "__init__"),
         ({"module": "hello", "function": {}, "input": 1}, "{}"),
-        ({"module": "hello", "function": "square", "input": {"x": 1}}, "dict"),
-        ({"module": "hello", "function": "square", "input": None}, "NoneType"),
-        ({"module": "lse", "function": "gradient", "input": {"x": []}}, "zero-size"),
+        ({"module": "hello", "function": "square", "input": {"x": 1}}, "the input is {'x': 1}: it must be a number"),
+        ({"module": "hello", "function": "square", "input": None}, "the input is None: it must be a number"),
+        ({"module": "lse", "function": "gradient", "input": {"x": []}}, "x has shape (0,): it must be one or more"),
         ({"module": "lse", "function": "gradient", "input": {"x": [[1.0], [2.0, 3.0]]}}, "inhomogeneous"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [[1.0]]}}, "x is [[1.0]]: it must be numbers, one or more"),
+        ({"module": "lse", "function": "gradient", "input": {"x": 1.0}}, "x is 1.0: it must be numbers"),
+        ({"module": "lse", "function": "gradient", "input": {"x": ["1.0"]}}, "x is ['1.0']"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [None]}}, "x is [None]"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [True]}}, "x is [True]"),
+        ({"module": "lse", "function": "gradient", "input": {"x": [10**400]}}, "too large"),
+        ({"module": "hello", "function": "square", "input": "3"}, "the input is '3'"),
+        ({"module": "hello", "function": "square", "input": True}, "the input is True"),
+        ({"module": "hello", "function": "square", "input": "long" * 99}, "..."),
+        ({"module": "llsq", "function": "gradient", "input": {"x": [1.0], "n": 2.5}}, "n is 2.5: it must be an integer"),
+        ({"module": "llsq", "function": "gradient", "input": {"x": [1.0], "n": 1}}, "n is 1"),
+        ({"module": "ode", "function": "primal", "input": {"x": [1.0], "s": 0}}, "s is 0"),
+        ({"module": "ba", "function": "jacobian", "input": {"n": 1, "m": 1, "p": 1, "cam": [0.0]}}, "cam has shape (1,)"),
+        ({"module": "ba", "function": "jacobian", "input": {"n": 1, "m": 1, "p": -1}}, "p is -1"),
         ({"module": "lse", "function": "gradient", "input": {"x": [1.0], "min_runs": None}}, "min_runs is None"),
         ({"module": "lse", "function": "gradient", "input": {"x": [1.0], "min_runs": "3"}}, "min_runs is '3'"),
         ({"module": "lse", "function": "gradient", "input": {"x": [1.0], "min_seconds": float("nan")}}, "min_seconds is nan"),
@@ -62,7 +76,7 @@ def test_an_evaluation_is_timed_once_a_run():
         ({"module": "llsq", "function": "gradient", "input": {"x": [1.0] * 4096, "n": 10**15}}, "allocate"),
         ({"module": "lse", "function": "gradient", "input": {"x": [float("nan"), 1.0]}}, "NaN and infinity"),
         ({"module": "hello", "function": "square", "input": 1e308}, "NaN and infinity"),
-        ({"module": "gmm", "function": "jacobian", "input": {"d": 2, "k": 1, "n": 1, "q": [1.0]}}, "l"),
+        ({"module": "gmm", "function": "jacobian", "input": {"d": 2, "k": 1, "n": 1, "q": [1.0]}}, "the input has no mu"),
     ],
 )
 def test_errors_are_answered_and_the_process_goes_on(message, named):
@@ -158,18 +172,24 @@ def test_the_process_leaves_at_the_end_of_input():
 
 def test_bytes_that_are_no_text_prints_and_a_last_line_that_is_cut_short(tmp_path):
     """What a module prints does not come between the answers."""
-    (tmp_path / "loud.py").write_text("print('hello')\nFUNCTIONS = {'f': lambda given: (lambda: print('run'), lambda found: 1)}\n")
+    (tmp_path / "loud.py").write_text(
+        "import os, sys\nprint('hello')\n"
+        "FUNCTIONS = {'f': lambda given: (lambda: print('run') or os.write(1, b'below\\n'), lambda found: 1),\n"
+        "             'leave': lambda given: (lambda: sys.exit('left'), lambda found: 1)}\n"
+    )
     program = (
         "import sys; from benchmarks.gradbench import modules, __main__ as tool; "
         f"modules.__path__.append({str(tmp_path)!r}); sys.exit(tool.main())"
     )
-    text = b'\xff\xfe{"id"\n{"id": "\xc3\xa9", "kind": "start"}\n{"id": 3, "kind": "evaluate", "module": "loud", "function": "f"}\n{"id": 4, "ki'
+    text = b'\xff\xfe{"id"\n{"id": "\xc3\xa9", "kind": "start"}\n{"id": 3, "kind": "evaluate", "module": "loud", "function": "f"}\n'
+    text += b'{"id": 5, "kind": "evaluate", "module": "loud", "function": "leave"}\n{"id": 4, "ki'
     ended = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, cwd=ROOT, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    first, second, third, last = map(json.loads, ended.stdout.splitlines())
+    first, second, third, left, last = map(json.loads, ended.stdout.splitlines())
     assert first["success"] is False and last["success"] is False
     assert second == {"id": "\u00e9", "tool": "tapegrad"} and third["output"] == 1
-    assert ended.stderr.split() == [b"hello", b"run"]
+    assert left["id"] == 5 and left["success"] is False and left["error"].startswith("SystemExit: left")
+    assert sorted(ended.stderr.split()) == [b"below", b"hello", b"run"]
 
 
 def test_nobody_reads_the_answers():
@@ -185,3 +205,21 @@ def test_nobody_reads_the_answers():
         pass
     assert process.stderr.read() == b"" and process.wait(60) == 1
     process.stderr.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is set on Linux")
+def test_an_input_larger_than_the_memory_is_an_error():
+    # 32 TB are never there; the memory of the machine is the limit, not the addresses that there are.
+    given = {"n": 1, "m": 1, "p": 4 * 10**12, "cam": [1.0] * 11, "x": [1.0] * 3, "w": 1.0, "feat": [1.0] * 2}
+    lines = [{"id": 1, "kind": "evaluate", "module": "ba", "function": "jacobian", "input": given}, {"id": 2, "kind": "start"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    program = (
+        "import resource, sys; from benchmarks.gradbench import __main__ as tool; code = tool.main(); "
+        "print(resource.getrlimit(resource.RLIMIT_AS)[0], file=sys.stderr); sys.exit(code)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    first, second = map(json.loads, ended.stdout.splitlines())
+    assert first["id"] == 1 and first["success"] is False and "MemoryError" in first["error"]
+    assert second == {"id": 2, "tool": "tapegrad"}
+    assert 2**30 < int(ended.stderr) < 2**44

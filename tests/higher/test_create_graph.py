@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import tapegrad as tg
 from tapegrad.errors import ClearedTapeError, GradientError, HigherOrderError
 from tapegrad.tape.store import thread_state
 from tests.rules.checker import generator, leaf, plain
+from tests.threads import in_threads
 
 grad = tg.autograd.grad
 
@@ -294,7 +294,7 @@ def resident():
 def test_tape_does_not_grow():
     most = []
 
-    def steps():
+    def steps(_):
         x, w, v = leaf(np.ones(5)), leaf(np.ones((5, 5))), leaf(np.ones(5))
         data = generator(1).standard_normal((4, 5))
         for _ in range(300):
@@ -304,9 +304,7 @@ def test_tape_does_not_grow():
             most.append(len(thread_state().store.tokens))
 
     # A thread of its own starts with an empty tape.
-    thread = threading.Thread(target=steps)
-    thread.start()
-    thread.join()
+    in_threads(steps, 1)
     assert len(most) == 300 and max(most) < 4096
 
 

@@ -5,11 +5,11 @@ import numba
 import numpy as np
 
 from tapegrad.kernel.entry import walk
-from tapegrad.kernel.entry.short import Short
 from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel
 from tapegrad.native.memory import call3_int
 from tapegrad.rules import lang as L
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
+from tests.kernel.short import Short
 from tests.threads import in_threads
 
 #: As code that Numba compiles has it.

@@ -48,7 +48,7 @@ def test_kernels(case):
     _, function, args, argnums = case
     promoted = as_kernel(function, args, argnums)
     if not any(np.asarray(a).dtype.kind == "i" for a in args):
-        assert type(promoted._replayed._quick) is QuickKernel
+        assert type(promoted._replayed.short) is QuickKernel
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import scipy.optimize
 import tapegrad as tg
 from tapegrad.errors import NonFiniteError, NonScalarOutputError, OptimizationError
 from tests.optimize.problems import CONTAINED, branching, contained, rosenbrock
+from tests.threads import in_threads
 
 LOOPS = {
     "lbfgs": {},
@@ -261,9 +261,7 @@ def test_refused():
 
 def test_in_a_thread():
     found = []
-    thread = threading.Thread(target=lambda: found.append(tg.optimize.lbfgs(rosenbrock, START)))
-    thread.start()
-    thread.join()
+    in_threads(lambda _: found.append(tg.optimize.lbfgs(rosenbrock, START)), 1)
     assert found[0].success and same_bits(found[0], tg.optimize.lbfgs(rosenbrock, START))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.replay.function import Replayed
+from tests.threads import in_threads
 
 
 def rosenbrock(x):
@@ -169,16 +170,12 @@ def test_eight_threads_give_the_bits_of_one():
     expected = [g(x) for x in points]
     wrong, start = [], threading.Barrier(8)
 
-    def hammer():
+    def hammer(_):
         start.wait()
         for x, (value, gradient) in zip(points, expected):
             found = g(x)
             if found[0] != value or found[1].tobytes() != gradient.tobytes():
                 wrong.append(x)
 
-    threads = [threading.Thread(target=hammer) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(hammer, 8)
     assert not wrong

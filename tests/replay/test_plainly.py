@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tapegrad.closures import adjoints_on_floats
+from tapegrad.custom import custom_vjp
 from tapegrad.functional import value_and_grad
 from tapegrad.record import apply
 from tapegrad.replay.plainly import plain_answer
@@ -69,6 +70,9 @@ def test_most_scalar_rows_have_a_form():
     assert {"add", "subtract", "multiply", "divide", "power", "exp", "log", "sin", "tanh", "absolute", "maximum", "floor"} <= {r.name for r in PLAIN}
 
 
+cubed = custom_vjp(lambda x: x**3, lambda g, result, x: 3.0 * x**2 * g)
+
+
 def newton(x):
     r = x[0]
     while abs(r * r - 2.0) > 1e-9:
@@ -95,8 +99,10 @@ def test_results_that_are_arguments_or_constants():
         lambda x: np.sum(np.sin(x)),
         lambda x: x[0] * float(len(np.nonzero(x > 0)[0])) * np.sum(x),
         lambda x: sum((x[0] + k for k in range(SHORT)), 0.0),
+        lambda x: cubed(x[0]),
+        lambda x: np.sum(cubed(x)),
     ],
-    ids=["arrays", "host functions", "long"],
+    ids=["arrays", "host functions", "long", "a primitive of one's own", "one on arrays"],
 )
 def test_everything_else_is_left_to_the_compiled_sweep(function):
     assert not agrees(function, np.array([0.3, 0.4]))

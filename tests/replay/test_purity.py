@@ -11,6 +11,7 @@ import time
 import types
 import weakref
 
+import numba
 import numpy as np
 import pytest
 
@@ -196,6 +197,9 @@ def more_changes():
     referred = Slope()
     reference = weakref.ref(referred)
     yield "weak reference", lambda x, keep=referred: reference()(x), lambda: setattr(referred, "k", 6.0)
+    meant = Slope()
+    proxy = weakref.proxy(meant)
+    yield "proxy", lambda x, keep=meant: proxy.k * np.sum(x), lambda: setattr(meant, "k", 6.0)
     meta = type("Meta", (type,), {"k": 2.0})
     made = meta("Made", (), {})
     yield "attribute of a metaclass", lambda x: made.k * np.sum(x), lambda: setattr(meta, "k", 6.0)
@@ -303,6 +307,31 @@ def test_read_only_constants_cost_nothing():
 
 def test_installed_packages_are_not_looked_into():
     assert len(Surroundings(lambda x: np.linalg.solve(np.eye(3), x)).checks) < 20
+
+
+def test_a_compiled_function_is_what_its_python_does():
+    """What Numba keeps beside it changes whenever it compiles, and is thousands of objects."""
+    factor = 2.0
+    scaled = numba.njit(lambda x: x * factor)
+    tripled = numba.vectorize(lambda x: x * 3.0)
+    called = numba.cfunc("float64(float64)")(lambda x: x)
+    rule = tg.custom_vjp(lambda x: tripled(scaled(x)), lambda g, result, x: 6.0 * g)
+    g = grad(lambda x: np.sum(rule(x)))
+    for k in range(5):
+        np.testing.assert_array_equal(g(np.ones(2) + k), [6.0, 6.0])
+    assert g.stats().records == 3 and scaled.signatures
+    assert "scaled.factor" in [name for name, *_ in Surroundings(lambda x: scaled(x)).checks]
+    assert max(len(Surroundings(lambda x, f=f: f(x)).checks) for f in (scaled, tripled, called)) < 10
+
+
+def test_a_dead_proxy_and_a_module_without_a_name_are_no_errors():
+    class Odd:
+        __module__ = property(lambda self: "odd")
+
+    gone = weakref.proxy(Model())
+    holder = types.SimpleNamespace(gone=gone, odd=Odd(), function=weakref.proxy(test_a_change_to_an_equal_value_is_none))
+    g = grad(lambda x: x * len(vars(holder)) if gone is not None else x)
+    assert [g(float(k)) for k in range(5)] == [3.0] * 5 and g.stats().fallback == ""
 
 
 GENERATOR = np.random.default_rng(0)

@@ -24,7 +24,7 @@ def short(kernel, *args):
     g = tg.grad(picked, kernel=kernel)
     for _ in range(9):
         g(*args)
-    return g, g._replayed._quick
+    return g, g._replayed.short
 
 
 def counted(g, *args):
@@ -74,7 +74,7 @@ def test_other_arrays_go_the_long_way(static):
     g = tg.grad(lambda x, s: x * len(s))
     for _ in range(9):
         assert g(2.0, static) == float(len(static))
-    assert g._replayed._quick is None
+    assert g._replayed.short is None
 
 
 # -- arrays in another order ------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_arrays_in_another_order_go_the_short_way(kernel, kind, view):
     g = tg.grad(weighted, (0, 1), kernel=kernel)
     for _ in range(9):
         g(x, w)
-    assert type(g._replayed._quick) is kind
+    assert type(g._replayed.short) is kind
     for scale in (1.0, 2.5):
         there = np.empty(x.shape[::-1]).T if x.ndim == 2 else np.empty((len(x), 2))[:, 0]
         there[...] = scale * x

@@ -1,10 +1,10 @@
 """The short way of products with Hessians: taken by calls that are alike, and by no others."""
 
-import threading
 
 import numpy as np
 
 import tapegrad as tg
+from tests.threads import in_threads
 
 X, V = np.array([0.5, -1.5, 2.0]), np.array([1.0, 2.0, -1.0])
 
@@ -12,18 +12,18 @@ X, V = np.array([0.5, -1.5, 2.0]), np.array([1.0, 2.0, -1.0])
 def warm(product, *args, times=8):
     for _ in range(times):
         product(*args)
-    assert product._replayed._quick is not None
+    assert product._replayed.short is not None
     return product
 
 
 def calls(product, *args):
     """How many of the kernel calls of one more call there were on the short way, and its result."""
-    quick = product._replayed._quick
+    quick = product._replayed.short
     before, seen = product.stats().kernel_calls, []
-    product._replayed._quick = type("Counted", (), {"call": lambda self, *a: seen.append(quick.call(*a)) or seen[-1],
+    product._replayed.short = type("Counted", (), {"call": lambda self, *a: seen.append(quick.call(*a)) or seen[-1],
                                                     "serves": lambda self, *a: True})()  # fmt: skip
     found = product(*args)
-    product._replayed._quick = quick
+    product._replayed.short = quick
     assert product.stats().kernel_calls - before <= 1
     return sum(s is not None for s in seen), found
 
@@ -88,14 +88,11 @@ def test_threads_share_it():
     product = warm(tg.hvp(lambda x: np.sum(x**3), kernel="always"), X, V)
     wrong = []
 
-    def work(factor):
+    def work(k):
+        factor = k + 1.0
         for _ in range(200):
             if not np.allclose(product(factor * X, V), 6.0 * factor * X * V):
                 wrong.append(factor)
 
-    threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(work, 4)
     assert not wrong

@@ -22,6 +22,7 @@ from tapegrad.replay.shapes import STRUCTURAL, result
 from tapegrad.rules import ROWS
 from tapegrad.tape.meta import SCALAR, c_array
 from tests.replay import fuzz, greedy
+from tests.threads import in_threads
 
 X = fuzz.POINT
 OTHER = 0.97 * X + 0.01
@@ -257,18 +258,14 @@ def test_a_loaded_tape_in_eight_threads():
     wanted = [(value, slope.tobytes()) for value, slope in map(alone.value_and_grad, points)]
     together, start, found = from_bytes(data), threading.Barrier(8), []
 
-    def work():
+    def work(_):
         start.wait()
         for k in range(60):
             own = from_bytes(data) if k % 20 == 0 else together
             value, slope = own.value_and_grad(points[k % 3])
             found.append((value, slope.tobytes()) == wanted[k % 3])
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(timeout=120)
+    in_threads(work, 8)
     assert len(found) == 480 and all(found)
 
 

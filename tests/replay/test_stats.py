@@ -3,8 +3,11 @@
 import logging
 
 import numpy as np
+import pytest
 
+import tapegrad as tg
 from tapegrad.functional import grad
+from tapegrad.replay.stats import ImpureFunctionWarning
 
 
 def branching(x):
@@ -50,3 +53,14 @@ def test_a_change_of_surroundings_is_logged(caplog):
     with caplog.at_level(logging.INFO, "tapegrad"):
         assert g(1.0) == 2.0
     assert any("factor has changed" in r.getMessage() for r in caplog.records)
+
+
+def test_a_function_that_is_given_up_is_said_once(caplog):
+    generator = np.random.default_rng(0)
+    with caplog.at_level(logging.WARNING, "tapegrad"), pytest.warns(ImpureFunctionWarning, match="random numbers from generator"):
+        grad(lambda x: x * generator.normal())(1.0)
+    assert not caplog.records
+    primitive = tg.custom_vjp(lambda x: x * 2.0, lambda g, result, x: g * 2.0)
+    with caplog.at_level(logging.WARNING, "tapegrad"):
+        tg.jacobian(primitive)(np.ones(2))
+    assert ["define-by-run from now on: the rules of custom primitives" in r.getMessage() for r in caplog.records] == [True]

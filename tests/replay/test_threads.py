@@ -6,33 +6,25 @@ import numpy as np
 
 from tapegrad.functional import value_and_grad
 from tests.replay.agreement import quiet
+from tests.threads import in_threads
 
 
 def hammered(function, points, threads=8, rounds=5):
     """Answers of `threads` threads, each to all points in an order of its own; as bytes, by point."""
     g = value_and_grad(function)
-    found, errors = [[set() for _ in points] for _ in range(threads)], []
+    found = [[set() for _ in points] for _ in range(threads)]
     start = threading.Barrier(threads)
 
     def work(number):
-        try:
-            rng = np.random.default_rng(number)
-            start.wait()
-            for _ in range(rounds):
-                for k in rng.permutation(len(points)):
-                    value, gradient = g(points[k])
-                    found[number][k].add((np.float64(value).tobytes(), np.asarray(gradient).tobytes()))
-        except BaseException as error:
-            errors.append(error)
+        rng = np.random.default_rng(number)
+        start.wait()
+        for _ in range(rounds):
+            for k in rng.permutation(len(points)):
+                value, gradient = g(points[k])
+                found[number][k].add((np.float64(value).tobytes(), np.asarray(gradient).tobytes()))
 
     with quiet() as warned:
-        workers = [threading.Thread(target=work, args=(k,)) for k in range(threads)]
-        for w in workers:
-            w.start()
-        for w in workers:
-            w.join(timeout=120)
-    assert not any(w.is_alive() for w in workers), "a deadlock"
-    assert not errors, errors
+        in_threads(work, threads)
     return g, [set.union(*(f[k] for f in found)) for k in range(len(points))], warned
 
 
@@ -112,25 +104,20 @@ def test_functions_that_call_each_other():
     pair["even"], pair["odd"] = value_and_grad(even), value_and_grad(odd)
     found, start = [], threading.Barrier(8)
 
-    def work(name):
+    def work(k):
+        name = ("even", "odd")[k % 2]
         start.wait()
         found.append((name, pair[name](4.0)[0]))
 
     with quiet():
-        workers = [threading.Thread(target=work, args=(n,)) for n in ("even", "odd") * 4]
-        for w in workers:
-            w.start()
-        for w in workers:
-            w.join(timeout=60)
+        in_threads(work, 8)
     assert len(found) == 8 and len({v for _, v in found}) == 1
 
 
 def test_a_function_that_waits_for_threads_which_call_it():
     def function(x):
         if x.item() > 1:
-            worker = threading.Thread(target=lambda: answers.append(g(1.0)))
-            worker.start()
-            worker.join()
+            in_threads(lambda _: answers.append(g(1.0)), 1)
         return x * x
 
     answers = []

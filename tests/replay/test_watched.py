@@ -21,7 +21,7 @@ def promoted(function, *args):
     g = tg.grad(function, kernel="always")
     for _ in range(9):
         g(*args)
-    assert g.stats().kernels == 1 and type(g._replayed._quick) is QuickKernel
+    assert g.stats().kernels == 1 and type(g._replayed.short) is QuickKernel
     return g
 
 
@@ -50,12 +50,12 @@ def defined(scope, text="def f(x): return k * x * x"):
 def test_the_names_of_an_ordinary_function_are_all_words():
     k = 2.0
     g = promoted(lambda x: k * FACTOR * helper(x), 3.0)
-    assert g._replayed._quick.watched and g(3.0) == 24.0
+    assert g._replayed.short.watched and g(3.0) == 24.0
 
 
 def test_a_global_is_rebound(scope):
     g = promoted(defined(scope), 3.0)
-    assert g._replayed._quick.watched
+    assert g._replayed.short.watched
     seen(g, lambda: scope.__setitem__("k", 7.0), 42.0)
 
 
@@ -233,5 +233,5 @@ def test_what_is_not_found_is_left_to_python(monkeypatch):
         return k * m * x * x
 
     g = promoted(f, 3.0)
-    assert g._replayed._quick.watched == [] or g._replayed._quick.watched is None
+    assert g._replayed.short.watched == [] or g._replayed.short.watched is None
     seen(g, change, 42.0)

@@ -108,7 +108,8 @@ TRIVIAL = set(
 
 
 def test_every_row_is_here():
-    assert {row.name for row in ROWS if row.elementwise} == {*ONE, *TWO, *ORDERS, *TRIVIAL}
+    apart = {row.name for row in ROWS if row.elementwise} ^ {*ONE, *TWO, *ORDERS, *TRIVIAL}
+    assert not apart, f"give derivatives to many digits, or say in TRIVIAL that there is nothing to lose: {apart}"
 
 
 @pytest.mark.parametrize("name", ONE)

@@ -13,7 +13,7 @@ from tapegrad.record import apply, normalise
 from tapegrad.recording import Recording
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.tape.tape import Tape
-from tests.rules.checker import generator, wrap
+from tests.rules.checker import generator, leaf, wrap
 from tests.rules.examples_of_rows import examples_of
 from tests.rules.test_jvp import choices, eager, tangents_of
 
@@ -320,10 +320,6 @@ def test_buffers_of_all_lanes_are_freed():
 
 
 # ---- define-by-run -------------------------------------------------------------------------------
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 def test_jvp_leaves_tape_and_gradients_alone():

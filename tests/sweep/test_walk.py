@@ -15,12 +15,9 @@ import tapegrad as tg
 from tapegrad.record import apply
 from tapegrad.rules import ROWS
 from tapegrad.tape.store import Store, thread_state
+from tests.rules.checker import leaf
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the resident size is read from /proc")
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 # ---------------------------------------------------------------- Python calls

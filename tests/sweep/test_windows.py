@@ -9,12 +9,12 @@ from tapegrad.replay.values import ValueProgram
 from tapegrad.replay.workspace import Workspace
 from tapegrad.rules import BY_NAME
 from tapegrad.sweep import program as P
-from tapegrad.sweep.windows import NEAR, SHORT, _longest_inside
+from tapegrad.sweep.windows import NEAR, SHORT, longest_inside
 from tapegrad.tape.meta import meta_of
 
 
 def test_the_longest_dimension_goes_inside_of_a_short_one():
-    dims, strides = _longest_inside([5, 300, 4], [[9600, 32, 8], [0, 8, 0]])
+    dims, strides = longest_inside([5, 300, 4], [[9600, 32, 8], [0, 8, 0]])
     assert dims == [5, 4, 300] and strides == [[9600, 8, 32], [0, 0, 8]]
 
 
@@ -27,7 +27,7 @@ def test_the_longest_dimension_goes_inside_of_a_short_one():
     ],
 )  # fmt: skip
 def test_others_stay(dims, strides):
-    assert _longest_inside(dims, strides) == (dims, strides)
+    assert longest_inside(dims, strides) == (dims, strides)
 
 
 def inner_loops(words):

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.rules.checker import leaf
 
 SECOND = "^Trying to backward through the graph a second time"
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 def test_an_independent_loss_survives_with_its_saved_values():

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests.rules.checker import leaf
 
 FILE = Path(__file__).name
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
 
 
 def line():

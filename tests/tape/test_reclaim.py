@@ -7,10 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.tape.store import Store, thread_state
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
+from tests.rules.checker import leaf
 
 
 @pytest.fixture(autouse=True)

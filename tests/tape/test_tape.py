@@ -1,15 +1,12 @@
 """Explicit tapes: counting, nesting, memory, clearing."""
 
-import threading
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
-
-
-def leaf(value):
-    return tg.tensor(value, requires_grad=True)
+from tests.rules.checker import leaf
+from tests.threads import in_a_thread
 
 
 def test_length_counts_instructions_not_leaves():
@@ -163,19 +160,8 @@ def test_a_tape_that_holds_instructions_stays_with_its_thread():
     x = leaf(2.0)
     with tg.Tape() as tape:
         x * x
-    raised = []
-
-    def enter():
-        try:
-            with tape:
-                pass
-        except RuntimeError as error:
-            raised.append(str(error))
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert "thread" in raised[0]
+    with pytest.raises(RuntimeError, match="thread"):
+        in_a_thread(tape.__enter__)
 
 
 def test_a_held_tape_forgets_nothing_by_itself():

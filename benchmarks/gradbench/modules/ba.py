@@ -11,6 +11,8 @@ from numba import njit
 
 import tapegrad as tg
 
+from ..given import array, count, entry, number
+
 
 def cross(a, b):
     return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
@@ -70,16 +72,17 @@ OF_WEIGHT = tg.elementwise_grad(weight_error)
 
 def read(given):
     """Cameras, points, weights and features of all observations, and which cameras and points they see."""
-    n, m, p = (int(given[name]) for name in "nmp")
-    cameras = np.tile(np.array(given["cam"], float)[:, None], (1, n))
-    points = np.tile(np.array(given["x"], float)[:, None], (1, m))
-    weights, features = np.full(p, float(given["w"])), np.tile(np.array(given["feat"], float)[:, None], (1, p))
+    n, m, p = (count(given, name) for name in "nmp")
+    cameras = np.tile(array(given, "cam", 11)[:, None], (1, n))
+    points = np.tile(array(given, "x", 3)[:, None], (1, m))
+    weights = np.full(p, number(entry(given, "w"), "w"))
+    features = np.tile(array(given, "feat", 2)[:, None], (1, p))
     seen = np.arange(p)
     return cameras, points, weights, features, seen % n, seen % m
 
 
 def seen_by(cameras, points, camera_of, point_of):
-    """Camera and point of each observation, a column each."""
+    """Camera and point of each observation, a column each (`take` lays rows out one after the other, indexing does not)."""
     return np.take(cameras, camera_of, axis=1), np.take(points, point_of, axis=1)
 
 

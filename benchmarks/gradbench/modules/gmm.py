@@ -8,6 +8,8 @@ import numpy as np
 
 import tapegrad as tg
 
+from ..given import array, count, entry, number
+
 
 def logsumexp(a, axis):
     top = np.max(a, axis=axis, keepdims=True)
@@ -59,11 +61,10 @@ gradient = tg.grad(objective, (0, 1, 2, 3))
 
 def read(given):
     """The arguments of `objective`."""
-    d, k, n = (int(given[name]) for name in "dkn")
-    low = np.array(given["l"], float).reshape(k, d * (d - 1) // 2)
-    mu, q = (np.array(given[name], float).reshape(k, d) for name in ("mu", "q"))
-    x = np.array(given["x"], float).reshape(n, d)
-    return np.array(given["alpha"], float), mu, q, low, x, int(given["m"]), float(given["gamma"])
+    d, k, n = (count(given, name) for name in "dkn")
+    mu, q, low = array(given, "mu", k, d), array(given, "q", k, d), array(given, "l", k, d * (d - 1) // 2)
+    gamma = number(entry(given, "gamma"), "gamma")
+    return array(given, "alpha", k), mu, q, low, array(given, "x", n, d), count(given, "m", 0), gamma
 
 
 def _objective(given):

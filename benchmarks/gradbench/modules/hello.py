@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tapegrad as tg
 
+from ..given import number
+
 
 def square(x):
     return x * x
@@ -14,7 +16,7 @@ double = tg.grad(square)
 
 def _one(function):
     def prepare(given):
-        x = float(given)
+        x = number(given)
         return lambda: function(x), float
 
     return prepare

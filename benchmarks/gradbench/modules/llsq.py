@@ -6,6 +6,8 @@ import numpy as np
 
 import tapegrad as tg
 
+from ..given import array, count
+
 
 def objective(x, n):
     """Half the sum of squared residuals at `n` points of [-1, 1]; `x` are the coefficients."""
@@ -19,7 +21,7 @@ gradient = tg.grad(objective)
 
 
 def _read(given):
-    return np.array(given["x"], float), int(given["n"])
+    return array(given, "x", None), count(given, "n", 2)
 
 
 def _primal(given):

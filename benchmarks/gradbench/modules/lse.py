@@ -6,6 +6,8 @@ import numpy as np
 
 import tapegrad as tg
 
+from ..given import array
+
 
 def objective(x):
     """log(sum(exp(x))), with the maximum taken out first."""
@@ -17,12 +19,12 @@ gradient = tg.grad(objective)
 
 
 def _primal(given):
-    x = np.array(given["x"], float)
+    x = array(given, "x", None)
     return lambda: objective(x), float
 
 
 def _gradient(given):
-    x = np.array(given["x"], float)
+    x = array(given, "x", None)
     return lambda: gradient(x), np.ndarray.tolist
 
 

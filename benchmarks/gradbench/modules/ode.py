@@ -6,6 +6,8 @@ import numpy as np
 
 import tapegrad as tg
 
+from ..given import array, count
+
 END = 2.0
 
 
@@ -36,7 +38,7 @@ gradient = tg.grad(last)
 
 
 def _read(given):
-    return np.array(given["x"], float), int(given["s"])
+    return array(given, "x", None), count(given, "s")
 
 
 def _primal(given):

@@ -1,4 +1,8 @@
-"""What repeats is computed once, what is constant becomes a constant, what nobody needs is dropped."""
+"""What repeats is computed once, what is constant becomes a constant, what nobody needs is dropped.
+
+`tidy` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` and
+`spread_active` are the walks of liveness down and of activity up.  All on columns, for `kernel.closing`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from ...sweep.access import helper
 from ...tape.layout import FIRST_ARRAY, SCALAR_LEAF
 
 
+# The odd constants only have to mix well: the golden ratio's fraction, and primes that hash functions are fond of.
 @helper
 def _hash(op, a, b, bits, mask):
     h = np.uint64(op) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(a) * np.uint64(0xC2B2AE3D27D4EB4F)

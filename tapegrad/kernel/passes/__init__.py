@@ -12,9 +12,13 @@ In the order in which `run_passes` runs them:
     combining     the derivative of tanh is one function
     peeling       loops that meet one iteration later are shifted, and fused
 
-and, once it is known which outputs are gradients,
+and, called by `kernel.of_tape`, which knows what the outputs are,
 
+    halving       of a matrix that is known to be symmetric, half
     ordering      in a small program, gradients before values
+
+Each opens with a program before and after it, in the notation of `kernel.listing`.  What they share: `accesses`, which
+elements a statement touches, and `rewriting`, changes to statements.  Read `kernel.ir` first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which elements statements touch: ranges, and whether two touch the same one."""
+"""Which elements statements touch: ranges, and whether two touch the same one.
+
+No pass itself: `simplifying` knows by a `Memory` which element holds which value, `fusing` and `filling` ask for `span`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,12 @@
 
 Adding to a window of an array begins with an array of zeros into which the window
 is written.  Where nearly all of it is written before anything is read, only the
-rest is filled, element by element.
+rest is filled, element by element::
+
+    for i in range(100):                       t0[0] = 0.0
+        t0[i] = 0.0                            for i in range(99):
+    for i in range(99):                            t0[i + 1] = a0
+        t0[i + 1] = a0
 """
 
 from __future__ import annotations

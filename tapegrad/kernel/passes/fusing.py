@@ -8,7 +8,16 @@ a place that is not too early, joins it.
 It may even join a loop that it depends on by memory, if in every iteration it
 touches only what that loop has touched in the same iteration or an earlier one
 (`shifts`); if its own iterations have nothing to do with each other, then also
-backwards.  Dependence by a value that comes out of a loop always means: after it.
+backwards.  Dependence by a value that comes out of a loop always means: after it::
+
+    for i in range(n):                         for i in range(n):
+        t0[i] = a0                                 t0[i] = a0
+    y1[0] = a9                                     a1 = t0[i]
+    for i in range(n):                             y0[i] = a1
+        a1 = t0[i]                             y1[0] = a9
+        y0[i] = a1
+
+(Afterwards `simplifying` sees that a1 is a0.)
 """
 
 from __future__ import annotations

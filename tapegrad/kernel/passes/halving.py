@@ -5,7 +5,14 @@ columns.  A product of two matrices that is only ever an addend of outputs, elem
 far above the diagonal: its rows are cut into blocks, and of each only the columns up to
 its last row are computed.  At the end what is above the diagonal blocks is copied from below.
 What was not computed is whatever was in memory before; it goes nowhere but to elements that
-are written over.
+are written over.  In three blocks of rows, # computed and < copied from below the diagonal::
+
+    # < <
+    # # <
+    # # #
+
+`of_tape` calls `halve` for the rows of a Hessian (`Options.symmetric`): its columns are found by
+tangents of the gradient, whose products of matrices are of this kind.
 """
 
 from __future__ import annotations

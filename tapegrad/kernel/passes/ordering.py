@@ -7,7 +7,16 @@ So in a program that LLVM writes out without loops (`SMALL`) what only values ne
 
 The loop forward often ends with what the way back begins with.  Where that is not a
 carried value it is computed again outside of the loop: once loops are
-written out LLVM sees that both are one, so nothing is computed twice.
+written out LLVM sees that both are one, so nothing is computed twice::
+
+    for i in range(9) with a0 from 0.0:        for i in range(9):
+        a1 = x0[i]                                 a3 = x0[i]
+        a2 = a0 + a1 * a1                          y1[i] = 2.0 * a3     the gradient
+        next a0 = a2                           for i in range(9) with a0 from 0.0:
+    y0[0] = a2                                     ...
+    for i in range(9):                         y0[0] = a2               the value
+        a3 = x0[i]
+        y1[i] = 2.0 * a3
 """
 
 from __future__ import annotations

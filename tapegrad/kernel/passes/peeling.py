@@ -4,7 +4,14 @@ A window of an array and its neighbour, ``y[:-1]`` and ``y[1:]``, give two loops
 extent: one stores to ``y[i]``, the other adds to ``y[i + 1]``.  They cannot be one loop as
 they are.  But iteration i of the second can be beside iteration i + 1 of the first.  So the
 first iteration of the first loop, and the last of the second, are written out beside the loops
-(*peeled*), and what is left meets in equal iterations.
+(*peeled*), and what is left meets in equal iterations::
+
+    for i in range(n):                         y[0] = ...
+        y[i] = ...                             for i in range(n - 1):
+    for i in range(n):                             y[i + 1] = ...
+        y[i + 1] = y[i + 1] + ...              for i in range(n - 1):
+                                                   y[i + 1] = y[i + 1] + ...
+                                               y[n] = y[n] + ...
 
 Nothing is moved: all iterations are executed in the order in which they were.  Whether
 the rests may become one loop is for `fusing` to find out.

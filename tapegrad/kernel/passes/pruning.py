@@ -1,4 +1,8 @@
-"""Removing what no output and no guard needs: values, stores, temporaries, carries, loops."""
+"""Removing what no output and no guard needs: values, stores, temporaries, carries, loops.
+
+A walk from the outputs and guards back to what they use; what it does not meet is left out.  Most passes leave
+behind what they have made superfluous, and rely on this one.
+"""
 
 from __future__ import annotations
 

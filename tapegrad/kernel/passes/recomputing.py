@@ -6,6 +6,18 @@ cheap operations away from what that loop can load anyway (inputs, constants,
 and temporaries that stay), the operations are repeated there, and if that holds
 for all loads of the temporary, it is gone.
 
+::
+
+    for i in range(n):                         for i in range(n):
+        a0 = x0[i]                                 a0 = x0[i]
+        a1 = a0 * a0                               a1 = a0 * a0
+        t0[i] = a1                                 t0[i] = a1           (nobody reads it: left to `pruning`)
+        ...                                        ...
+    for i in range(n):                         for i in range(n):
+        a2 = t0[-i + n - 1]                        a2 = x0[-i + n - 1]
+        ...                                        a3 = a2 * a2
+                                                   ...
+
 Temporaries are decided in the order in which the storing loop computes them, so
 that what is found out about one serves those after it: in a step of an
 integrator it is enough to keep the state.

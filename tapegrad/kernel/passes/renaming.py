@@ -1,4 +1,16 @@
-"""A temporary that is copied to an output, or to another temporary, becomes what it is copied to."""
+"""A temporary that is copied to an output, or to another temporary, becomes what it is copied to.
+
+::
+
+    for i in range(n):                         for i in range(n):
+        a0 = ...                                   a0 = ...
+        t0[i] = a0                                 y0[i] = a0
+    for i in range(n):
+        a1 = t0[i]
+        y0[i] = a1
+
+Not if the temporary is written again later, or the target is touched before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Small changes to statements that the passes share."""
+"""Small changes to statements that the passes share: other operands, other counters, copies.
+
+No pass itself.  Values are replaced through a dict `new`, whose replacements may be replaced in turn (`resolve`);
+counters through a dict `loops` from a loop to ``(other, factor, offset)`` (`reindexed`).
+"""
 
 from __future__ import annotations
 

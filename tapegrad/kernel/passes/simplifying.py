@@ -4,7 +4,18 @@ One walk over the program in the order of execution.  A `Scope` is a body being
 walked: what is known in it about memory (the value of an element that was loaded
 or stored in the same iteration) and about expressions.  What is computed in a
 loop from values that do not change in it goes to the body around it, before the
-loop.
+loop::
+
+    for i in range(n):                         a0 = x1[0]
+        a0 = x1[0]                             a1 = sin(a0)
+        a1 = sin(a0)                           for i in range(n):
+        t0[i] = a1                                 t0[i] = a1
+        a2 = sin(a0)                               y0[i] = a1
+        a3 = t0[i]                                 y1[i] = a1
+        y0[i] = a2
+        y1[i] = a3
+
+(`t0`, which nobody reads any more, is left to `pruning`.)
 """
 
 from __future__ import annotations

@@ -11,6 +11,15 @@ one stores for the next goes through memory.  Here
                                        the long one lie side by side
 
 but only if another loop of the same body goes along one such row of an array that they touch.
+With n = 1000::
+
+    for i in range(2000):                      for i in range(1000):
+        t0[i] = 0.0                                t0[i] = 0.0
+    for i in range(1000):                      for i in range(1000):
+        t0[i + 1000] = a0                          t0[i + 1000] = 0.0
+                                               for i in range(1000):
+                                                   t0[i + 1000] = a0
+
 Nothing is moved: statements are executed in the order in which they were.
 """
 

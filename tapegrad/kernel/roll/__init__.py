@@ -18,7 +18,15 @@ loop inside what should have been a long straight body.  The last stage, and the
 search for loops inside the bodies of those found, is for programs and bodies
 that would otherwise stay longer than `LINES`.
 
-Starting points: `find` here, then `search.Search.fold`, which is one round.
+Rounds on the text of ``for i: a; for j: b c`` with 3, 4 and 3 inner iterations::
+
+    a b c b c b c a b c b c b c b c a b c b c b c       three runs of the period "b c"
+    a X           a X               a X                 folded: X is the loop over "b c"; how often it runs is noted beside
+    Y                                                   folded again: Y is the loop over "a X"
+
+Reading order: `find` here, then `search` (`Search.fold` is one round), `runs` (where a text repeats itself),
+`folding` (classes of runs, their phases, the new text), `walking` (the grammar, run), `structure` (what comes out);
+`hashing` is one line.
 """
 
 from __future__ import annotations

@@ -96,36 +96,6 @@ class Structure:
 
         return build(0, len(symbols))
 
-    @property
-    def lines(self):
-        """How many instructions the rolled program has."""
-
-        def count(nodes):
-            return sum(1 if isinstance(node, Line) else count(node.body) for node in nodes)
-
-        return count(self.nodes)
-
-    def order(self):
-        """Positions of the instructions in the order in which the loops run them (``0 .. n-1``)."""
-        positions = []
-        taken = {}
-
-        def following(node):
-            taken[id(node)] = at = taken.get(id(node), -1) + 1
-            return at
-
-        def run(nodes):
-            for node in nodes:
-                if isinstance(node, Line):
-                    positions.append(int(node.members[following(node)]))
-                else:
-                    extent = node.extent if isinstance(node.extent, int) else node.extent[following(node)]
-                    for _ in range(extent):
-                        run(node.body)
-
-        run(self.nodes)
-        return np.array(positions, np.int64)
-
     def __str__(self):
         text = []
 

@@ -14,8 +14,7 @@ def expand(top, bodies, tokens, base, symbols, ends, stack):
     """The tree of loops in preorder.
 
     Each node gets its token in `symbols` and in `ends` the node after its last descendant; `stack` is
-    scratch,
-    a row for each loop inside loops.  Returns how many nodes there are.
+    scratch, a row for each loop inside loops.  Returns how many nodes there are.
     """
     size = 0
     for t in range(top.size):

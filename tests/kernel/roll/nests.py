@@ -1,6 +1,8 @@
-"""Random loop nests, run into lists of instructions."""
+"""Random loop nests, run into lists of instructions; and what rolling made of them, run again."""
 
 import numpy as np
+
+from tapegrad.kernel.roll import Line
 
 
 class Nest:
@@ -67,3 +69,34 @@ class Nest:
 
         show(self.tree, "")
         return "\n".join(text)
+
+
+def lines_of(structure):
+    """How many instructions a rolled program has."""
+
+    def count(nodes):
+        return sum(1 if isinstance(node, Line) else count(node.body) for node in nodes)
+
+    return count(structure.nodes)
+
+
+def order_of(structure):
+    """Positions of the instructions in the order in which the loops run them: ``0 .. n-1``, if the structure is right."""
+    positions = []
+    taken = {}
+
+    def following(node):
+        taken[id(node)] = at = taken.get(id(node), -1) + 1
+        return at
+
+    def run(nodes):
+        for node in nodes:
+            if isinstance(node, Line):
+                positions.append(int(node.members[following(node)]))
+            else:
+                extent = node.extent if isinstance(node.extent, int) else node.extent[following(node)]
+                for _ in range(extent):
+                    run(node.body)
+
+    run(structure.nodes)
+    return np.array(positions, np.int64)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tapegrad.kernel.roll import Repeat, find
+from tests.kernel.roll.nests import order_of
 
 
 def chain(iterations, before=(), after=()):
@@ -56,4 +57,4 @@ def test_an_odd_first_iteration_is_peeled_rather_than_making_a_table():
     (outer,) = [node for node in structure.nodes if isinstance(node, Repeat) and len(node.body) == 2]
     assert outer.extent >= 99
     assert [node.extent for node in outer.body if isinstance(node, Repeat)] == [40]
-    assert np.array_equal(structure.order(), np.arange(len(code)))
+    assert np.array_equal(order_of(structure), np.arange(len(code)))

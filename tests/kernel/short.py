@@ -1,11 +1,11 @@
-"""The short way into a kernel, for calls with arguments of the same kinds, one float as value, and gradients."""
+"""The compiled way into a kernel (`kernel.entry.walk`) by itself: one float as value, and gradients."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...replay.walk import ARRAY, FLOAT, SAME
-from . import walk as W
+from tapegrad.kernel.entry import walk as W
+from tapegrad.replay.walk import ARRAY, FLOAT, SAME
 
 _DOUBLE = np.dtype("d")
 _empty = np.empty

@@ -1,0 +1,50 @@
+"""Which arrays of the user's may stand beside a derivative, and in which form.
+
+Everything that computes here, the compiled walks above all, reads plain memory in this
+machine's byte order.  So an array from a file of another machine is copied, and one
+whose class calculates in its own way (a mask, a unit) is refused: read as plain memory
+it would lose that way without a word.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .errors import DtypeError
+
+
+def check_dtype(array, what):
+    """Refuse dtypes that tapegrad cannot differentiate beside."""
+    if array.dtype.kind == "c":
+        raise DtypeError(
+            f"{what}: complex numbers are not supported yet (got {array.dtype} of shape {array.shape}); "
+            "split real and imaginary parts into two real arrays"
+        )
+    if array.dtype.kind == "O":
+        raise DtypeError(f"{what}: an array of Python objects cannot be differentiated; give it a float dtype")
+    if array.dtype.char == "g":
+        raise DtypeError(f"{what}: extended precision ({array.dtype}) is not supported; convert with .astype(float)")
+    if array.dtype.kind not in "fiub":
+        raise DtypeError(f"{what}: dtype {array.dtype} is not numeric")
+
+
+def check_class(thing, what):
+    """Refuse arrays with an arithmetic of their own: masked arrays, ``np.matrix``, quantities with units."""
+    kind = type(thing)
+    if kind is np.ndarray or not isinstance(thing, np.ndarray):
+        return
+    if kind.__mul__ is not np.ndarray.__mul__ or kind.__array_ufunc__ is not np.ndarray.__array_ufunc__:
+        raise DtypeError(
+            f"{what}: an array of class {kind.__name__} calculates in its own way, which would be lost; give a plain array: "
+            "a.filled(value) or a[~a.mask].data of a masked one, np.asarray(a) of any other"
+        )
+
+
+def native(array):
+    """The array in the byte order of this machine, each number at an address that is a multiple of its size.
+
+    Fields of packed records are not; NumPy copies such arrays, too, before it calls its loops.
+    """
+    if array.dtype.isnative and array.flags.aligned:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
