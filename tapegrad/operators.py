@@ -207,13 +207,17 @@ def __or__(self, other):
     return observed(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
 
 
+def __xor__(self, other):
+    return observed(np.logical_xor, (self, other), np.logical_xor(self._v, getattr(other, "_v", other)))
+
+
 def __invert__(self):
     return observed(np.logical_not, (self,), np.logical_not(self._v))
 
 
 #: The operators defined above.
 _NAMES = (
-    "neg pos abs pow rpow mod rmod floordiv rfloordiv divmod rdivmod matmul rmatmul and or invert "
+    "neg pos abs pow rpow mod rmod floordiv rfloordiv divmod rdivmod matmul rmatmul and or xor invert "
     "lt le gt ge eq ne"
 ).split()
 

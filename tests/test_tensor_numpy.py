@@ -117,6 +117,7 @@ def test_comparisons():
     np.testing.assert_array_equal(plain(1.0 < t), 1.0 < A)
     np.testing.assert_array_equal(plain((t > 0) & (t < 2)), (A > 0) & (A < 2))
     np.testing.assert_array_equal(plain(~(t > 0) | (t > 2)), ~(A > 0) | (A > 2))
+    np.testing.assert_array_equal(plain((t > 0) ^ (t > 2)), (A > 0) ^ (A > 2))
     assert leaf(2.0) > 1 and not leaf(2.0) == 3
     with pytest.raises(ValueError, match="ambiguous"):
         bool(t > 0)

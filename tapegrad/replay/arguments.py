@@ -35,12 +35,10 @@ def sort_arguments(args, kwargs, argnums):
     for k, leaf in enumerate(leaves):
         want = differentiated[k]
         kind = type(leaf)
-        if kind is np.memmap or kind is np.ndarray and readable(leaf) is not leaf:
-            leaf, kind = readable(np.asarray(leaf)), np.ndarray
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
-        elif kind is np.ndarray and leaf.dtype.char in "df":
+        elif kind is np.ndarray and leaf.dtype.char in "df" and leaf.dtype.isnative:
             inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
