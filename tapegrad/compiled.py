@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .dual import as_float
 from .errors import DtypeError, GradientError, GuardError, OptionError, ShapeError, UnsupportedFunctionError
 from .kernel.promotion import checked_policy
 from .kernel.reasons import NotLowered
@@ -262,7 +263,7 @@ def compile(
     Raises
     ------
     DtypeError
-        If something in `data` is neither a float nor an array of floats, or `f` returns something else than float64.
+        If `x0` or something in `data` is neither a float nor an array of floats, or `f` returns something else than float64.
     UnsupportedFunctionError
         If an instruction needs the interpreter; it is named with its line.
     GradientError
@@ -301,7 +302,7 @@ def compile(
     >>> c(np.ones(2), g, np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0])), g
     (4.0, array([4., 8.]))
     """
-    x0 = np.array(x0, np.float64, order="C")
+    x0 = np.array(as_float(x0, "x0"), np.float64, order="C")
     if x0.ndim == 0:
         raise ShapeError("tg.compile needs an array: give a number as an array of one element")
     count = workspaces if workspaces is not None else os.cpu_count() or 1

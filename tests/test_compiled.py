@@ -371,3 +371,9 @@ def test_a_result_that_is_not_float64_is_refused():
     assert tg.compile(lambda x: np.sum(x.astype(np.float32) ** 2).astype(float), np.ones(2))(np.array([3.0, 4.0]), g) == 25.0
     np.testing.assert_array_equal(g, [6.0, 8.0])
     assert tg.compile(lambda x: 3.5, np.ones(2))(np.ones(2), g) == 3.5
+
+
+@pytest.mark.parametrize("x0", [np.array([1.0 + 2.0j]), np.array(["2020-01-01"], "datetime64[D]"), ["a"], np.array([1, 2])])
+def test_a_first_point_that_is_no_array_of_floats_is_refused(x0):
+    with pytest.raises(DtypeError, match="x0: "):
+        tg.compile(lambda x: np.sum(x * x), x0)
