@@ -194,8 +194,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("\ninterrupted: the results of the run before are kept")
     elif output is not None:
         words = " ".join(["python -m benchmarks", *(["--quick"] if options.quick else []), *options.names])
-        results = report.Results(words, datetime.date.today().isoformat(), facts, sections)
-        plots.peers(sections, output / "peers.png")
+        picture = plots.peers(sections, output / "peers.png")
+        results = report.Results(words, datetime.date.today().isoformat(), facts, sections, picture)
         (output / "RESULTS.md").write_text(report.markdown(results), encoding="utf-8")
         (output / "results.json").write_text(results.to_json(), encoding="utf-8")
     code = report.summary(sections)

@@ -1,4 +1,8 @@
-"""The modules of GradBench beside their gradients written by hand."""
+"""The modules of GradBench beside their gradients written by hand (`gradbench.by_hand`).
+
+Each is called as the tool calls it, again and again on one input, after as many calls as bring its
+kernels by themselves; the code by hand is compiled before, too.  `hello`, one multiplication, is not timed by the suite.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import platform
 import sys
 from importlib import metadata
 
-PACKAGES = ("tapegrad", "numpy", "numba", "llvmlite", "scipy", "torch", "jax", "autograd", "casadi")
+PACKAGES = ("tapegrad", "numpy", "numba", "llvmlite", "scipy", "torch", "jax", "autograd", "casadi", "drjit")
 
 
 def facts() -> dict[str, str]:

@@ -362,6 +362,10 @@ def rows(problem: str, makes: dict[str, Make], exact: np.ndarray, times: float, 
     factor = f", by {times:g} x" if times > 1 else ""
     for when, measured in (("first solution", first), ("warm", warm)):
         least = {name: time.minimum for name, time in measured.items()}
+        if not others:
+            what = f"{problem}, {when}: compiled loop beside the fastest other"
+            yield Row(what, f"first of all{factor}", limit=1.0 / times, skip="no competitor is installed")
+            continue
         best = min(others, key=least.get)
         mine, drive = (least[name] / least[best] for name in ours)
         yield Row(
@@ -372,7 +376,7 @@ def rows(problem: str, makes: dict[str, Make], exact: np.ndarray, times: float, 
         if rewritten:
             best = min(rewritten, key=least.get)
             yield Row(f"{problem}, {when}: compiled loop beside {best}", measured=least[ours[0]] / least[best])
-    for reason in missing:
+    for reason in dict.fromkeys(missing):
         yield Row(f"{problem}: another competitor", skip=reason)
 
 

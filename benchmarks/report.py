@@ -24,12 +24,13 @@ class Section:
 
 @dataclass
 class Results:
-    """A whole run: the command, the day, the machine, and a section for each benchmark."""
+    """A whole run: the command, the day, the machine, a section for each benchmark, and the name of `plots.peers`' picture."""
 
     command: str
     date: str
     facts: dict[str, str]
     sections: list[Section]
+    picture: str = ""
 
     @property
     def rows(self) -> list[Row]:
@@ -44,7 +45,7 @@ def read(text: str) -> Results:
     """What `Results.to_json` wrote."""
     data = json.loads(text)
     sections = [Section(**{**s, "rows": [Row.of_dict(row) for row in s["rows"]]}) for s in data["sections"]]
-    return Results(data["command"], data["date"], data["facts"], sections)
+    return Results(**{**data, "sections": sections})
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,7 @@ def markdown(results: Results) -> str:
         "",
         *lost_lines(results.sections),
         "",
-        "![our time beside that of others](peers.png)",
-        "",
+        *([f"![our time beside that of others]({results.picture})", ""] if results.picture.endswith(".png") else []),
     ]
     for section in results.sections:
         text += [f"## {section.name}", "", section.summary, ""]

@@ -2,8 +2,8 @@
 
 Operations append instructions to a flat Wengert tape; a compiled sweep walks it
 in reverse.  This module puts the public names together; the table in README.md says what
-is in which file, and CONTRIBUTING.md in which order to read them.  Importing the package compiles
-nothing and does not import Numba or SciPy.
+is in which file, and CONTRIBUTING.md through which of them a call passes.  Importing the package
+compiles nothing and does not import Numba or SciPy.
 """
 
 __version__ = "0.1.0"

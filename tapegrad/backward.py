@@ -88,13 +88,7 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
             result.leaves.append((t, value))
             if wanted is not None and any(w is t for w in wanted):
                 _merge(result.requested, t, value)
-    stores = []
-    for t, _ in interior:
-        store = settle(t)
-        if store.retired is not None:
-            raise second_backward_error(store, t._i)
-        if not any(store is s for s in stores):
-            stores.append(store)
+    stores = stores_of([t for t, _ in interior])
     passes = [Pass(store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
     for one in passes:
         one.check()
@@ -108,6 +102,18 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
     for one in passes:
         one.run(result, retain)
     return result
+
+
+def stores_of(tensors):
+    """The stores that computed tensors lie on, each once; an error if one of them was used up by an earlier pass."""
+    stores = []
+    for t in tensors:
+        store = settle(t)
+        if store.retired is not None:
+            raise second_backward_error(store, t._i)
+        if not any(store is s for s in stores):
+            stores.append(store)
+    return stores
 
 
 def refuse_unused(wanted, missing):

@@ -18,11 +18,13 @@ from . import functional
 from .autograd import grad
 from .creation import from_numpy
 from .dual import Dual
-from .errors import CheckError, GradientError, UnsupportedFunctionError, noted
+from .errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
 from .forward import jvp
+from .printing import table
 from .record import normalise
 from .tensor import Tensor, tensor
 from .traced import Traced
+from .tree import flatten
 
 #: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
 TOLERANCES = {"d": (1e-12, 2e-6, 1e-10), "f": (2e-5, 2e-3, 1e-3)}
@@ -100,8 +102,7 @@ class Report:
             (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or ("passed" if c.passed else "FAILED"))
             for c in self.checks
         ]
-        widths = [max(len(r[k]) for r in [head, *rows]) for k in range(5)]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [head, *rows])
+        return table(head, rows)
 
     __repr__ = __str__
 
@@ -114,7 +115,7 @@ class Problem:
         self.places = [k for k, a in enumerate(args) if differentiable(a)]
         self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.places)]
         if not self.points:
-            raise TypeError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
+            raise StructureError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
         self.single = any(np.asarray(p).dtype.char == "f" for p in self.points)
         value, derivative, exact = TOLERANCES["f" if self.single else "d"]
         self.value_rtol, self.value_atol = value, value if atol is None else atol
@@ -426,8 +427,7 @@ def check(
     Parameters
     ----------
     f : callable
-        Takes `args`; returns a number, an array, or nested lists and tuples of
-        them.  It must work on plain arrays too, unless `reference` is given.
+        Takes `args`; returns a number, an array, or containers of them.  It must work on plain arrays too, unless `reference` is given.
     *args
         The point.  Floats and arrays of float64 or float32 are differentiated,
         everything else is handed on as it is.  Choose a point away from kinks.
@@ -479,11 +479,11 @@ def check(
     True
     """
     if order not in (1, 2):
-        raise ValueError(f"check: order={order!r} is not 1 or 2")
+        raise OptionError(f"check: order={order!r} is not 1 or 2")
     names = [n for n in CHECKS if ORDERS.get(n, 1) <= order] if modes is None else [modes] if isinstance(modes, str) else list(modes)
     for name in names:
         if name not in CHECKS:
-            raise ValueError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
+            raise OptionError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
     name_of_f = getattr(f, "__name__", None) or getattr(f, "name", None) or type(f).__name__
     problem = Problem(f, args, reference, seed, directions, rtol, atol)
     report = Report(name_of_f, results=problem.results, weights=problem.weights)
@@ -528,11 +528,14 @@ def leaf_of(p):
 
 
 def flat(result):
-    """The numbers and arrays of nested lists and tuples, in order."""
-    if isinstance(result, (list, tuple)):
-        return [leaf for part in result for leaf in flat(part)]
-    return [result]
+    """The numbers and arrays of containers, in order."""
+    return flatten(result)[0]
 
 
 def _plain(result):
-    return np.asarray(result._v if isinstance(result, Traced) else normalise(result))
+    array = np.asarray(result._v if isinstance(result, Traced) else normalise(result))
+    if array.dtype.kind not in "fiub":
+        raise StructureError(
+            f"check: a result is of type {type(result).__name__}, neither a number nor an array: does the function return what it computes?"
+        )
+    return array

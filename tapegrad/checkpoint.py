@@ -18,6 +18,7 @@ from .custom.primitives import Primitive
 from .errors import StructureError
 from .higher.nested import Evaluation
 from .record import normalise
+from .tape.places import function_name
 from .traced import Traced
 from .tree import flatten, unflatten
 
@@ -41,7 +42,7 @@ class _Segment(Primitive):
     def __init__(self, function):
         self.replays = {}
         self.checkpointed = function
-        super().__init__(self._run, getattr(function, "__name__", type(function).__name__))
+        super().__init__(self._run, function_name(function))
         self.defvjp(self._pull)
         self.defjvp(self._push)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from .errors import DtypeError, GradientError, GuardError, OptionError, ShapeError, UnsupportedFunctionError
 from .kernel.promotion import checked_policy
 from .kernel.reasons import NotLowered
 from .typing import Array
@@ -306,7 +306,7 @@ def compile(
         raise ShapeError("tg.compile needs an array: give a number as an array of one element")
     count = workspaces if workspaces is not None else os.cpu_count() or 1
     if count < 1:
-        raise ValueError(f"workspaces must be at least 1, got {count}")
+        raise OptionError(f"workspaces must be at least 1, got {count}")
     return Compiled(f, x0, [_datum(k, d) for k, d in enumerate(data)], int(count), checked_policy(kernel))
 
 

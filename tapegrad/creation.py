@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import docstrings
-from .dtypes import check_class, native
+from .dtypes import check_class, readable
 from .functions import broadcast_to
 from .record import normalise
 from .tensor import Tensor, rebuilt, tensor
@@ -41,7 +41,7 @@ def manual_seed(seed: int) -> np.random.Generator:
 def _made(array, requires_grad, dtype=None):
     check_class(array, "a tensor")
     array = np.asarray(array, dtype=dtype)
-    return rebuilt(Tensor, normalise(native(array)), requires_grad, None)
+    return rebuilt(Tensor, normalise(readable(array)), requires_grad, None)
 
 
 def _shape(size):

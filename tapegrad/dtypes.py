@@ -40,10 +40,11 @@ def check_class(thing, what):
         )
 
 
-def native(array):
-    """The array in the byte order of this machine, each number at an address that is a multiple of its size.
+def readable(array):
+    """`array`, or a copy that compiled loops can read.
 
-    Fields of packed records are not; NumPy copies such arrays, too, before it calls its loops.
+    Files of other machines have the bytes of a number in the other order, and fields of packed
+    records lie at addresses that are no multiples of their size: NumPy copies both before it calls its loops.
     """
     if array.dtype.isnative and array.flags.aligned:
         return array

@@ -26,7 +26,7 @@ import numpy as np
 
 from . import record as _record
 from .closures import tangent_on_floats
-from .dtypes import check_class, check_dtype, native
+from .dtypes import check_class, check_dtype, readable
 from .eager import Eager
 from .errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from .lifted import Lifted
@@ -380,7 +380,7 @@ def as_float(data, what):
     Python ints, also in lists, count as floats; arrays of integers do not.
     """
     check_class(data, what)
-    array = native(np.array(data))
+    array = readable(np.array(data))
     check_dtype(array, what)
     if array.dtype.kind in "iub":
         if isinstance(data, (np.ndarray, np.generic)):

@@ -38,7 +38,7 @@ def value_function(name):
     return _DIRECT.get(name) or BY_NAME[ROW_OF.get(name, name)].value
 
 
-class Eager:
+class Eager(L.Operators):
     """An ndarray with the operations that rules use."""
 
     __slots__ = ("a",)
@@ -54,15 +54,6 @@ class Eager:
     def _apply(self, name, *args):
         with np.errstate(all="ignore"):
             return Eager(value_function(name)(*[a.a if isinstance(a, Eager) else a for a in args]))
-
-    __add__, __radd__ = L.Expr.__add__, L.Expr.__radd__
-    __sub__, __rsub__ = L.Expr.__sub__, L.Expr.__rsub__
-    __mul__, __rmul__ = L.Expr.__mul__, L.Expr.__rmul__
-    __truediv__, __rtruediv__ = L.Expr.__truediv__, L.Expr.__rtruediv__
-    __neg__, __lt__, __le__, __gt__, __ge__ = (
-        L.Expr.__neg__, L.Expr.__lt__, L.Expr.__le__, L.Expr.__gt__, L.Expr.__ge__,
-    )  # fmt: skip
-    __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
 
     def __matmul__(self, other):
         with np.errstate(all="ignore"):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .check import differentiable, flat, leaf_of
+from .errors import StructureError
 from .inspect import adjoints_of, entries_of
 from .leaving import LISTENERS
 from .record import settle, tracked
@@ -116,7 +117,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
 
     Raises
     ------
-    TypeError
+    StructureError
         No argument is a float or an array of floats.
 
     Examples
@@ -131,7 +132,7 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     """
     places = [k for k, a in enumerate(args) if differentiable(a)]
     if not places:
-        raise TypeError("explain_zero: no argument is a float or an array of floats")
+        raise StructureError("explain_zero: no argument is a float or an array of floats")
     full = list(args)
     for k in places:
         full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])

@@ -20,6 +20,7 @@ from .dtypes import check_dtype
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .errors import StructureError
 from .record import normalise, tracked
+from .tape.places import function_name
 from .traced import Traced
 from .typing import Argnums, Between, OfJacobian
 
@@ -125,6 +126,8 @@ def _parts(result, level, what):
         return result, None
     if isinstance(result, Traced):
         return (result if tracked(result) else result._v), None
+    if result is None and what.startswith("the result"):
+        raise StructureError(f"{what} is None: does the function return what it computes?")
     if isinstance(result, (str, bytes)) or result is None or callable(result):
         raise StructureError(
             f"{what} is not a number or an array but of type {type(result).__name__}; "
@@ -162,10 +165,6 @@ def _pass(function, arguments, level, lanes, what):
     places = _map(take, result, what=what)
     values = _map(lambda k, _: _given_out(pairs[k][0]), places, what=what)
     return values, _map(lambda k, _: _given_out(pairs[k][1]), places, what=what)
-
-
-def _name(function):
-    return getattr(function, "__name__", type(function).__name__)
 
 
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
@@ -220,7 +219,7 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
             return made(value, check_tangent(tangent, value, np.shape(value)), None, level)
 
         arguments = _map(enter, tuple(primals), tangents, what="primals")
-        return _pass(f, arguments, level, None, f"the result of {_name(f)}")
+        return _pass(f, arguments, level, None, f"the result of {function_name(f)}")
 
 
 def derivative(f: Between[Any, R]) -> Callable[..., R]:
@@ -257,16 +256,16 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
 
     @functools.wraps(f)
     def df(x, *args, **kwargs):
-        value = _entered(x, f"the argument of derivative({_name(f)})")
+        value = _entered(x, f"the argument of derivative({function_name(f)})")
         if np.shape(value):
             raise StructureError(
-                f"derivative({_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; "
+                f"derivative({function_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; "
                 "use tg.jacfwd or tg.jvp"
             )
         with _Level() as level:
             one = np.ones((), getattr(value, "dtype", np.float64))
             seeded = made(value, normalise(one), None, level)
-            return _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {_name(f)}")[1]
+            return _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {function_name(f)}")[1]
 
     return df
 
@@ -318,7 +317,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
         found = []
         for k in argnums if several else (argnums,):
             if not -len(args) <= k < len(args):
-                raise StructureError(f"jacfwd({_name(f)}): argnums names argument {k}, but {len(args)} were given")
+                raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
             found.append(_jacobian(f, args, k % len(args), kwargs))
         return tuple(found) if several else found[0]
 
@@ -335,7 +334,7 @@ def lanes_for(rest):
 
 def _jacobian(f, args, k, kwargs):
     """The Jacobian in argument `k`, a few columns at a time."""
-    value = _entered(args[k], f"argument {k} of {_name(f)}")
+    value = _entered(args[k], f"argument {k} of {function_name(f)}")
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))
     chunks, start = [], 0
@@ -347,10 +346,10 @@ def _jacobian(f, args, k, kwargs):
             seeds[np.arange(count), start + np.arange(count)] = 1.0
             seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
             arguments = (*args[:k], seeded, *args[k + 1 :])
-            tangents = _pass(lambda *a: f(*a, **kwargs), arguments, level, lanes, f"the result of {_name(f)}")[1]
+            tangents = _pass(lambda *a: f(*a, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")[1]
         chunks.append(_map(lambda t, _, count=count: t[:count], tangents, what="the Jacobian"))
         start += count
-    return _map(lambda *parts: _arranged(parts[:-1], shape), *chunks, what=f"the result of {_name(f)}")
+    return _map(lambda *parts: _arranged(parts[:-1], shape), *chunks, what=f"the result of {function_name(f)}")
 
 
 def _arranged(parts, shape):

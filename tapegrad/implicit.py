@@ -45,6 +45,12 @@ ITERATIONS, CHANGE = 10_000, 1e-14
 LINEAR = ("dense", "gmres", "bicgstab", "cg")
 
 
+def _returned(found, name):
+    if found is None:
+        raise StructureError(f"{name} returns None: does the function return what it computes?")
+    return found
+
+
 class _Solution:
     """The solution of ``residual(x, *args) = 0`` near `x0`, as a function of the arguments.
 
@@ -100,7 +106,8 @@ class _Solution:
 
     def of_vector(self, x, *given):
         """The residual as a function of vectors."""
-        return self.vector(self.residual(self.container(x), *unflatten(self.arguments, list(given))))
+        found = self.residual(self.container(x), *unflatten(self.arguments, list(given)))
+        return self.vector(_returned(found, self.name))
 
     # -- the value -----------------------------------------------------------------
     def _found(self, start, *given):
@@ -357,7 +364,7 @@ def fixed_point(
         raise StructureError(f"expected a function, got {type(g).__name__}")
 
     def residual(x, *args):
-        old, new = flatten(x)[0], flatten(g(x, *args))[0]
+        old, new = flatten(x)[0], flatten(_returned(g(x, *args), _name(g)))[0]
         shapes = [[np.shape(below(p)) for p in side] for side in (old, new)]
         if shapes[0] != shapes[1]:
             raise StructureError(f"{_name(g)} returns shapes {shapes[1]} for an x of shapes {shapes[0]}; they have to be the same")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dtypes import check_class, native
+from .dtypes import check_class, readable
 from .errors import DtypeError, GradientError
 from .functions import astype
 from .record import apply, as_operand, normalise, recorded
@@ -60,7 +60,7 @@ def argument_changed():
 def assign_value(x, value):
     """Replace the whole value of `x` (the setter of ``.data``)."""
     check_class(value, ".data")
-    value = normalise(native(np.array(value._v if isinstance(value, Traced) else value)))
+    value = normalise(readable(np.array(value._v if isinstance(value, Traced) else value)))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
     _refuse_interior(x)

@@ -12,6 +12,7 @@ import numpy as np
 
 from .errors import ClearedTapeError, SeedShapeError
 from .graph import Instruction
+from .printing import table
 from .record import normalise, settle
 from .tape.layout import CONTINUES, MARK, SCALAR_LEAF
 from .tape.places import name_of
@@ -112,13 +113,6 @@ def _operands(instruction):
             named.append(f"{instruction.constant:.6g}" if number else str(bool(instruction.constant)))
     attrs = [f"{k}={v}" for k, v in instruction.attributes().items() if k != "keeps"]
     return ", ".join(named + attrs)
-
-
-def table(head, rows):
-    """Columns of text, a line each for the head and every row."""
-    widths = [max(len(r[k]) for r in [head, *rows]) for k in range(len(head))]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip() for r in [head, *rows]]
-    return "\n".join(lines)
 
 
 def rows(store):

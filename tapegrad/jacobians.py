@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from .errors import SeedShapeError, StructureError
+from .errors import OptionError, SeedShapeError, StructureError
 from .functional import Transformed, chosen
 from .higher import nested
 from .record import normalise
@@ -260,9 +260,9 @@ def jacobian(
            [0., 3., 2.]])
     """
     if mode not in MODES:
-        raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    return _Jacobian(f, chosen(argnums, argnum), mode, explain, kernel)
+    return JacobianFunction(f, chosen(argnums, argnum), mode, explain, kernel)
 
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ if TYPE_CHECKING:
         """What type checkers are told that `jacobian` returns."""
 
 
-class _Jacobian(Transformed[Any]):
+class JacobianFunction(Transformed[Any]):
     """What `jacobian` returns."""
 
     def __init__(self, function, argnums, mode, explain, kernel=None):
@@ -324,7 +324,7 @@ class _Jacobian(Transformed[Any]):
         if found is None:
             numbers = positions(self._asked, count)
             one = not isinstance(self._asked, (tuple, list))
-            found = _Jacobian(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
+            found = JacobianFunction(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
             found._replayed.stats = self._replayed.stats
             self._negative[count] = found
         return found

@@ -96,7 +96,7 @@ def _factors(values):
     return found, False
 
 
-class Lifted:
+class Lifted(L.Operators):
     """An array, number, tensor or dual number with the operations that rules use.
 
     Parameters
@@ -155,15 +155,6 @@ class Lifted:
         ndim = max(x.ndim for x in args if isinstance(x, Lifted))
         values = [x.aligned(ndim) if isinstance(x, Lifted) else x for x in args]
         return Lifted(elementwise(name, values), _lanes(args))
-
-    __add__, __radd__ = L.Expr.__add__, L.Expr.__radd__
-    __sub__, __rsub__ = L.Expr.__sub__, L.Expr.__rsub__
-    __mul__, __rmul__ = L.Expr.__mul__, L.Expr.__rmul__
-    __truediv__, __rtruediv__ = L.Expr.__truediv__, L.Expr.__rtruediv__
-    __neg__, __lt__, __le__, __gt__, __ge__ = (
-        L.Expr.__neg__, L.Expr.__lt__, L.Expr.__le__, L.Expr.__gt__, L.Expr.__ge__,
-    )  # fmt: skip
-    __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
 
     # -- products -------------------------------------------------------------
     def __matmul__(self, other):

@@ -1,4 +1,4 @@
-"""How numbers and tensors look in print: the layout PyTorch uses.
+"""How numbers and tensors look in print, in the layout PyTorch uses; and plain tables.
 
 People who come from PyTorch read ``tensor([1.0000, 2.5000])`` at a glance, and
 documents written for it contain such lines, so tapegrad prints the same text
@@ -25,6 +25,7 @@ the rest of the package: values come in as plain numbers and arrays.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,34 @@ def format_number(value: Any, spec: str = "") -> str:
         f"{array.shape}; format one element of it, as in f'{{t[0]:{spec}}}', or print "
         f"the whole tensor with f'{{t}}'"
     )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
+    """Columns of text, a line each for the head and every row.
+
+    Parameters
+    ----------
+    head : sequence of str
+    rows : sequence of sequence of str
+        Each as long as `head`.
+    numbers : bool
+        Whether the columns after the first are aligned to the right.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(table(("way", "time"), [("sweep", "1.5"), ("kernel", "12")], numbers=True))
+    way     time
+    sweep    1.5
+    kernel    12
+    """
+    lines = [head, *rows]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+    adjusted = [[c.rjust(w) if numbers and k else c.ljust(w) for k, (c, w) in enumerate(zip(line, widths))] for line in lines]
+    return "\n".join("  ".join(cells).rstrip() for cells in adjusted)
 
 
 def _format_elements(array: np.ndarray) -> str:

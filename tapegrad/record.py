@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import check_class, check_dtype, native
+from .dtypes import check_class, check_dtype, readable
 from .errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from .leaving import LISTENERS, tell
 from .rules import BY_NAME
@@ -92,13 +92,13 @@ def as_operand(thing, row_name="operation"):
     kind = type(thing)
     if kind is float:
         return thing
-    if kind is np.ndarray and thing.dtype.char in "dfl?" and thing.ndim and thing.dtype.isnative and thing.flags.aligned:
+    if kind is np.ndarray and thing.ndim and thing.dtype.char in "dfl?" and thing.dtype.isnative and thing.flags.aligned:
         return thing
     if kind is int or kind is bool or isinstance(thing, np.float64):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
         check_class(thing, row_name)
-        array = native(np.asarray(thing))
+        array = readable(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":
             # Promotes like half precision with everything that carries a derivative.

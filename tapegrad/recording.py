@@ -14,7 +14,7 @@ import numpy as np
 
 from .autograd import grad
 from .backward import Pass, load_native, second_backward_error
-from .dtypes import check_dtype, native
+from .dtypes import check_dtype, readable
 from .errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from .modes import enable_grad
 from .record import Types, nesting_error, normalise, settle, tracked
@@ -179,7 +179,7 @@ class Recording:
 
     def _output(self, thing):
         if not isinstance(thing, Tensor):
-            return Port(normalise(native(np.asarray(thing))), 0)
+            return Port(normalise(readable(np.asarray(thing))), 0)
         if thing._t is not None:
             return Port(thing._v, thing._i, True)
         return Port(thing._v, self.store.leaves.get(thing._k, 0) if thing._r else 0)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import record as _record
-from .dtypes import check_class, check_dtype, native
+from .dtypes import check_class, check_dtype, readable
 from .errors import DtypeError, GradientError, LeaveTapeError
 from .leaving import LISTENERS, tell
 from .printing import format_tensor
@@ -392,7 +392,7 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     if type(data) is int and requires_grad:
         data = float(data)
     check_class(data, "tg.tensor")
-    value = native(np.array(data, dtype=dtype))
+    value = readable(np.array(data, dtype=dtype))
     check_dtype(value, "tg.tensor")
     value = normalise(value)
     return rebuilt(Tensor, value, requires_grad, None)

@@ -1,7 +1,7 @@
 """What type checkers are told of the methods of tensors and dual numbers.
 
-At run time `tapegrad.operators`, `functions`, `methods`, `inplace`, `indexing` and
-`numpy_api` put them on `Traced`; this class is its base only for type checkers, and a
+At run time `tapegrad.operators`, `functions`, `inplace`, `indexing` and `numpy_api` (its `methods`,
+mostly) put them on `Traced`; this class is its base only for type checkers, and a
 test compares the two.  A method of a tensor gives a tensor, that of a dual number a dual
 number (`Self`); one whose result is a plain number outside of recordings is `Any`.
 """
@@ -86,7 +86,7 @@ class Methods:
     def take(self, indices: TensorLike, axis: int | None = None, mode: str = "raise") -> Self: ...
     def astype(self, dtype: DTypeLike) -> Self: ...
 
-    # ---- `methods`
+    # ---- `numpy_api.methods`
     def conj(self, *args: Any, **kwargs: Any) -> Self: ...
     def conjugate(self, *args: Any, **kwargs: Any) -> Self: ...
     def all(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -1,5 +1,6 @@
 """The command ``python -m benchmarks``, on benchmarks made for the purpose: they miss, disagree, break, hang."""
 
+import importlib.util
 import json
 import re
 import shutil
@@ -9,9 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import plots, registry, report
+from benchmarks import optimisation, plots, registry, report
 from benchmarks.registry import Disagreement, Missing, Row, check_agreement, each, ratio
 from benchmarks.timing import Time
 
@@ -222,6 +224,7 @@ def test_what_is_written(project, tmp_path):
     assert "| absent |  | there_is_no_such_library is not installed | SKIP |" in page
     assert "| held: beside by hand | by hand | 1.5x |" in page, "where another is faster"
     assert "**Broken:** RuntimeError: first line" in page and "| python | " in page
+    assert ("(peers.png)" in page) == (folder / "peers.png").exists() == (importlib.util.find_spec("matplotlib") is not None)
     data = report.read((folder / "results.json").read_text(encoding="utf-8"))
     assert report.markdown(data) == page
     assert [section.name for section in data.sections] == ["held", "missed", "absent", "broken"]
@@ -278,6 +281,24 @@ def test_one_case_after_another(capsys):
     rows = list(each(("a", missing), ("b", broken), ("c", lambda: [Row("after", measured=1.0)])))
     assert [(row.what, row.status) for row in rows] == [("a", "SKIP"), ("before", "info"), ("b", "FAIL"), ("after", "info")]
     assert rows[2].error == "ValueError: no" and "Traceback" in capsys.readouterr().err
+
+
+def test_competitors_of_an_optimisation(monkeypatch):
+    monkeypatch.setattr(optimisation, "WARMING", (0.0, 1))
+    solution = np.zeros(2)
+    solver = lambda found: lambda: lambda: found
+
+    def missing():
+        raise Missing("JAX is not installed")
+
+    ours = {"tapegrad, compiled loop": solver(solution), "tapegrad, SciPy's L-BFGS-B": solver(solution)}
+    rows = list(optimisation.rows("p", {**ours, "JAX": missing, "JAX, arrays": missing}, solution, 3.0, 1))
+    assert [row.status for row in rows] == ["SKIP"] * 3
+    rows = list(optimisation.rows("p", {**ours, "CasADi": solver(solution), "CasADi, arrays": solver(solution)}, solution, 3.0, 1))
+    assert [row.limit for row in rows] == [1 / 3, 1.0, None] * 2 and all(row.measured > 0.0 for row in rows)
+    assert set(rows[0].times) == {*ours, "CasADi", "CasADi, arrays"} and rows[0].detail == {"fastest other": "CasADi"}
+    with pytest.raises(Disagreement, match="CasADi ends 0.1 from the solution"):
+        list(optimisation.rows("p", {**ours, "CasADi": solver(solution + 0.1)}, solution, 3.0, 1))
 
 
 def test_numbers_as_text():

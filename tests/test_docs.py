@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tapegrad.__main__ import _parser
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -24,26 +26,51 @@ def without_fences(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_run_and_print_what_is_shown(page):
-    flags = doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL * 0
     test = doctest.DocTestParser().get_doctest(without_fences(page), {}, page.name, str(page), 0)
     if not test.examples:
         assert page.name == "index.md", "a page without examples"
         return
     output = []
-    doctest.DocTestRunner(optionflags=flags, verbose=False).run(test, out=output.append)
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False).run(test, out=output.append)
     assert not output, "".join(output)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_blocks_show_only_examples(page):
-    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+def test_every_block_is_python_that_is_run_and_shows_something(page):
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"^```(.*)$", text, re.MULTILINE)) <= {"python", ""}, "a block in another language would not be run"
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(BLOCK.findall(text)), "a block that would not be run"
+    for number, block in enumerate(BLOCK.findall(text)):
         assert block.startswith(">>>"), "a block that would not be run"
+        examples = doctest.DocTestParser().get_examples(block)
+        # The first block of a page may do no more than import and define.
+        assert number == 0 or any(e.want for e in examples), f"a block that compares nothing:\n{block}"
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def headings(page):
+    """The anchors of a page, as they are made from its headings."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
+
+
+TEXTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        other = page.parent / target if target else page
+        assert other.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in headings(other), f"{page.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_commands_exist(page):
+    text = page.read_text(encoding="utf-8")
+    commands = next(a.choices for a in _parser()._actions if isinstance(a.choices, dict))
+    assert set(re.findall(r"python -m tapegrad (\w+)", text)) <= set(commands)
+    for name in re.findall(r"python -m benchmarks[. ]([a-z_]+)", text):
+        assert any((ROOT / "benchmarks" / path).exists() for path in (f"{name}.py", f"{name}/__init__.py")), name
 
 
 def test_every_class_of_errors_is_explained():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.dtypes import native
+from tapegrad.dtypes import readable
 from tapegrad.errors import DtypeError
 
 X = np.array([0.5, 1.5, -2.0])
@@ -176,4 +176,4 @@ def test_integers_and_truth_values():
 
 
 def test_what_can_be_read_is_not_copied():
-    assert native(NUMBERS) is NUMBERS and native(NUMBERS[::2]).base is NUMBERS
+    assert readable(NUMBERS) is NUMBERS and readable(NUMBERS[::2]).base is NUMBERS

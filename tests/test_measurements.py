@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import in_docs, report
-from benchmarks.registry import MODULES, load
+from benchmarks.registry import MODULES
 from benchmarks.timing import Time
 
 ROOT = Path(__file__).parents[1]
@@ -140,5 +140,4 @@ def test_the_page_of_results_is_made_from_the_data():
 
 def test_the_results_are_those_of_all_benchmarks():
     assert [section.name for section in RESULTS.sections] == list(MODULES)
-    for section in RESULTS.sections:
-        assert section.rows and section.summary == load(section.name).summary
+    assert all(section.rows for section in RESULTS.sections)

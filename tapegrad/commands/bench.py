@@ -14,8 +14,9 @@ import numpy as np
 
 import tapegrad as tg
 
-from ..comparing.compare import seconds_text, table, write_json
+from ..comparing.compare import seconds_text, write_json
 from ..demo import first_guess, misfit, read_pelts
+from ..printing import table
 
 DESCRIPTION = """\
 Measures value and gradient of three functions: a Python loop over numbers, a logistic
@@ -112,7 +113,7 @@ def run_bench(options):
         times = [seconds_text(m[k]) for k in ("value", "first", "sweep", "kernel", "differences")]
         faster = f"{m['differences'] / min(m['sweep'], m['kernel']):.0f} x"
         lines.append((name, str(m["inputs"]), *times, faster, f"{m['disagreement']:.0e}"))
-    print("value and gradient\n\n" + table(HEAD, lines))
+    print("value and gradient\n\n" + table(HEAD, lines, numbers=True))
     print("\nfaster: than finite differences, by the better of sweep and kernel")
     if options.json:
         write_json(found, options.json)

@@ -24,7 +24,9 @@ from ..errors import CheckError
 from ..forward import MOST_LANES, jacfwd, lanes_for
 from ..jacobians import jacobian, jacrev, positions
 from ..kernel.directions import MOST as MOST_AT_ONCE
+from ..printing import table
 from ..recording import Recording
+from ..tape.places import function_name
 from ..tensor import Tensor
 from ..tree import flatten
 
@@ -209,7 +211,7 @@ class Comparison:
             for r in self.rows
         ]
         title = f"{self.function}: {plural(self.inputs, 'input')}, {plural(self.outputs, 'output')}"
-        return f"{title}\n\n{table(HEAD, lines)}\n\n{self.reason}"
+        return f"{title}\n\n{table(HEAD, lines, numbers=True)}\n\n{self.reason}"
 
     __repr__ = __str__
 
@@ -245,16 +247,6 @@ def write_json(data, path):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text + "\n")
     return text
-
-
-def table(head, rows):
-    """Columns of text: the first to the left, the others to the right."""
-    widths = [max(len(r[k]) for r in [head, *rows]) for k in range(len(head))]
-    lines = []
-    for row in [head, *rows]:
-        cells = [c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def plural(number, what):
@@ -368,7 +360,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     from .costs import predict
 
     args = tuple(_detached(a) for a in args)
-    name = getattr(f, "__name__", type(f).__name__)
+    name = function_name(f)
     calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
     first: dict[str, Any] = {}
     results: dict[str, Any] = {}

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import StructureError
-from .compare import Comparison, bytes_text, compare, count_text, seconds_text, table, write_json
+from ..printing import table
+from ..tape.places import function_name
+from .compare import Comparison, bytes_text, compare, count_text, seconds_text, write_json
 from .plots import plot_scaling
 
 #: What is compared between the modes.
@@ -85,7 +87,7 @@ class Scaling:
                 (*sizes, str(c.inputs), str(c.outputs), seconds_text(value.seconds), count_text(up.operations),
                  count_text(down.operations), *times, bytes_text(up.peak), bytes_text(down.peak), c.recommended)
             )  # fmt: skip
-        return "\n".join([self.function, "", table(head, rows), "", *map(self.sentence, self.axes)])
+        return "\n".join([self.function, "", table(head, rows, numbers=True), "", *map(self.sentence, self.axes)])
 
     __repr__ = __str__
 
@@ -163,14 +165,10 @@ def axes_of(make_f):
     ]  # fmt: skip
     if len(required) not in (1, 2):
         raise StructureError(
-            f"{_name(make_f)} must take one size n, or two sizes n and m, and return a function and the tuple of its "
+            f"{function_name(make_f)} must take one size n, or two sizes n and m, and return a function and the tuple of its "
             f"arguments; it takes {len(required)}"
         )
     return ("n", "m")[: len(required)]
-
-
-def _name(function):
-    return getattr(function, "__name__", type(function).__name__)
 
 
 def make_at(make_f, sizes):
@@ -179,7 +177,7 @@ def make_at(make_f, sizes):
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], tuple)):
         shown = ", ".join(map(str, sizes))
         raise StructureError(
-            f"{_name(make_f)}({shown}) must return a function and the tuple of its arguments, as in `return f, (x,)`; "
+            f"{function_name(make_f)}({shown}) must return a function and the tuple of its arguments, as in `return f, (x,)`; "
             f"it returned {type(made).__name__}"
         )
     return made
@@ -240,4 +238,4 @@ def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple
     crossovers = {
         axis: {measure: _crossover(_along(points, axes, axis), axis, measure) for measure in MEASURES} for axis in axes
     }
-    return Scaling(_name(make_f), axes, points, crossovers)
+    return Scaling(function_name(make_f), axes, points, crossovers)

@@ -20,10 +20,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..dtypes import check_class, check_dtype, native
+from ..dtypes import check_class, check_dtype, readable
 from ..errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ..record import apply, normalise, plain, trace_of, tracked
 from ..rules.table import Row
+from ..tape.places import function_name
 from ..traced import Traced
 from .calls import (
     Call,
@@ -56,7 +57,7 @@ class Primitive(Generic[R]):
     def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
         self.function = function
         functools.update_wrapper(self, function)
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name = name or function_name(function)
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.row = self._row()
@@ -140,7 +141,7 @@ class Primitive(Generic[R]):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
             check_class(part, which)
-            array = native(np.array(part._v if isinstance(part, Traced) else part, order="C"))
+            array = readable(np.array(part._v if isinstance(part, Traced) else part, order="C"))
             check_dtype(array, which)
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..errors import StructureError
+from ..errors import OptionError, StructureError
 from ..functional import Transformed, chosen
-from ..jacobians import _Jacobian
+from ..jacobians import JacobianFunction
 from ..record import normalise
 from ..recording import prepared
 from ..tree import flatten, unflatten
@@ -46,7 +46,7 @@ class _Gradient:
 # ---- dense Hessians ----------------------------------------------------------------------
 
 
-class OfGradient(_Jacobian):
+class OfGradient(JacobianFunction):
     """The Jacobian of a recorded gradient, and what is read off it."""
 
     def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
@@ -291,7 +291,7 @@ def hessian(
            [2., 0.]])
     """
     if mode not in ("auto", "forward", "reverse"):
-        raise ValueError(f"mode={mode!r} is not one of auto, forward, reverse")
+        raise OptionError(f"mode={mode!r} is not one of auto, forward, reverse")
     return _Hessian(f, chosen(argnums, argnum), mode, explain, kernel)
 
 

@@ -278,9 +278,8 @@ class Evaluation(contextlib.ExitStack):
 
     def _alone(self):
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
-        for _k, leaves in enumerate(self.given):
-            if any(isinstance(p, Tensor) and tracked(p) for leaf in leaves[0] for p in parts_of(leaf)):
-                return False
+        if any(isinstance(p, Tensor) and tracked(p) for leaves, _ in self.given for leaf in leaves for p in parts_of(leaf)):
+            return False
         own = {id(b) for b in self.bases}
         store, start = self.store, self.start
         if store.forward is not None or store.retired is not None or any(

@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from ..backward import Pass, Result, second_backward_error
+from ..backward import Pass, Result, stores_of
 from ..errors import GradientError, SeedShapeError
 from ..modes import enable_grad
-from ..record import as_operand, normalise, plain, settle, tracked
+from ..record import as_operand, normalise, plain, tracked
 from ..traced import Traced
 from . import reading
 from .adjoint import between, pull
@@ -48,16 +48,9 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused, lanes=None):
                 if wanted is not None and any(w is t for w in wanted):
                     _merge(result.requested, t, value)
         interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
-        stores = []
-        for t, _ in interior:
-            store = settle(t)
-            if store.retired is not None:
-                raise second_backward_error(store, t._i)
-            if not any(store is s for s in stores):
-                stores.append(store)
         passes = [
             (RecordedPass if store.trace is None else TracedPass)(store, [(t._i, s) for t, s in interior if t._t is store], wanted)
-            for store in stores
+            for store in stores_of([t for t, _ in interior])
         ]
         missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
         for one in passes:

@@ -296,10 +296,7 @@ class Builder:
 
     def _row_of(self, t, spot):
         """The element of its home at which execution number `spot` of `t` begins."""
-        size = self.meta(t).size
-        if spot.table >= 0:
-            return spot._replace(table=self.tables.number(self.tables.arrays[spot.table] * size + t.offset)) if size != 1 or t.offset else spot
-        return Spot(spot.base * size + t.offset, tuple((depth, step * size) for depth, step in spot.steps))
+        return spot.scaled(self.meta(t).size, t.offset, self.tables)
 
     def _constant(self, data):
         key = (data.dtype.char, data.tobytes())
@@ -311,11 +308,7 @@ class Builder:
     def _stack(self, what):
         """Array constants of which each iteration reads one, in one buffer."""
         parts = [np.ascontiguousarray(self.tape.constants[k]) for k in what.constants]
-        size, spot = parts[0].size, what.spot
-        if spot.table >= 0:
-            spot = spot._replace(table=self.tables.number(self.tables.arrays[spot.table] * size))
-        else:
-            spot = Spot(spot.base * size, tuple((depth, step * size) for depth, step in spot.steps))
+        spot = what.spot.scaled(parts[0].size, 0, self.tables)
         return self._constant(np.concatenate([p.reshape(-1) for p in parts])), spot, _Meta(parts[0].shape, parts[0].dtype.char)
 
     def _executed(self, value):

@@ -23,7 +23,7 @@ from ..sweep.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
-from .plan import ALIGNMENT
+from .plan import ALIGNMENT, INTEGER
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -293,7 +293,7 @@ class PieceEmitter:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
         if run.integer is not None:
-            b.store(self.position(run.integer), self._at(plan.record + 24))
+            b.store(self.position(run.integer), self._at(plan.record + INTEGER))
         addresses = [b.ptrtoint(place, I64) for place in (registers, record, self._at(plan.scratch))]
         signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
         callee = b.inttoptr(const(run_address()), signature.as_pointer())

@@ -31,6 +31,14 @@ class Spot(NamedTuple):
     steps: tuple = ()  # (depth, coefficient)
     table: int = -1
 
+    def scaled(self, size, offset, tables):
+        """Where rows of `size` elements begin that follow each other from element `offset` on, one for each element of this spot."""
+        if self.table < 0:
+            return Spot(self.base * size + offset, tuple((depth, step * size) for depth, step in self.steps))
+        if size == 1 and not offset:
+            return self
+        return self._replace(table=tables.number(tables.arrays[self.table] * size + offset))
+
 
 class Tables:
     """Arrays known by number, equal ones once."""

@@ -18,14 +18,17 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass, field
 
-from ..sweep.program import REGISTERS
+from ..sweep.program import REGISTERS, REGISTERS_AT
+from ..tape.layout import RECORD
+from ..tape.store import RECORD_DTYPE
 from . import ir
 from .cut import CutLoop, buffers, crossings
 
 ALIGNMENT = 64
-#: Bytes of the scratch memory of `sweep.steps.run`.
-_SCRATCH = 4096
-_RECORD = 32
+#: Bytes of the scratch memory of `sweep.steps.run` (the registers are elsewhere here), and of a record.
+_SCRATCH, _RECORD = REGISTERS_AT, RECORD.size
+#: Where a record has the integer attribute.
+INTEGER = RECORD_DTYPE.fields["integer"][1]
 #: Bytes of one temporary on a stack, and of all of them.
 _ON_STACK, _STACK = 1024, 16384
 

@@ -17,6 +17,14 @@ these that describes all of them:
 `Placed`                an array that is written element by element (`storage`)
 ======================  ===============================================================
 
+In ``s = y[0]``, ``for i in range(n): s = s + np.sin(s) * x[2 * i]`` and the loop of its adjoint::
+
+    x[2 * i]          Element: argument x, 2 i
+    sin(s)            Direct, in the product
+    s                 Carried; in the first iteration Element: argument y, 0
+    sin(s) again      on the way back, in the derivative by x: Stored, in execution n - 2 - i
+    s in cos(s)       there, too: Pooled, for in the last iteration it is y[0]
+
 The descriptions are exact for every execution, since the columns were compared
 entry by entry: where elements do not advance evenly there is a table.
 """

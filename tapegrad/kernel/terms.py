@@ -26,7 +26,7 @@ _UFUNCS = {
 }  # fmt: skip
 
 
-class Term:
+class Term(L.Operators):
     """A value that an instruction will give.
 
     Parameters
@@ -173,15 +173,6 @@ class Term:
         """A condition on scalars as one bool."""
         zero = self.writer.constant(0.0)
         return Term(self.writer, self.writer.ufunc(np.not_equal, (self.slot, zero), (), "?"), (), "?", like="d")
-
-    __add__, __radd__ = L.Expr.__add__, L.Expr.__radd__
-    __sub__, __rsub__ = L.Expr.__sub__, L.Expr.__rsub__
-    __mul__, __rmul__ = L.Expr.__mul__, L.Expr.__rmul__
-    __truediv__, __rtruediv__ = L.Expr.__truediv__, L.Expr.__rtruediv__
-    __neg__, __lt__, __le__, __gt__, __ge__ = (
-        L.Expr.__neg__, L.Expr.__lt__, L.Expr.__le__, L.Expr.__gt__, L.Expr.__ge__,
-    )  # fmt: skip
-    __and__, __or__, __invert__ = L.Expr.__and__, L.Expr.__or__, L.Expr.__invert__
 
     # -- products -----------------------------------------------------------------
     def __matmul__(self, other):

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..errors import OptionError
 from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus
 from ..functions import tanh as tanh
 from ..recomputed import recomputed
@@ -19,6 +20,11 @@ __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
     "softplus", "tanh",
 ]  # fmt: skip
+
+
+def _check_reduction(reduction):
+    if reduction not in ("mean", "sum", "none"):
+        raise OptionError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
 
 
 def binary_cross_entropy_with_logits(input: TensorLike, target: TensorLike, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
@@ -43,8 +49,7 @@ def binary_cross_entropy_with_logits(input: TensorLike, target: TensorLike, redu
     >>> tg.nn.functional.binary_cross_entropy_with_logits(tg.tensor([0.0]), tg.tensor([1.0]))
     tensor(0.6931)
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+    _check_reduction(reduction)
     input, target = lift(input), lift(target)
     if input.shape != target.shape:
         raise ValueError(
@@ -86,8 +91,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mea
     >>> tg.nn.functional.cross_entropy(tg.tensor([[0.0, 0.0]]), [1])
     tensor(0.6931)
     """
-    if reduction not in _REDUCED:
-        raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+    _check_reduction(reduction)
     input = lift(input)
     target = lift(target) if isinstance(target, Traced) else np.asarray(target)
     shape = input.shape
@@ -139,5 +143,6 @@ def mse_loss(input: TensorLike, target: TensorLike, reduction: Literal["mean", "
     >>> tg.nn.functional.mse_loss(tg.tensor([1.0, 2.0]), [1.0, 4.0])
     tensor(2.)
     """
+    _check_reduction(reduction)
     squares = (lift(input) - target) ** 2
     return squares if reduction == "none" else squares.sum() if reduction == "sum" else squares.mean()

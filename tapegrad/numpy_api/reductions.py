@@ -8,6 +8,7 @@ elements that a stable sort finds and interpolate between them.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from math import inf, nan
 
@@ -69,10 +70,11 @@ def _initial(initial, x):
     return initial if isinstance(initial, Traced) else x.dtype.type(initial)
 
 
-def _reduction(function, ours, identity, combine):
+def _reduction(function, ours, identity, combine, skip_nan=False):
     def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, dtype, out)
-        result = ours(_masked(x, _mask(where, x), identity), axis=axis, keepdims=_flag(keepdims))
+        mask = _numbers(x, where) if skip_nan else _mask(where, x)
+        result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
         return combine(result, _initial(initial, x)) if given(initial) else result
 
     return call
@@ -94,8 +96,8 @@ def _extremum(function, ours, identity, combine):
     return call
 
 
-FUNCTIONS[np.sum] = _reduction(np.sum, F.sum, 0.0, lambda r, i: r + i)
-FUNCTIONS[np.prod] = _reduction(np.prod, F.prod, 1.0, lambda r, i: r * i)
+FUNCTIONS[np.sum] = _reduction(np.sum, F.sum, 0.0, operator.add)
+FUNCTIONS[np.prod] = _reduction(np.prod, F.prod, 1.0, operator.mul)
 for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
     FUNCTIONS[_max] = _extremum(_max, F.max, -inf, F.maximum)
     FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
@@ -197,17 +199,8 @@ def _numbers(x, where=NO_VALUE):
     return None if mask.all() else mask
 
 
-def _nan_sum(function, ours, identity, combine):
-    def call(a, axis=None, dtype=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
-        x = _checked(function, a, dtype, out)
-        result = ours(_masked(x, _numbers(x, where), identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, _initial(initial, x)) if given(initial) else result
-
-    return call
-
-
-FUNCTIONS[np.nansum] = _nan_sum(np.nansum, F.sum, 0.0, lambda r, i: r + i)
-FUNCTIONS[np.nanprod] = _nan_sum(np.nanprod, F.prod, 1.0, lambda r, i: r * i)
+FUNCTIONS[np.nansum] = _reduction(np.nansum, F.sum, 0.0, operator.add, skip_nan=True)
+FUNCTIONS[np.nanprod] = _reduction(np.nanprod, F.prod, 1.0, operator.mul, skip_nan=True)
 
 
 def _nan_extremum(function, plain_one, identity):

@@ -1,4 +1,4 @@
-"""Adam and AdamW."""
+"""Adam and AdamW: steps by running means of the gradient and of its square."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""L-BFGS with a closure."""
+"""L-BFGS with a closure, as PyTorch has it; `tapegrad.optimize.lbfgs` is the one for functions, in compiled code."""
 
 from __future__ import annotations
 

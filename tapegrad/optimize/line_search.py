@@ -32,6 +32,11 @@ DECREASE, CURVATURE = 1e-4, 0.9
 #: A bracket narrower than this, relative to its upper end, is not searched further.
 NARROW = 1e-10
 SMALLEST, LARGEST = 1e-20, 1e20
+#: The interval has to become this much shorter in two steps; a step in a bracket goes this far to its other end, at most.
+SHORTER = 0.66
+#: Without a bracket the next step is this much longer than the last one's way from the best, at least and at most; and the first
+#: one's limit, relative to it.
+NEARER, FARTHER, FIRST = 1.1, 4.0, 5.0
 #: Values asked for in one search; steps in a row to points where the objective is no number.
 MOST, MOST_BROKEN = 40, 60
 
@@ -45,7 +50,7 @@ def begin(s, value, slope, step):
     for at, number in (
         (L_STEP, step), (L_VALUE, value), (L_SLOPE, slope), (L_X, 0.0), (L_FX, value), (L_GX, slope),
         (L_Y, 0.0), (L_FY, value), (L_GY, slope), (L_BRACKET, 0.0), (L_STAGE, 1.0), (L_WIDTH, LARGEST),
-        (L_WIDTH_BEFORE, 2.0 * LARGEST), (L_LOW, 0.0), (L_HIGH, 5.0 * step), (L_LARGEST, LARGEST), (L_TRIED, 0.0), (L_BROKEN, 0.0),
+        (L_WIDTH_BEFORE, 2.0 * LARGEST), (L_LOW, 0.0), (L_HIGH, FIRST * step), (L_LARGEST, LARGEST), (L_TRIED, 0.0), (L_BROKEN, 0.0),
     ):  # fmt: skip
         set_double_at(s, at, number)
 
@@ -93,7 +98,7 @@ def shrink(s, f, g):
         q = t + g / (g - gx) * (x - t)
         if bracket:
             new = c if abs(c - t) < abs(q - t) else q
-            limit = t + 0.66 * (y - t)
+            limit = t + SHORTER * (y - t)
             new = min(limit, new) if t > x else max(limit, new)
         else:
             new = c if abs(c - t) > abs(q - t) else q
@@ -170,14 +175,13 @@ def advance(s, f, g):
         # Values and slopes so large that their cubic is no number.
         new = x + (t - x) / 2.0 if t != x else x + (y - x) / 2.0
     if double_at(s, L_BRACKET) != 0.0:
-        # The interval has to become a third shorter in two steps.
-        if abs(y - x) >= 0.66 * double_at(s, L_WIDTH_BEFORE):
+        if abs(y - x) >= SHORTER * double_at(s, L_WIDTH_BEFORE):
             new = x + (y - x) / 2.0
         set_double_at(s, L_WIDTH_BEFORE, double_at(s, L_WIDTH))
         set_double_at(s, L_WIDTH, abs(y - x))
         low, high = min(x, y), max(x, y)
     else:
-        low, high = new + 1.1 * (new - x), new + 4.0 * (new - x)
+        low, high = new + NEARER * (new - x), new + FARTHER * (new - x)
     new = min(max(new, SMALLEST), largest)
     if double_at(s, L_BRACKET) != 0.0 and (new <= low or new >= high or high - low <= NARROW * high):
         new = x

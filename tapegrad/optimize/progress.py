@@ -10,6 +10,8 @@ import math
 import sys
 import time
 
+from ..errors import OptionError
+
 #: Seconds before the first line, and between two.
 PATIENCE, EVERY = 1.0, 0.1
 
@@ -29,7 +31,7 @@ class Progress:
 
     def __init__(self, show=None, total=None, unit="it"):
         if show not in (None, True, False):
-            raise ValueError(f"progress={show!r}: give True, False or None (a line on terminals after one second)")
+            raise OptionError(f"progress={show!r}: give True, False or None (a line on terminals after one second)")
         self.stream = sys.stderr
         self.wanted = watched(self.stream) if show is None else show
         self.total, self.unit = total, unit

@@ -20,7 +20,8 @@ A recording becomes a tape:
 
 A tape is replayed:
 
-`workspace`    the memory of one replay: records, arrays, adjoints; the words that `walk` goes through.
+`workspace`    the memory of one replay: records, arrays, adjoints; `run`.
+`stream`       what a replay does, laid out as words when a workspace is made.
 `walk`         the compiled replay: values and guards forward, adjoints backward.
 `values`       the program that computes the value of one array entry.
 `swept`        many directions through what was replayed (Jacobians).

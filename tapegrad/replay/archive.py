@@ -32,6 +32,8 @@ _ARRAY = re.compile(
 #: Dtypes that may be read, and the most axes an array may have.
 CHARS = "df?bBhHiIlLqQ"
 AXES = 16
+#: Numbers in a file are below this: extents, positions, attributes; and the elements of an array.
+LARGEST = 1 << 40
 
 
 class Archive:

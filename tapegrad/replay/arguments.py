@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import check_class, check_dtype, native
+from ..dtypes import check_class, check_dtype, readable
 from ..errors import DtypeError, HigherOrderError, StructureError
 from ..record import Types
 from ..tensor import Tensor
@@ -91,7 +91,7 @@ def _wanted(leaf, k, structure):
         if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
             if type(leaf) is not np.ndarray:
                 raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
-            return np.array(native(array), order="C")
+            return np.array(readable(array), order="C")
         check_dtype(array, where)
         raise DtypeError(f"{where} has dtype {array.dtype}, which cannot be differentiated; use float64 or float32")
     raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")

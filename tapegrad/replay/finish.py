@@ -13,14 +13,12 @@ replay visits them.  So ``lambda x: np.sin(x[0] * x[1]) + x[0] * x[1]`` leaves::
     3  select        1, 1                3  multiply  1, 2
     4  multiply      2, 3                4  sin       3
     5  sin           4                   5  add       4, 3
-    6  select        1, 0
-    7  select        1, 1
-    8  multiply      6, 7
-    9  add           5, 8
+    6  multiply      2, 3
+    7  add           5, 6
 
 Records are those of define-by-run (`tape.layout`), so the reverse sweep and the other walks over
 records work on a finished tape as they are; what an array entry's adjoint is planned from
-(`sweep.plan`) is put into the record when a workspace is made (`replay.workspace`).
+(`sweep.plan`) is put into the record when a workspace is made (`replay.stream`).
 """
 
 from __future__ import annotations

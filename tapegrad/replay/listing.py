@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..inspect import table
+from ..printing import table
 from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from .trace import GUARD, ROW

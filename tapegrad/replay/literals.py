@@ -13,6 +13,8 @@ from ..recomputed import FUNCTIONS, Recomputed
 from .archive import CHARS
 from .trace import Host, Operand, ResultOf
 
+#: A function has fewer operands.
+OPERANDS = 1 << 16
 #: NumPy functions without derivative that a file may name: they need no more memory than their operands.
 NUMPY = frozenset(
     "abs absolute add all allclose any argmax argmin argpartition argsort array_equal bitwise_and bitwise_or bitwise_xor "
@@ -57,7 +59,7 @@ def decoded(thing, arrays, limit):
         ((word, parts),) = thing.items()
         if word == "array" and type(parts) is int and 0 <= parts < len(arrays):
             return arrays[parts]
-        if word == "operand" and type(parts) is int and 0 <= parts < 1 << 16:
+        if word == "operand" and type(parts) is int and 0 <= parts < OPERANDS:
             return Operand(parts)
         if word in ("tuple", "list") and type(parts) is list:
             found = [decoded(part, arrays, limit) for part in parts]

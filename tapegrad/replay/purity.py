@@ -5,6 +5,16 @@ globals its code names, attributes of modules it names, and the same of the Pyth
 functions, methods and classes it reaches that way; arrays by content, numbers and
 strings by equality, containers and objects by their items and attributes.  Before
 each replay it is compared; if anything has changed, the function is recorded again.
+Of ``def f(x): return scale * np.sin(x) @ W`` there is a list of *checks*::
+
+    name           compared by         what it was
+    its defaults   _same_function      defaults and code
+    scale          _same_item          2.0, in the globals
+    np             _same_item          the module
+    np.sin         _same_item          the ufunc, in the module
+    sin            _same_item          nothing: the code might mean a global of this name
+    W              _same_item          the array itself ...
+    W              _same_content       ... and its contents
 
 What only code that is not looked into can say is not seen: the state of installed
 packages, and what an object computes for ``obj.name`` from elsewhere.  It is found out
@@ -44,6 +54,8 @@ _SIMPLE = (int, float, bool, str, bytes, complex, type(None), range, slice)
 _FIXED = (types.BuiltinFunctionType, np.ufunc, np.dtype)
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 _BYTES = (bytearray, array.array, memoryview)
+#: Bytes up to which the contents of an array are kept; of a larger one a stamp is.
+SMALL = 256
 #: How deep containers and objects are looked into, and how deep objects of installed classes.
 DEPTH, INSTALLED_DEPTH = 16, 3
 _INSTALLED = tuple({sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -494,7 +506,7 @@ def _same_tensor(t, before):
 
 
 def _content(array):
-    return (array.shape, array.tobytes() if array.nbytes <= 256 else stamp(array))
+    return (array.shape, array.tobytes() if array.nbytes <= SMALL else stamp(array))
 
 
 def _same_content(array, before):

@@ -21,8 +21,8 @@ from ..sweep import native
 from ..tape.layout import VALUE
 from ..tape.meta import SCALAR
 from . import walk as W
+from .stream import RAISING
 from .trace import ROW
-from .workspace import RAISING
 
 #: Static arguments that are as they were if they are the same object.
 _IMMUTABLE = (int, bool, str, bytes, type(None), complex, type, frozenset)

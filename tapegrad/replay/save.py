@@ -34,7 +34,7 @@ from ..tape.meta import SCALAR, axes_in_memory, c_array, c_strides, meta_of
 from ..tape.places import Place
 from ..tape.store import RECORD_DTYPE
 from ..tree import LEAF, Structure
-from .archive import AXES, CHARS, Archive, need
+from .archive import AXES, CHARS, LARGEST, Archive, need
 from .budget import of_file, of_text, of_workspace
 from .finish import FinishedTape, Guard, Item
 from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_function
@@ -44,6 +44,8 @@ FORMAT, VERSION = "tapegrad tape", 2
 #: Codes of records that are no row.
 _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
 _KINDS = {kind.__name__: kind for kind in (dict, list, tuple)}
+#: Lines of a source file, and letters of a text, are fewer.
+LINES, LETTERS = 1 << 31, 4096
 #: The most bytes a loaded tape may declare, unless the caller says otherwise.
 LIMIT = 1 << 30
 
@@ -321,7 +323,7 @@ def _decoded(data, limit):
         else:
             outputs.append((0, decoded(found["constant"], arrays, 1 << 62)))
     tape = FinishedTape(
-        records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w, 1 << 40) for w in e) for e in header["elements"]],
+        records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w, LARGEST) for w in e) for e in header["elements"]],
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
         active=None, metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
@@ -334,7 +336,7 @@ def _decoded(data, limit):
 def _place(filename, line):
     """The place of a guard or cut."""
     source = _Source(_text(filename))
-    need(type(line) is int and 0 <= line < 1 << 31, "a line")
+    need(type(line) is int and 0 <= line < LINES, "a line")
     source.lines.add(line)
     return Place(source, line)
 
@@ -343,7 +345,7 @@ def _runs(header, lines):
     """The source file of each run of slots, with the lines that it has there."""
     sources = [_Source(_text(name)) for name in header["files"]]
     runs = [(_int(slot, len(lines)), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
-    need(all(0 <= line < 1 << 31 for line in lines), "a line")
+    need(all(0 <= line < LINES for line in lines), "a line")
     firsts = [slot for slot, _ in runs]
     need(firsts == sorted(set(firsts)), "its places")
     for (slot, source), stop in zip(runs, [*firsts[1:], len(lines)]):
@@ -381,7 +383,7 @@ def _records(header, table, numbers):
     codes = table[:, 0].tolist()
     need(all(code in opcodes for code in codes), "its rows")
     need((table[:, 1:3] >= 0).all() and (table[:, 1:3] < np.arange(len(table))[:, None].clip(1)).all(), "an operand that comes later")
-    need((table[:, 3] >= 0).all() and (table[:, 3] < 1 << 31).all(), "a line")
+    need((table[:, 3] >= 0).all() and (table[:, 3] < LINES).all(), "a line")
     records["op"] = [opcodes[code] for code in codes]
     records["a"], records["b"], records["offset"] = table[:, 1], table[:, 2], table[:, 3]
     records["value"], records["constant"] = numbers[:, 0], numbers[:, 1]
@@ -395,7 +397,7 @@ def _item(one, slot, arrays, limit):
     if kind == ROW:
         need(type(function) is str and function in BY_NAME, f"the row {function!r}, which is not known here")
         function = BY_NAME[function]
-        attrs = decoded(data, arrays, 1 << 40)
+        attrs = decoded(data, arrays, LARGEST)
         need(type(attrs) is dict, "attributes")
         attrs = tuple(attrs.items())
         hash(attrs)
@@ -414,7 +416,7 @@ def _int(thing, stop):
 
 
 def _signed(thing):
-    need(type(thing) is int and abs(thing) < 1 << 40, f"the number {thing!r}")
+    need(type(thing) is int and abs(thing) < LARGEST, f"the number {thing!r}")
     return thing
 
 
@@ -424,7 +426,7 @@ def _bool(thing):
 
 
 def _text(thing):
-    need(type(thing) is str and len(thing) < 4096, "a text")
+    need(type(thing) is str and len(thing) < LETTERS, "a text")
     return thing
 
 
@@ -440,8 +442,8 @@ def _meta(found):
     order = shape.pop() if shape and type(shape[-1]) is list else list(range(len(shape)))
     need(all(type(k) is int for k in order) and sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
     need(type(char) is str and len(char) == 1 and char in CHARS and len(shape) <= AXES, f"the dtype {char!r}")
-    shape = tuple(_int(n, 1 << 40) for n in shape)
-    need(math.prod(shape) < 1 << 40, "an array that large")
+    shape = tuple(_int(n, LARGEST) for n in shape)
+    need(math.prod(shape) < LARGEST, "an array that large")
     if order == sorted(order):
         return c_array(shape, char)
     # A description only: no memory is taken.

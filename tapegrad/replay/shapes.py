@@ -14,7 +14,7 @@ import numpy as np
 
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
-from .archive import AXES
+from .archive import AXES, LARGEST
 
 
 class Misfit(Exception):
@@ -29,7 +29,7 @@ def require(condition, message):
 
 def is_shape(thing):
     """Whether this is a tuple of extents."""
-    return type(thing) is tuple and len(thing) <= AXES and all(type(n) is int and 0 <= n < 1 << 40 for n in thing)
+    return type(thing) is tuple and len(thing) <= AXES and all(type(n) is int and 0 <= n < LARGEST for n in thing)
 
 
 def _shape(attrs):
@@ -57,7 +57,7 @@ def _flag(thing):
 def check_window(size, shape, strides, offset):
     """A window of these extents, strides and offset must lie in `size` elements."""
     require(type(strides) is tuple and len(strides) == len(shape), f"the strides {strides!r}")
-    require(all(type(s) is int and abs(s) < 1 << 40 for s in strides) and type(offset) is int, f"the strides {strides!r}")
+    require(all(type(s) is int and abs(s) < LARGEST for s in strides) and type(offset) is int, f"the strides {strides!r}")
     require(0 <= offset <= size, f"the offset {offset} in {size} elements")
     if 0 in shape:
         return

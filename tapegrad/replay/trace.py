@@ -7,7 +7,16 @@ each time Python learned something from a value (`bool(t)`, `t.item()`, an index
 a *guard*, with what was seen.  A replay at a point where a guard sees something
 else would follow the wrong path; it stops there.
 
-Scalar instructions on float64 need no entry: their records say everything.
+Scalar instructions on float64 need no entry: their records say everything.  ``y = 2.0 * x[0] if x[0] > 1.0 else ...`` leaves::
+
+    slot  record      entry
+    1     leaf                                          x
+    2     traced      row     select, operands (1,)     x[0]
+    3     traced      host    greater, operands (2, -1) -1 is the constant 1.0
+    4     traced      guard   bool, operands (3,)       seen: True
+    5     multiply            none                      2.0 * %2: what was read is not read again
+
+A `Trace` hangs on the store while `replay.running` calls the function.
 """
 
 from __future__ import annotations
@@ -16,7 +25,7 @@ import sys
 
 import numpy as np
 
-from ..dtypes import check_class, native
+from ..dtypes import check_class, readable
 from ..record import Types, nesting_error, normalise, plain, tracked
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -394,7 +403,7 @@ def _replaced(thing, live):
         return Operand(len(live) - 1)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
         check_class(thing, "operand")
-        live.append(plain(native(thing)))
+        live.append(plain(readable(thing)))
         return Operand(len(live) - 1)
     if isinstance(thing, (list, tuple)):
         return type(thing)(_replaced(part, live) for part in thing)

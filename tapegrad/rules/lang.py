@@ -35,32 +35,10 @@ SCIPY_BINARY = "beta betaln gammainc gammaincc xlogy xlog1py rel_entr kl_div jv 
 COMPILED_BINARY = ["gammainc_da"]
 
 
-class Expr:
-    """A node of a traced element-wise expression.
+class Operators:
+    """Python's operators, for whatever a rule may be handed: each asks ``self._apply(name, *operands)``."""
 
-    Parameters
-    ----------
-    op : str
-        ``"arg"`` (an operand), ``"const"``, or an operation of the language.
-    args : tuple
-        Operand nodes; for ``arg`` the operand itself, for ``const`` the float.
-    """
-
-    __slots__ = ("op", "args", "_key")
-
-    def __init__(self, op, args=()):
-        self.op = op
-        self.args = args
-        self._key = None
-
-    # -- building ---------------------------------------------------------
-    @staticmethod
-    def lift(value):
-        """`value` as an expression: numbers become constants."""
-        return value if isinstance(value, Expr) else Expr("const", (float(value),))
-
-    def _apply(self, name, *args):
-        return simplify(name, tuple(Expr.lift(a) for a in args))
+    __slots__ = ()
 
     def __add__(self, o):
         return self._apply("add", self, o)
@@ -109,6 +87,34 @@ class Expr:
 
     def __invert__(self):
         return self._apply("not", self)
+
+
+class Expr(Operators):
+    """A node of a traced element-wise expression.
+
+    Parameters
+    ----------
+    op : str
+        ``"arg"`` (an operand), ``"const"``, or an operation of the language.
+    args : tuple
+        Operand nodes; for ``arg`` the operand itself, for ``const`` the float.
+    """
+
+    __slots__ = ("op", "args", "_key")
+
+    def __init__(self, op, args=()):
+        self.op = op
+        self.args = args
+        self._key = None
+
+    # -- building ---------------------------------------------------------
+    @staticmethod
+    def lift(value):
+        """`value` as an expression: numbers become constants."""
+        return value if isinstance(value, Expr) else Expr("const", (float(value),))
+
+    def _apply(self, name, *args):
+        return simplify(name, tuple(Expr.lift(a) for a in args))
 
     # -- reading ----------------------------------------------------------
     @property

@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""The product of matrices, with NumPy's rules for vectors and stacks; other products are made of it (`functions.products`)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..errors import GradientError, HigherOrderError, SeedShapeError, StructureError
+from ..errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..functional import Transformed, chosen
 from ..higher import nested
 from ..higher.hessians import OfGradient
@@ -212,7 +212,7 @@ def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] =
            [0, 0, 0]])
     """
     if order not in (1, 2):
-        raise ValueError(f"order={order!r}: 1 is the pattern of the Jacobian, 2 that of the Hessian")
+        raise OptionError(f"order={order!r}: 1 is the pattern of the Jacobian, 2 that of the Hessian")
     return Sparsity(f, chosen(argnums, argnum), order)
 
 
@@ -270,7 +270,7 @@ def sparse_jacobian(
     4
     """
     if mode not in MODES:
-        raise ValueError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
     return _SparseJacobian(f, chosen(argnums, argnum), mode, kernel)
 
 

@@ -147,6 +147,7 @@ class Compressions:
     def worth(self):
         """``(columns, rows)``, each a `Compressed` or None where it saves too little to look for it unasked; or None."""
         try:
+            # Not by the property, which looks for it in a tape of any size.
             structure = self.structure if "structure" in self.__dict__ else pattern(self._tape, MOST)
         except TooLarge:
             return None

@@ -391,8 +391,7 @@ class Planner:
     # -- the end ----------------------------------------------------------------
     def deliver(self, contributions, metas):
         """Add the contributions (None: none) to the adjoints of the operands."""
-        fused = {}
-        whole = []
+        fused, whole = {}, []
         listed = [
             (k, value, metas[k])
             for k, found in enumerate(contributions)
@@ -432,8 +431,7 @@ class Planner:
             self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.CHARS[meta.char])
 
     def _deliver_fused(self, shape, group):
-        windows, hows = [], []
-        buffers = []
+        windows, hows, buffers = [], [], []
         for _, _, meta in group:
             lead = len(shape) - len(meta.shape)
             reduced = [d < lead or (meta.shape[d - lead] == 1 and n != 1) for d, n in enumerate(shape)]

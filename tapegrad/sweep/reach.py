@@ -16,7 +16,6 @@ import numpy as np
 
 from ..native.compile import compiled, helper
 from ..native.memory import load_byte, load_int, load_int32, store_int
-from ..recording import pieces_of
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR
 from . import program as P
@@ -182,6 +181,8 @@ def count(recording, forward, lanes):
     dict of int to float
         Number of a signature -> seeds that reach such array instructions.
     """
+    from ..recording import pieces_of  # which is built upon the sweep
+
     store = recording.store
     sources = recording.inputs if forward else recording.outputs
     total = sum(p.size for p in sources)
@@ -227,6 +228,8 @@ def instructions(recording):
     dict of int to int
         Number of a signature -> array instructions.
     """
+    from ..recording import pieces_of  # which is built upon the sweep
+
     store, high = recording.store, recording.high
     scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.ALL) + 1, np.int64)
     # One seed that reaches everything.

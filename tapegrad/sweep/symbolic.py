@@ -63,7 +63,7 @@ def normalize_axes(axis, ndim):
     return tuple(sorted(a % ndim for a in axes))
 
 
-class Sym:
+class Sym(L.Operators):
     """A lazily computed array inside a plan."""
 
     __slots__ = ("plan", "shape", "char", "expr")
@@ -93,23 +93,6 @@ class Sym:
         expr = L.simplify(name, tuple(exprs))
         char = "?" if expr.is_bool else "d" if any(s.char == "d" for s in syms) else _result(syms)
         return Sym(self.plan, shape, char, expr)
-
-    __add__ = L.Expr.__add__
-    __radd__ = L.Expr.__radd__
-    __sub__ = L.Expr.__sub__
-    __rsub__ = L.Expr.__rsub__
-    __mul__ = L.Expr.__mul__
-    __rmul__ = L.Expr.__rmul__
-    __truediv__ = L.Expr.__truediv__
-    __rtruediv__ = L.Expr.__rtruediv__
-    __neg__ = L.Expr.__neg__
-    __lt__ = L.Expr.__lt__
-    __le__ = L.Expr.__le__
-    __gt__ = L.Expr.__gt__
-    __ge__ = L.Expr.__ge__
-    __and__ = L.Expr.__and__
-    __or__ = L.Expr.__or__
-    __invert__ = L.Expr.__invert__
 
     # -- windows --------------------------------------------------------------
     @property

@@ -68,6 +68,11 @@ def caller_place(depth=2):
     return Place(frame.f_code, frame.f_lasti)
 
 
+def function_name(function):
+    """What a message calls a function: its name, or that of its class."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
 def name_of(thing):
     """The name of a variable of the running user code bound to `thing`, or None.
 

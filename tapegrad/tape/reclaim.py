@@ -5,22 +5,22 @@ The live tensors are found through the tokens they share with the store (see
 reachable, the rest moves to a new store and the old one keeps only the map by
 which a tensor finds its new slot when it is next used.
 
-It needs the compiled walks and the signatures of instructions, which the tape knows nothing of:
-so the store imports it when it is first full.
+It needs the compiled walks and the signatures of instructions.  The tape knows nothing of these: they are
+imported by the functions, when a store is first full.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..sweep import native
-from ..sweep.plan import Signature
 from .layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from .store import FIRST_BYTES, OBJECT_BYTES, Store
 
 
 def reachable(store):
     """Marks (uint8 per slot) of everything live tensors on `store` can reach."""
+    from ..sweep import native
+
     marks, live = native.live_marks(store)
     native.mark(store, marks, len(store.tokens) - 1, live)
     return marks
@@ -28,6 +28,8 @@ def reachable(store):
 
 def let_go(store):
     """Drop the values saved by unreachable instructions, whose records stay where they are."""
+    from ..sweep import native
+
     marks = reachable(store)
     objects = store.objects
     kept, dead = native.dead_values(store, marks)
@@ -64,6 +66,8 @@ def reclaim(store):
 
 def _move(store, new, kept, keep):
     """Bring the records in slots `kept` (those for which `keep` is true) to the empty store `new`, renumbered; returns it."""
+    from ..sweep.plan import Signature
+
     renumber = np.cumsum(keep) - 1
     renumber[~keep] = 0
     records = store.records()[kept].copy()

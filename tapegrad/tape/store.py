@@ -159,13 +159,13 @@ class Store:
 
     def let_go(self):
         """Drop saved values that no tensor can reach."""
-        from .reclaim import let_go  # loads the compiled walks
+        from .reclaim import let_go  # it imports this module
 
         let_go(self)
 
     def reclaim(self):
         """Forget what no tensor can reach; returns the store to go on with."""
-        from .reclaim import reclaim  # loads the compiled walks
+        from .reclaim import reclaim  # it imports this module
 
         return reclaim(self)
 

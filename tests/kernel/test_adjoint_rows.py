@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.reasons import NotLowered
 from tapegrad.record import apply
 from tapegrad.rules import BY_NAME
 from tests.kernel.agreement import check, tape_of
-from tests.replay.test_rows import result_of
+from tests.replay.rows import moved, weighted
 from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, drawn, numbered
 
 #: Rows whose adjoint sums, solves systems or multiplies matrices in another order than the sweep's.
@@ -19,27 +18,16 @@ LOOSE = {"binary_cross_entropy_with_logits", "inv", "solve", "det", "logabsdet",
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("example", numbered(few=3))
 def test_row(example):
-    row = example.row
-    operands = [o if isinstance(o, float) else np.asarray(o) for o in example.operands]
-    slots = row.slots(len(operands))
-    if any(np.asarray(operands[k]).dtype.kind != "f" for k in slots):
+    function, args = weighted(example)
+    if function is None:
         return
-    args = [operands[k] for k in slots]
-    weights = np.random.default_rng(0).standard_normal(np.shape(example.value)).astype(example.value.dtype)
-
-    def function(*args):
-        given = iter(args)
-        return tg.sum(result_of(example, [next(given) if k in slots else o for k, o in enumerate(operands)]) * weights)
-
-    rng = np.random.default_rng(1)
-    moved = [a + 0.01 * rng.standard_normal(np.shape(a)).astype(np.asarray(a).dtype) for a in args]
-    moved = [float(m) if isinstance(a, float) else np.asarray(m) for a, m in zip(args, moved)]
+    row = example.row
     if row.name in ("gammainc", "gammaincc"):
         # Their derivative in the order is compiled from Python, and has no row.
         with pytest.raises(NotLowered, match=f"{row.name}.*gammainc_da"):
             adjoint(tape_of(function, *args))
         return
-    check(function, *args, at=[moved], ulps=256 if row.name in LOOSE else 4)
+    check(function, *args, at=[moved(args)], ulps=256 if row.name in LOOSE else 4)
 
 
 #: Scalar rows of two operands that need an adjoint in both.

@@ -15,7 +15,7 @@ from tapegrad.replay.workspace import Workspace
 from tapegrad.rules import BY_NAME
 from tests.kernel.interpret import FINE, interpret
 from tests.kernel.straight import straight
-from tests.replay.test_rows import result_of
+from tests.replay.rows import result_of
 from tests.rules.examples_of_rows import numbered
 
 #: Rows whose values only NumPy computes.

@@ -9,7 +9,7 @@ from tapegrad.kernel.reasons import NotLowered
 from tapegrad.kernel.tangents import tangents
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
 from tests.kernel.agreement import close_in_ulps, replayed, tape_of
-from tests.replay.test_rows import result_of
+from tests.replay.rows import weighted
 from tests.rules.examples_of_rows import numbered
 
 
@@ -43,18 +43,10 @@ def test_tangents_of_programs(name, lanes):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("example", numbered(few=3))
 def test_row(example):
-    row = example.row
-    operands = [o if isinstance(o, float) else np.asarray(o) for o in example.operands]
-    slots = row.slots(len(operands))
-    if any(np.asarray(operands[k]).dtype.kind != "f" for k in slots):
+    function, args = weighted(example)
+    if function is None:
         return
-    args = [operands[k] for k in slots]
-    weights = np.random.default_rng(0).standard_normal(np.shape(example.value)).astype(example.value.dtype)
-
-    def function(*args):
-        given = iter(args)
-        return tg.sum(result_of(example, [next(given) if k in slots else o for k, o in enumerate(operands)]) * weights)
-
+    row = example.row
     tape = tape_of(function, *args)
     if row.name in ("gammainc", "gammaincc"):
         with pytest.raises(NotLowered, match="gammainc_da"):
@@ -65,7 +57,7 @@ def test_row(example):
     # The same numbers by the adjoint: the seeds times the gradients.
     _, *gradients = replayed(adjoint(tape), *args)
     parts = np.array([[np.sum(np.multiply(s[lane], g, dtype=float)) for s, g in zip(seeds, gradients)] for lane in range(2)])
-    single = any(np.asarray(a).dtype.char == "f" for a in (*args, weights)) or row.name == "astype"
+    single = any(np.asarray(a).dtype.char == "f" for a in (*args, example.value)) or row.name == "astype"
     scale = max(1.0, *(np.sum(np.abs(np.multiply(s, g, dtype=float))) for s, g in zip(seeds, gradients)))
     np.testing.assert_allclose(found, parts.sum(1), rtol=0, atol=(1e-5 if single else 1e-11) * scale)
 

@@ -15,7 +15,7 @@ from tapegrad.replay.values import ValueProgram
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.sweep import steps
 from tapegrad.tape.meta import meta_of
-from tests.replay.test_rows import result_of
+from tests.replay.rows import result_of
 from tests.rules.checker import generator
 from tests.rules.examples_of_rows import ELEMENTWISE, examples_of
 from tests.sweep.test_single import drawn

@@ -15,28 +15,13 @@ import tapegrad as tg
 from tapegrad.record import apply
 from tapegrad.rules import ROWS
 from tapegrad.tape.store import Store, thread_state
+from tests.counting import calls
 from tests.rules.checker import leaf
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the resident size is read from /proc")
 
 
 # ---------------------------------------------------------------- Python calls
-
-
-def calls(function):
-    """How many Python and C functions are called while `function` runs."""
-    count = 0
-
-    def profile(frame, event, arg):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def scalar_rows(x, y, count):

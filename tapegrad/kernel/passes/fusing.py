@@ -10,11 +10,11 @@ touches only what that loop has touched in the same iteration or an earlier one
 (`shifts`); if its own iterations have nothing to do with each other, then also
 backwards.  Dependence by a value that comes out of a loop always means: after it::
 
-    for i in range(n):                         for i in range(n):
-        t0[i] = a0                                 t0[i] = a0
-    y1[0] = a9                                     a1 = t0[i]
-    for i in range(n):                             y0[i] = a1
-        a1 = t0[i]                             y1[0] = a9
+    for i in range(n):                         y1[0] = a9
+        t0[i] = a0                             for i in range(n):
+    y1[0] = a9                                     t0[i] = a0
+    for i in range(n):                             a1 = t0[i]
+        a1 = t0[i]                                 y0[i] = a1
         y0[i] = a1
 
 (Afterwards `simplifying` sees that a1 is a0.)

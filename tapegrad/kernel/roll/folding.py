@@ -13,7 +13,8 @@ iterations.
 """
 
 from ...native.array_functions import compiled_on_arrays
-from .hashing import mix
+from ...native.compile import helper
+from .hashing import HIGH, mix
 
 _ints = "int64[::1]"
 _rows = "int64[:, ::1]"
@@ -54,7 +55,7 @@ def classes(text, weight, runs, table, bodies):
         key = period
         for t in range(at, at + period):
             key = mix(key, text[t])
-        slot = (key >> 20) & mask
+        slot = (key >> HIGH) & mask
         while table[slot] >= 0:
             c = table[slot]
             if bodies[c, 1] == period:
@@ -195,6 +196,51 @@ def plan(exact, runs, phase, plans):
     return found
 
 
+#: Tokens by which a body is looked up.
+BEGINNING = 8
+
+
+@helper
+def _beginnings(text, bodies, lookup):
+    """Fill `lookup` with the classes by the first tokens of their bodies; returns the lengths of these as bits."""
+    lookup[:] = -1
+    mask = lookup.size - 1
+    lengths = 0
+    for c in range(bodies.shape[0]):
+        length = min(bodies[c, 1], BEGINNING)
+        lengths |= 1 << length
+        key = length
+        for t in range(bodies[c, 0], bodies[c, 0] + length):
+            key = mix(key, text[t])
+        slot = (key >> HIGH) & mask
+        while lookup[slot] >= 0:
+            slot = (slot + 1) & mask
+        lookup[slot] = c
+    return lengths
+
+
+@helper
+def _between(c, before, after):
+    """What says that a loop of class `c` stands between two tokens; never 0."""
+    return mix(mix(mix(c, before), after), 1) | 1
+
+
+@helper
+def _neighbours(text, plans, near):
+    """Fill `near` with the classes of planned runs and the tokens around them."""
+    near[:] = 0
+    around = near.size - 1
+    for p in range(plans.shape[0]):
+        first = plans[p, 0]
+        end = first + plans[p, 1] * plans[p, 2]
+        if first > 0 and end < text.size:
+            key = _between(plans[p, 3], text[first - 1], text[end])
+            slot = (key >> HIGH) & around
+            while near[slot] != 0 and near[slot] != key:
+                slot = (slot + 1) & around
+            near[slot] = key
+
+
 @compiled_on_arrays(f"int64({', '.join([_ints] * 3)}, {_rows}, {_rows}, {', '.join([_ints] * 4)}, {_rows}, {', '.join([_ints] * 3)})")
 def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, ends, same, sizes):
     """Write the text in which planned runs, and short executions of the same loops, are single tokens.
@@ -221,30 +267,9 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
     int
         Number of `rows`.
     """
-    lookup[:] = -1
-    near[:] = 0
-    mask = lookup.size - 1
-    lengths = 0
-    for c in range(bodies.shape[0]):
-        length = min(bodies[c, 1], 8)
-        lengths |= 1 << length
-        key = length
-        for t in range(bodies[c, 0], bodies[c, 0] + length):
-            key = mix(key, text[t])
-        slot = (key >> 20) & mask
-        while lookup[slot] >= 0:
-            slot = (slot + 1) & mask
-        lookup[slot] = c
-    around = near.size - 1
-    for p in range(plans.shape[0]):
-        first = plans[p, 0]
-        end = first + plans[p, 1] * plans[p, 2]
-        if first > 0 and end < text.size:
-            key = mix(mix(mix(plans[p, 3], text[first - 1]), text[end]), 1) | 1
-            slot = (key >> 20) & around
-            while near[slot] != 0 and near[slot] != key:
-                slot = (slot + 1) & around
-            near[slot] = key
+    lengths = _beginnings(text, bodies, lookup)
+    _neighbours(text, plans, near)
+    mask, around = lookup.size - 1, near.size - 1
     made = 0
     length = 0
     t = 0
@@ -258,18 +283,18 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
             c = plans[p, 3]
             p += 1
         elif t > 0:
-            for q in range(1, min(9, stop - t + 1)):
+            for q in range(1, min(BEGINNING + 1, stop - t + 1)):
                 if (lengths >> q) & 1 == 0:
                     continue
                 key = q
                 for u in range(t, t + q):
                     key = mix(key, text[u])
-                slot = (key >> 20) & mask
+                slot = (key >> HIGH) & mask
                 while lookup[slot] >= 0 and c < 0:
                     d = lookup[slot]
                     slot = (slot + 1) & mask
                     body, period = bodies[d, 0], bodies[d, 1]
-                    if min(period, 8) != q:
+                    if min(period, BEGINNING) != q:
                         continue
                     u = t
                     while u < stop and text[u] == text[body + (u - t) % period]:
@@ -277,8 +302,8 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
                     count = (u - t) // period
                     u = t + count * period
                     if count > 0 and u < text.size:
-                        key = mix(mix(mix(d, text[t - 1]), text[u]), 1) | 1
-                        at = (key >> 20) & around
+                        key = _between(d, text[t - 1], text[u])
+                        at = (key >> HIGH) & around
                         while near[at] != 0 and near[at] != key:
                             at = (at + 1) & around
                         if near[at] == key:

@@ -2,6 +2,9 @@
 
 from ...native.compile import helper
 
+#: Bits from which on those of a `mix` are good: the place in a hash table is made of them.
+HIGH = 20
+
 
 @helper
 def mix(a, b):

@@ -147,16 +147,22 @@ def solve_ivp(
         return _result(ts, ys, None, calls[0], None)
 
     stepper = Stepper(TABLES[name], wrapped, t0, y0, tf, max_step, first_step, rtol, atol)
-    ts, ys = ([t0], [y0]) if t_eval is None else ([], [])
+    ts, ys, sol, failed = _adaptive(stepper, t_eval, times, dense_output)
+    return _result(ts, ys, sol, calls[0], failed)
+
+
+def _adaptive(stepper, t_eval, times, dense_output):
+    """Times, values there, continuous solution (or None), and why it could not go on (None: it could)."""
+    ts, ys = ([stepper.t], [stepper.y]) if t_eval is None else ([], [])
     t_eval = None if t_eval is None else array(t_eval)
-    nodes, segments, taken, failed = [start], [], 0, None
-    running = True
+    nodes, segments, taken, failed = [stepper.now], [], 0, None
+    size, running = stepper.y.shape[0], True
     while running:
-        segment = stepper.stand() if stepper.done or not y0.shape[0] else stepper.step()
+        segment = stepper.stand() if stepper.done or not size else stepper.step()
         if segment is None:
             failed = TOO_SMALL
             break
-        running = not stepper.done and bool(y0.shape[0])
+        running = not stepper.done and bool(size)
         if dense_output:
             segments.append(segment)
             nodes.append(stepper.now)
@@ -171,8 +177,8 @@ def solve_ivp(
             taken = upto
     sol = OdeSolution(np.array(nodes), segments) if dense_output else None
     if t_eval is not None:
-        return _result(_joined(ts), np.concatenate(ys, axis=1) if ys else [], sol, calls[0], failed)
-    return _result(_stacked(ts), np.stack(ys, axis=1), sol, calls[0], failed)
+        return _joined(ts), np.concatenate(ys, axis=1) if ys else [], sol, failed
+    return _stacked(ts), np.stack(ys, axis=1), sol, failed
 
 
 def _result(ts, ys, sol, nfev, failed):

@@ -1,0 +1,49 @@
+"""The rules of CONTRIBUTING.md that a program can check."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tapegrad
+
+PACKAGE = Path(tapegrad.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+#: Lines of the longest file of the package.
+LONGEST = 600
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_says_what_it_is_for(path):
+    assert len(ast.get_docstring(tree_of(path)) or "") > 20
+
+
+def test_files_can_be_read_in_one_go():
+    long = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {name: count for name, count in long.items() if count > LONGEST} == {}
+
+
+def test_a_private_name_stays_in_its_file():
+    found = []
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("tapegrad")):
+                found += [f"{path.relative_to(PACKAGE)}:{node.lineno} {a.name}" for a in node.names if a.name.startswith("_") and not a.name.endswith("__")]
+    assert not found
+
+
+def test_a_file_imports_at_its_top_what_it_imports_there_and_inside_of_a_function_too():
+    found = []
+    for path in FILES:
+        tree = tree_of(path)
+        top = {(n.level, n.module, a.name) for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                for n in ast.walk(function):
+                    if isinstance(n, ast.ImportFrom):
+                        found += [f"{path.relative_to(PACKAGE)}:{n.lineno} {a.name}" for a in n.names if (n.level, n.module, a.name) in top]
+    assert not found
