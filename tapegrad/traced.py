@@ -140,7 +140,8 @@ class Traced(Methods):
 
             self._refuse(
                 "conversion to an ndarray",
-                "to join tensors write np.stack([t, u]), to multiply write A @ t (A.dot(t) never reaches tapegrad), "
+                "a tensor needs no np.asarray(t): leave it out; to join tensors write np.stack([t, u]), to multiply write"
+                " A @ t (A.dot(t) never reaches tapegrad), "
                 f"to assign into an array make it with tg.zeros; {advice()}",
             )
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.errors import LeaveTapeError
 from tests.rules.checker import check, leaf, plain
 
 A = np.array([[0.5, 2.0, -1.0], [1.5, 0.25, 3.0]])
@@ -402,3 +403,12 @@ def test_integer_tensors_stay_integers_beside_python_ints():
     assert [(i - 1).dtype, (2 * i).dtype, (i / 2).dtype, (i + 1.5).dtype] == [np.int64, np.int64, np.float64, np.float64]
     x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     assert x[i - 1].tolist() == [1.0, 2.0]
+
+
+def test_a_function_that_begins_with_asarray_is_told_to_leave_it_out():
+    def f(x):
+        x = np.asarray(x)
+        return np.sum(x**2)
+
+    with pytest.raises(LeaveTapeError, match=r"needs no np\.asarray\(t\): leave it out"):
+        tg.grad(f)(np.ones(2))
