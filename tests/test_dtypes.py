@@ -94,6 +94,17 @@ def test_plain_memory_under_another_name_is_not():
         tg.grad(lambda x: np.sum(x))(X.view(Named))
 
 
+def test_a_file_in_memory_is_an_argument(tmp_path):
+    held = np.memmap(tmp_path / "numbers", np.float64, "w+", shape=3)
+    held[:] = X
+    g = tg.value_and_grad(lambda x: np.sum(x**2))
+    for _ in range(5):
+        value, gradient = g(held)
+        assert value == np.sum(X**2) and type(gradient) is np.ndarray and np.array_equal(gradient, 2.0 * X)
+    held[:] = 3.0
+    assert np.array_equal(g(held)[1], np.full(3, 6.0))
+
+
 @pytest.mark.parametrize(
     "argument, words",
     [

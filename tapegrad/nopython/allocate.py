@@ -2,6 +2,9 @@
 
 `rewrite` puts a call of `make_zeros(token, n)` in the place of ``np.zeros(n)`` and so on.
 The dtype is looked at here, when types are known: integers and booleans stay what they are.
+
+What the functions do is in the overloads below them, which Numba compiles.  Only programs that
+`rewrite` made name them, and Python never runs these: their bodies raise.
 """
 
 from __future__ import annotations

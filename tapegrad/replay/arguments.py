@@ -89,7 +89,7 @@ def _wanted(leaf, k, structure):
         check_class(leaf, where)
         array = np.asarray(leaf)
         if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
-            if type(leaf) is not np.ndarray:
+            if type(leaf) not in (np.ndarray, np.memmap):
                 raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
             return np.array(readable(array), order="C")
         check_dtype(array, where)
