@@ -8,27 +8,17 @@ compiles nothing and does not import Numba or SciPy.
 
 __version__ = "0.1.0"
 
-from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
-    autograd,
-    dual,
-    errors,
-    implicit,
-    indexing,
-    inplace,
-    nn,
-    numpy_api,
-    operators,
-    optim,
-    optimize,
-)
-from .anomaly import detect_anomaly
-from .check import check
-from .checkpoint import checkpoint
-from .compiled import compile
-from .comparing.compare import compare
-from .comparing.scaling import compare_scaling
-from .config import info
-from .creation import (
+from .array import dual, indexing, inplace, operators  # noqa: F401  (they put operators and methods on tensors)
+from .common import config  # noqa: F401
+from . import autograd, errors, implicit, nn, numpy_api, optim, optimize  # noqa: F401  (numpy_api adds NumPy's functions)
+from .autograd.anomaly import detect_anomaly
+from .tools.check import check
+from .transforms.checkpoint import checkpoint
+from .transforms.compiled import compile
+from .tools.comparing.compare import compare
+from .tools.comparing.scaling import compare_scaling
+from .common.config import info
+from .array.creation import (
     arange,
     as_tensor,
     empty,
@@ -48,28 +38,23 @@ from .creation import (
     zeros,
     zeros_like,
 )
-from .custom import custom_jvp, custom_vjp, primitive, stop_gradient
-from .explain_zero import explain_zero
-from .custom.function import Function
-from .dual import Dual
-from .forward import derivative, jacfwd, jvp
-from .functional import elementwise_grad, grad, jit, value_and_grad
-from .functional import elementwise_grad as egrad
-from .functions import *  # noqa: F401,F403
-from .higher.hessians import hessian, hessian_diag, laplacian
-from .higher.products import gnvp, hvp
-from .jacobians import jacobian, jacrev, linearize, vjp
-from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
+from .tools.explain_zero import explain_zero
+from .array.dual import Dual
+from .array.forward import derivative, jacfwd, jvp
+from .transforms.functional import elementwise_grad, grad, jit, value_and_grad
+from .transforms.functional import elementwise_grad as egrad
+from .array.functions import *  # noqa: F401,F403
+from .transforms.hessians import hessian, hessian_diag, laplacian
+from .transforms.products import gnvp, hvp
+from .transforms.jacobians import jacobian, jacrev, linearize, vjp
+from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
-from .replay.save import load_tape
+from .transforms.saving.save import load_tape
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
-from .tape.tape import Tape
-from .tensor import Parameter, Tensor, tensor
-from .traced import Traced
-
-# The name users know it by; `custom.function` builds upon `autograd`, which therefore cannot import it.
-autograd.Function = Function  # type: ignore[misc]
-del Function
+from .autograd.tape import Tape
+from .array.tensor import Parameter, Tensor, tensor
+from .array.differentiable import Traced
 
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.
 __all__ = [

@@ -1,0 +1,45 @@
+"""The explanation of a class of errors by any spelling of its name: ``python -m tapegrad explain``."""
+
+from __future__ import annotations
+
+import difflib
+
+from ...common import errors
+from ...common.explanations import sections
+
+
+def names() -> list[str]:
+    """All classes that are explained."""
+    return list(sections())
+
+
+def explanation(name: str) -> str:
+    """What the page says of a class of errors.
+
+    Parameters
+    ----------
+    name : str
+        Upper and lower case, and ``Error`` at its end, do not matter.
+
+    Returns
+    -------
+    str
+        Markdown.
+
+    Raises
+    ------
+    OptionError
+        There is no such class; lists those that look like it, or all.
+
+    Examples
+    --------
+    >>> from tapegrad.tools.commands.explanations import explanation
+    >>> explanation("guard").splitlines()[0]
+    '### GuardError'
+    """
+    known = {heading.lower().removesuffix("error"): heading for heading in sections()}
+    asked = name.rpartition(".")[2].lower().removesuffix("error")
+    if asked not in known:
+        close = [known[k] for k in difflib.get_close_matches(asked, known, cutoff=0.5)]
+        raise errors.OptionError(f"{name!r} is no class of errors of tapegrad; {'perhaps ' if close else ''}{', '.join(close or names())}")
+    return sections()[known[asked]]

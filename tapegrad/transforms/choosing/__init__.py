@@ -1,0 +1,1 @@
+"""transforms/choosing: charter follows."""

@@ -1,0 +1,1 @@
+"""transforms/saving: charter follows."""
