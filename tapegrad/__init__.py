@@ -6,8 +6,6 @@ is in which file, and CONTRIBUTING.md through which of them a call passes.  Impo
 compiles nothing and does not import Numba or SciPy.
 """
 
-__version__ = "0.1.0"
-
 from .array import dual, indexing, inplace, operators  # noqa: F401  (they put operators and methods on tensors)
 from .common import config  # noqa: F401
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize  # noqa: F401  (numpy_api adds NumPy's functions)
@@ -17,7 +15,7 @@ from .transforms.checkpoint import checkpoint
 from .transforms.compiled import compile
 from .tools.comparing.compare import compare
 from .tools.comparing.scaling import compare_scaling
-from .common.config import info
+from .common.version import __version__
 from .array.creation import (
     arange,
     as_tensor,
@@ -40,6 +38,7 @@ from .array.creation import (
 )
 from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
 from .tools.explain_zero import explain_zero
+from .tools.info import info
 from .array.dual import Dual
 from .array.forward import derivative, jacfwd, jvp
 from .transforms.functional import elementwise_grad, grad, jit, value_and_grad

@@ -78,7 +78,7 @@ def supported(options):
 
 def reference(options):
     """Print the reference, the page docs/reference.md."""
-    print(reference_page.page(), end="")
+    print(reference_page.page(tg), end="")
     return 0
 
 

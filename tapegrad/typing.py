@@ -1,2 +1,2 @@
-"""Types for annotations: a public name of `tapegrad.common.typing`."""
-from .common.typing import *  # noqa: F403
+"""Types for annotations: a public name of `tapegrad.array.typing`."""
+from .array.typing import *  # noqa: F403

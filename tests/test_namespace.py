@@ -42,7 +42,7 @@ def test_no_module_that_is_imported_later_takes_the_place_of_a_function():
 
 
 def documented():
-    return [(f"{title}.{name}", thing) for title, names in reference.public() for name, thing in names]
+    return [(f"{title}.{name}", thing) for title, names in reference.public(tg) for name, thing in names]
 
 
 def parameters(thing):

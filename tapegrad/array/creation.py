@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..common import docstrings
 from ..common.dtypes import check_class, readable
-from ..common.typing import TensorLike
 from .differentiable import Traced
 from .functions import broadcast_to
 from .record import normalise
 from .tensor import Tensor, rebuilt, tensor
+from .typing import TensorLike
 
 T = TypeVar("T", bound=Traced)
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ..common.errors import UnsupportedFunctionError
 from ..common.observers import LISTENERS, tell
 from ..common.printing import format_number
+from ..common.registry import registry
 
 if TYPE_CHECKING:
     from typing import Self
@@ -136,13 +137,11 @@ class Traced(Methods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if self.requires_grad:
-            from ..scipy.mirrors import advice
-
             self._refuse(
                 "conversion to an ndarray",
                 "a tensor needs no np.asarray(t): leave it out; to join tensors write np.stack([t, u]), to multiply write"
                 " A @ t (A.dot(t) never reaches tapegrad), "
-                f"to assign into an array make it with tg.zeros; {advice()}",
+                f"to assign into an array make it with tg.zeros; {registry.advice()}",
             )
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 

@@ -27,7 +27,7 @@ import numpy as np
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from ..common.printing import format_tensor
-from ..common.typing import TensorLike
+from ..common.registry import registry
 from ..tape.places import name_of
 from . import record as _record
 from .closures import tangent_on_floats
@@ -35,6 +35,7 @@ from .differentiable import Traced, below
 from .eager import Eager
 from .lifted import Lifted
 from .record import as_operand, normalise, plain, tracked
+from .typing import TensorLike
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -421,4 +422,4 @@ def _shown(part):
     return format_tensor(part)[len("tensor(") : -1] if np.ndim(part) == 0 else np.array2string(part, separator=", ")
 
 
-_record.Types.Dual = Dual
+registry.Dual = Dual

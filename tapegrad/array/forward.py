@@ -18,11 +18,11 @@ import numpy as np
 
 from ..common.dtypes import check_dtype
 from ..common.errors import StructureError
-from ..common.typing import Argnums, Between, OfJacobian
 from ..tape.places import function_name
 from .differentiable import Traced
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .record import normalise, tracked
+from .typing import Argnums, Between, OfJacobian
 
 R = TypeVar("R", bound=Any)
 X = TypeVar("X", bound=Any)

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
-from typing import Any
 
 import numpy as np
 
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, tell
+from ..common.registry import registry
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
@@ -31,29 +31,15 @@ from ..tape.meta import SCALAR, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import stamp
-from .differentiable import below
+from .differentiable import Traced, below
 
 _new = object.__new__
 _frame = sys._getframe
 
 
-class Types:
-    """The classes that operands are told apart by, set by the modules that define them, which import this one.
-
-    Tensors and parameters are of `tapegrad.tensor`, dual numbers of `tapegrad.array.dual`, calls of the user's
-    primitives of `tapegrad.autograd.custom.calls`.
-    """
-
-    Traced: Any = None
-    Tensor: Any = None
-    Parameter: Any = None
-    Call: Any = None
-    Dual: Any = None
-
-
 def plain(value):
     """A tensor that is not on any tape, around `value` (normalised already)."""
-    t = _new(Types.Tensor)
+    t = _new(registry.Tensor)
     t._v = value
     t._t = None
     t._i = 0
@@ -108,14 +94,14 @@ def as_operand(thing, row_name="operation"):
         return as_operand(_array_of(thing), row_name)
     if isinstance(thing, complex):
         check_dtype(np.asarray(thing), row_name)
-    if kind is Types.Call:
+    if kind is registry.Call:
         return thing
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
 
 
 def _array_of(sequence):
     def has_tensor(items):
-        return any(isinstance(i, Types.Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
+        return any(isinstance(i, Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
 
     if has_tensor(sequence):
         raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
@@ -188,14 +174,14 @@ def slot_of(store, t):
 
 def tracked(t):
     """Whether `t` is a tensor that requires a gradient, or a dual number."""
-    return isinstance(t, Types.Traced) and (t._t is not None or t._r or t.__class__ is Types.Dual)
+    return isinstance(t, Traced) and (t._t is not None or t._r or t.__class__ is registry.Dual)
 
 
 def recorded(*operands):
     """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
     if thread_state().enabled:
         return any(map(tracked, operands))
-    return Types.Dual in map(type, operands)
+    return registry.Dual in map(type, operands)
 
 
 def apply(row, operands, attrs=(), value=None, integer=0):
@@ -219,7 +205,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     """
     if row.__class__ is str:
         row = BY_NAME[row]
-    Tensor, Parameter = Types.Tensor, Types.Parameter
+    Tensor, Parameter = registry.Tensor, registry.Parameter
     operands = list(operands)
     values, metas, flags, scalars, strong = [], [], [], True, []
     for k, o in enumerate(operands):
@@ -233,7 +219,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
                 metas.append(o._m or _described(o))
                 scalars = False
         else:
-            if kind is Types.Dual:
+            if kind is registry.Dual:
                 return o._apply_row(row, operands, attrs, value, integer)
             v = operands[k] = as_operand(o, row.name)
             flags.append(False)
@@ -281,7 +267,7 @@ def trace_of(operands):
     """The trace of a functional recording that one of the operands belongs to, or None."""
     for o in operands:
         o = below(o)
-        if isinstance(o, Types.Tensor) and o._t is not None and o._t.trace is not None:
+        if isinstance(o, registry.Tensor) and o._t is not None and o._t.trace is not None:
             return o._t.trace
     return None
 
@@ -313,7 +299,7 @@ def derived(function, *operands):
     ndarray, or Tensor
         A live tensor in a functional recording.
     """
-    values = [o._v if isinstance(o, Types.Traced) else o for o in operands]
+    values = [o._v if isinstance(o, Traced) else o for o in operands]
     value = function(*[np.asarray(v) for v in values])
     trace = trace_of(operands)
     return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
@@ -321,7 +307,7 @@ def derived(function, *operands):
 
 def decided(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
-    values = [np.asarray(o._v if isinstance(o, Types.Traced) else o) for o in operands]
+    values = [np.asarray(o._v if isinstance(o, Traced) else o) for o in operands]
     value = function(*values)
     trace = trace_of(operands)
     if trace is not None:
@@ -356,14 +342,14 @@ def apply_two(row, a, b, depth=3):
     each frame in between costs more than writing the instruction.  The two
     operands are looked at by the same lines twice, for the same reason.
     """
-    Tensor, Parameter = Types.Tensor, Types.Parameter
+    Tensor, Parameter = registry.Tensor, registry.Parameter
     given = other = None
     kind = a.__class__
     if kind is Tensor or kind is Parameter:
         x = a._v
         on_a = a._t is not None or a._r
     else:
-        if kind is Types.Dual:
+        if kind is registry.Dual:
             return a._apply_two(row, a, b)
         given = a
         x = a = a if kind is float else as_operand(a, row.name)
@@ -373,7 +359,7 @@ def apply_two(row, a, b, depth=3):
         y = b._v
         on_b = b._t is not None or b._r
     else:
-        if kind is Types.Dual:
+        if kind is registry.Dual:
             return b._apply_two(row, a if given is None else given, b)
         other = b
         y = b = b if kind is float else as_operand(b, row.name)
@@ -425,7 +411,7 @@ def apply_one(row, a):
         if value.__class__ is not np.ndarray or value.ndim == 0:
             value = normalise(value)
     if a._t is None and not a._r:
-        return plain(value) if a.__class__ is not Types.Dual else a._apply_row(row, (a,), (), value)
+        return plain(value) if a.__class__ is not registry.Dual else a._apply_row(row, (a,), (), value)
     if not thread_state().enabled:
         if LISTENERS:
             tell("no_grad", a)
@@ -540,7 +526,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     store.rights.append(right)
     store.offsets.append(frame.f_lasti)
     store.tokens.append(token)
-    t = _new(Types.Tensor)
+    t = _new(registry.Tensor)
     t._v = value
     t._t = store
     t._i = slot

@@ -31,17 +31,16 @@ from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import DtypeError, GradientError, LeaveTapeError
 from ..common.observers import LISTENERS, tell
 from ..common.printing import format_tensor
-from ..common.typing import TensorLike
+from ..common.registry import registry
 from ..tape.meta import meta_of
 from ..tape.places import name_of
-from . import record as _record
 from .differentiable import Traced
 from .record import normalise, plain
+from .typing import TensorLike
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from ..autograd.graph import RemovableHandle
 
 _new = object.__new__
 
@@ -208,9 +207,7 @@ class Tensor(Traced):
     def grad_fn(self) -> Any:
         if self._t is None:
             return None
-        from ..autograd.graph import node_of
-
-        return node_of(self)
+        return registry.engine.node_of(self)
 
     def backward(
         self, gradient: TensorLike | None = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -250,22 +247,18 @@ class Tensor(Traced):
                 "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
             )
             retain_graph = retain_variables
-        _autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        registry.engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this computed tensor in `.grad` after backward."""
-        from ..autograd.gradients import retain_grad
-
-        retain_grad(self)
+        registry.engine.retain_grad(self)
 
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called."""
-        from ..autograd.gradients import retains_grad
+        return registry.engine.retains_grad(self)
 
-        return retains_grad(self)
-
-    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
         """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
 
         A hook that returns a tensor replaces the gradient; None leaves it.
@@ -275,9 +268,7 @@ class Tensor(Traced):
         RemovableHandle
             Its ``remove()`` takes the hook away.
         """
-        from ..autograd.gradients import register_hook
-
-        return register_hook(self, hook)
+        return registry.engine.register_hook(self, hook)
 
     def zero_grad(self) -> None:
         """Forget the accumulated gradient (sets `.grad` to None)."""
@@ -414,9 +405,6 @@ def _values_of(data):
     return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Traced) else d for d in data]
 
 
-#: The module tapegrad.autograd, which imports this one and sets it: so `Tensor.backward` need not look for it.
-_autograd: Any = None
-_record.Types.Traced = Traced
-_record.Types.Tensor = Tensor
-_record.Types.Parameter = Parameter
+registry.Tensor = Tensor
+registry.Parameter = Parameter
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 if TYPE_CHECKING:
     from typing import Self
 
-    from ..common.typing import Axis, TensorLike
+    from .typing import Axis, TensorLike
 
 
 class Methods:

@@ -15,6 +15,8 @@ Derivatives that are themselves recorded, and so can be differentiated again:
 """
 
 from .custom.function import Function
+from .engine import registry  # noqa: F401  (sets registry.engine)
 from .gradients import backward, grad
+from .pushforward import jvp
 
-__all__ = ["Function", "backward", "grad"]
+__all__ = ["Function", "backward", "grad", "jvp"]

@@ -21,47 +21,18 @@ import numpy as np
 
 from ..array.record import normalise, plain, settle
 from ..array.tensor import Tensor
-from ..common.errors import ClearedTapeError, GradientError, ModifiedInPlaceError, SeedShapeError
+from ..common.errors import GradientError, ModifiedInPlaceError, SeedShapeError
 from ..common.memory import TRIMMED, trim
+from ..interpreter.walks import walks
 from ..rules import lang as L
-from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, LEAF_MARK, MARK
+from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
 from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
-from ..tape.store import Store
+from .clearing import retire, second_backward_error
 from .graph import Instruction
-
-_NATIVE = None
 
 #: So many leaves of a store are looked at one by one.
 FEW = 64
-
-
-def load_native():
-    """The module `sweep.native`, imported (and compiled) at the first backward pass."""
-    global _NATIVE
-    if _NATIVE is None:
-        from ..interpreter import native
-
-        _NATIVE = native
-    return _NATIVE
-
-
-SECOND_BACKWARD = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-    "saved tensors after calling backward."
-)
-
-
-def second_backward_error(store, slot):
-    """The error for instruction `slot`, which was cleared."""
-    cleared = store.retired or store.clearings[store.read(slot, ARRAY_RECORD)[-1]]
-    where = f"It was cleared at {cleared}. " if cleared is not None else ""
-    return ClearedTapeError(
-        f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "
-        "off with .detach() where the new computation starts from it; (3) recompute the loss before this call."
-    )
 
 
 class Result:
@@ -166,7 +137,7 @@ class Pass:
         self.store = store
         self.roots = roots
         self.high = max([slot for slot, _ in roots])
-        self.marks, self.count, self.low, self.cleared = load_native().ancestors(store, [slot for slot, _ in roots])
+        self.marks, self.count, self.low, self.cleared = walks.load().ancestors(store, [slot for slot, _ in roots])
         self.leaves = _marked_leaves(store, self.marks)
         self.wanted = {}
         for t in wanted or ():
@@ -195,7 +166,7 @@ class Pass:
                 self._check_changed_leaf(slot, leaf)
         watched = self.store.watched
         if watched.slots:
-            changed = load_native().first_changed(watched, marks, self.low, self.high)
+            changed = walks.load().first_changed(watched, marks, self.low, self.high)
             if changed >= 0:
                 raise self._modified(watched.owners[changed], watched.slots[changed])
 
@@ -248,7 +219,7 @@ class Pass:
     # -- the sweep -------------------------------------------------------------------
     def run(self, result, retain):
         store, marks = self.store, self.marks
-        sweep = load_native().Sweep(store, marks, self.high)
+        sweep = walks.load().Sweep(store, marks, self.high)
         place = caller_place()
         store.pinned += 1
         try:
@@ -403,7 +374,7 @@ class Pass:
             return
         stretch = slice(self.low, self.high + 1)
         visited = self.marks[stretch] == MARK
-        for start, stop in load_native().saved_ranges(store, self.marks, self.low, self.high):
+        for start, stop in walks.load().saved_ranges(store, self.marks, self.low, self.high):
             store.objects[start:stop] = [None] * (stop - start)
         records = store.records()[stretch]
         records["op"][visited] |= CLEARED
@@ -415,14 +386,6 @@ class Pass:
 
 def _copy(value):
     return value if type(value) is float else value.copy()
-
-
-def retire(store, place):
-    """End `store`; its thread goes on with a fresh one."""
-    ops = load_native().live_ops(store) if len(store.tokens) > 1 else {}
-    parts = store.retire(place)
-    store.live_ops = ops
-    store.thread.replace(store, Store(store.thread, store.explicit, parts))
 
 
 def _reads_operand(instruction, slot):

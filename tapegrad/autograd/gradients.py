@@ -5,26 +5,20 @@ The pass itself is in `tapegrad.autograd.backward`.
 
 from __future__ import annotations
 
-import sys
-import threading
 import warnings
-import weakref
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, overload
 
 import numpy as np
 
-from ..array import tensor as _tensor
-from ..array.record import normalise, plain, settle, tracked
+from ..array.record import normalise, plain, tracked
 from ..array.tensor import Tensor
+from ..array.typing import TensorLike
 from ..common.errors import GradientError, NonScalarOutputError, SeedShapeError
-from ..common.typing import TensorLike
 from ..tape.places import name_of
-from .backward import refuse_unused, second_backward_error, sweep_back
-from .graph import RemovableHandle
+from .backward import refuse_unused, sweep_back
+from .hooks import accumulate
 from .passes import sweep_recorded
-
-_ACCUMULATE = threading.Lock()
 
 # ---- gradients into leaves --------------------------------------------------------
 
@@ -32,7 +26,7 @@ _ACCUMULATE = threading.Lock()
 Seeds: TypeAlias = TensorLike | Sequence[TensorLike | None] | None
 
 
-def _tensors(things, what):
+def tensors_of(things, what):
     things = (things,) if isinstance(things, Tensor) else tuple(things)
     for thing in things:
         if not isinstance(thing, Tensor):
@@ -40,7 +34,7 @@ def _tensors(things, what):
     return things
 
 
-def _seeds(outputs, grads, what, recorded=False):
+def seeds_of(outputs, grads, what, recorded=False):
     """The seeds as values; with `recorded` those that are on a tape stay tensors."""
     if grads is None:
         grads = (None,) * len(outputs)
@@ -129,9 +123,9 @@ def backward(
     if grad_variables is not None:
         warnings.warn("grad_variables is deprecated; use grad_tensors", DeprecationWarning, stacklevel=2)
         grad_tensors = grad_variables if grad_tensors is None else grad_tensors
-    roots = _tensors(tensors, "the roots of backward()")
-    seeds = _seeds(roots, grad_tensors, "grad_tensors", create_graph)
-    wanted = None if inputs is None else _tensors(inputs, "inputs")
+    roots = tensors_of(tensors, "the roots of backward()")
+    seeds = seeds_of(roots, grad_tensors, "grad_tensors", create_graph)
+    wanted = None if inputs is None else tensors_of(inputs, "inputs")
     if wanted is not None:
         for k, t in enumerate(wanted):
             if not t.requires_grad:
@@ -192,8 +186,8 @@ def grad(
     """
     if not only_inputs:
         raise ValueError("only_inputs=False is not supported; call .backward() to accumulate into all leaves")
-    roots = _tensors(outputs, "outputs")
-    wanted = _tensors(inputs, "inputs")
+    roots = tensors_of(outputs, "outputs")
+    wanted = tensors_of(inputs, "inputs")
     for k, t in enumerate(wanted):
         if not t.requires_grad:
             name = name_of(t)
@@ -201,7 +195,7 @@ def grad(
                 f"input {k}{f' ({name!r})' if name else ''} does not require grad; make it with requires_grad=True "
                 "before computing the outputs"
             )
-    seeds = _seeds(roots, grad_outputs, "grad_outputs", create_graph)
+    seeds = seeds_of(roots, grad_outputs, "grad_outputs", create_graph)
     retain = bool(create_graph if retain_graph is None else retain_graph)
     if create_graph:
         found = _recorded(roots, seeds, wanted, allow_unused)
@@ -219,107 +213,3 @@ def _recorded(roots, seeds, wanted, allow_unused=True):
 
 def _given(gradient):
     return gradient if isinstance(gradient, Tensor) else plain(normalise(gradient))
-
-
-def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
-    """Tangents of `outputs` along `tangents` of `inputs`: forward mode over the recorded tape.
-
-    The counterpart of `grad`: a compiled sweep walks the instructions upwards
-    with the values they saved, and runs no Python of yours again.  The tape stays
-    as it is, and no ``.grad`` is touched.
-
-    Parameters
-    ----------
-    outputs, inputs : Tensor or sequence of Tensor
-        Inputs may be leaves, or computed tensors, which then count as independent.
-    tangents : array-like or sequence
-        One per input, of its shape; for a single tensor as `inputs`, its tangent.
-
-    Returns
-    -------
-    tuple of Tensor
-        One per output, of its shape; zeros where it does not depend on the inputs.
-
-    Raises
-    ------
-    GradientError, SeedShapeError, ClearedTapeError, ModifiedInPlaceError
-
-    Examples
-    --------
-    >>> import numpy as np, tapegrad as tg
-    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
-    >>> y = x * np.sum(x)
-    >>> tg.autograd.jvp(y, x, [1.0, 0.0])
-    (tensor([4., 2.]),)
-    """
-    from .recording import sweep_forward  # it imports this module
-
-    roots, wanted = _tensors(outputs, "outputs"), _tensors(inputs, "inputs")
-    if isinstance(inputs, Tensor):
-        tangents = (tangents,)
-    seeds = _seeds(wanted, tangents, "tangents")
-    for k, t in enumerate(roots):
-        if not t.requires_grad:
-            raise GradientError(
-                f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape"
-            )
-    return tuple(plain(value) for value in sweep_forward(roots, wanted, seeds))
-
-
-def accumulate(leaf, value):
-    """Add `value` (as tensors hold it, given away; or a tensor on a tape) to ``leaf.grad``."""
-    with _ACCUMULATE:
-        extras = leaf._extras()
-        known = extras.grad
-        if isinstance(value, Tensor) or known is not None and known._t is not None:
-            # A gradient on a tape is never changed: the sum is another tensor.
-            if isinstance(value, Tensor):
-                extras.grad = value if known is None else known + value
-            else:
-                extras.grad = plain(normalise(known._v + value))
-        elif known is None:
-            extras.grad = plain(value)
-        elif type(value) is float:
-            extras.grad._v = extras.grad._v + value
-        else:
-            extras.grad._v += value
-
-
-# ---- hooks -------------------------------------------------------------------------
-
-
-def _interior_slot(tensor):
-    store = settle(tensor)
-    if store.retired is not None:
-        raise second_backward_error(store, tensor._i)
-    return store, tensor._i
-
-
-def register_hook(tensor, hook):
-    """See `Tensor.register_hook`."""
-    if not tensor.requires_grad:
-        raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
-    if tensor._t is None:
-        extras = tensor._extras()
-        if extras.hooks is None:
-            extras.hooks = {}
-        return RemovableHandle(extras.hooks, hook)
-    store, slot = _interior_slot(tensor)
-    return RemovableHandle(store.hooks.setdefault(slot, {}), hook)
-
-
-def retain_grad(tensor):
-    """See `Tensor.retain_grad`."""
-    if not tensor.requires_grad:
-        raise GradientError("can't retain_grad on a tensor that does not require grad")
-    if tensor._t is not None:
-        store, slot = _interior_slot(tensor)
-        store.retained[slot] = weakref.ref(tensor)
-
-
-def retains_grad(tensor):
-    """See `Tensor.retains_grad`."""
-    return tensor._t is not None and tensor._i in settle(tensor).retained
-
-
-_tensor._autograd = sys.modules[__name__]

@@ -11,8 +11,6 @@ them are kept by the store.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from ..array.eager import Eager, unbroadcast
@@ -21,27 +19,8 @@ from ..common.errors import ClearedTapeError, noted
 from ..interpreter.plan import Signature
 from ..rules import by_opcode
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
-
-
-class RemovableHandle:
-    """What registering a hook returns; `remove` takes the hook away again."""
-
-    _numbers = itertools.count()
-
-    def __init__(self, table, hook):
-        self._table = table
-        self._number = next(self._numbers)
-        table[self._number] = hook
-
-    def remove(self) -> None:
-        """Remove the hook; doing it twice does no harm."""
-        self._table.pop(self._number, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.remove()
+from .clearing import second_backward_error
+from .hooks import RemovableHandle, accumulate
 
 
 class AccumulateGrad:
@@ -65,8 +44,6 @@ class AccumulateGrad:
         return ()
 
     def __call__(self, grad):
-        from .gradients import accumulate
-
         accumulate(self.variable, normalise(np.asarray(grad._v) + 0.0))
 
     def __eq__(self, other):
@@ -233,8 +210,6 @@ class Node:
             found = Instruction(store, slot)
             if not found.cleared:
                 return found
-        from .backward import second_backward_error
-
         raise second_backward_error(store, slot)
 
     @property

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.record import Types, plain
+from ..array.record import plain
 from ..interpreter.plan import Signature
 from ..rules import by_opcode
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
+from .custom.calls import Call
 
 _NOTHING = ()
 
@@ -201,7 +202,7 @@ class Stretch:
             raise ValuesNotKept
         values, value = kept
         operands = [self.tensor(o, v) if o > 0 else v for o, v in zip(entry.operands, values)]
-        metas = [meta_of(v) if not isinstance(v, Types.Call) else None for v in values]
+        metas = [meta_of(v) if not isinstance(v, Call) else None for v in values]
         attrs = tuple(pair for pair in entry.attrs if pair[0] != "call")
         return Read(entry.function, operands, self.tensor(slot, value), attrs, entry.integer, slots, metas, entry.meta)
 

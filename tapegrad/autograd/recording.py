@@ -13,16 +13,18 @@ import threading
 import numpy as np
 
 from ..array.differentiable import Traced
-from ..array.record import Types, nesting_error, normalise, settle, tracked
+from ..array.dual import Dual
+from ..array.record import nesting_error, normalise, settle, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_dtype, readable
 from ..common.errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter.plan import Signature
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, LEAF_MARK, MARK
+from ..interpreter.walks import walks
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR, meta_of
 from ..tape.modes import enable_grad
-from .backward import Pass, load_native, second_backward_error
+from .backward import Pass
 from .gradients import grad
 from .tape import Tape
 
@@ -35,7 +37,7 @@ MOST_WORDS = 1 << 25
 def check_result(thing, store, what, differentiated=True):
     """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`."""
     if isinstance(thing, Traced):
-        if thing.__class__ is Types.Dual:
+        if thing.__class__ is Dual:
             raise nesting_error(what)
         if thing._t is not None and thing._t is not store and settle(thing) is not store:
             raise nesting_error(what)
@@ -153,7 +155,7 @@ class Recording:
             swept.check()
             self.marks, self.low = swept.marks, swept.low
         else:
-            self.marks, self.low = load_native().new_marks(store), 1
+            self.marks, self.low = walks.load().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
         #: The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
         self.primitive = self._primitive()
@@ -168,7 +170,7 @@ class Recording:
         self.prediction = None
 
     def compressed(self):
-        """What makes a sparse Jacobian cheaper (`tapegrad.sparse.compressed`): nothing is known of one recording."""
+        """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known of one recording."""
         return None
 
     def _primitive(self):
@@ -419,49 +421,3 @@ class _Collected:
         """Add what was collected by elements."""
         for rows, positions, apart in self.apart:
             rows[:, positions] += apart
-
-
-def sweep_forward(outputs, inputs, seeds):
-    """The tangents of tensors `outputs` for tangents `seeds` of tensors `inputs` (normalised values).
-
-    One tangent sweep for each store that the outputs lie on.
-    """
-    from ..interpreter.tangent import Tangents, targets_of
-
-    found = [None] * len(outputs)
-    for k, t in enumerate(outputs):
-        same = [seed for x, seed in zip(inputs, seeds) if x is t]
-        if same:
-            found[k] = sum(same[1:], same[0])
-        elif t._t is None:
-            found[k] = 0.0 if type(t._v) is float else np.zeros(t._v.shape, t._v.dtype)
-    rest = [k for k, value in enumerate(found) if value is None]
-    for k in rest:
-        if settle(outputs[k]).retired is not None:
-            raise second_backward_error(outputs[k]._t, outputs[k]._i)
-    for store in {id(outputs[k]._t): outputs[k]._t for k in rest}.values():
-        mine = [k for k in rest if outputs[k]._t is store]
-        swept = Pass(store, [(outputs[k]._i, None) for k in mine], inputs)
-        swept.check()
-        slots = {}
-        for slot, tensors in swept.wanted.items():
-            given = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
-            slots[slot] = sum(given[1:], given[0])
-            # An input that is itself computed counts as a leaf: nothing comes up from below it.
-            swept.marks[slot] = LEAF_MARK
-        store.pinned += 1
-        kept = [outputs[k]._i for k in mine]
-        sweep = Tangents(store, swept.marks, swept.low, swept.high, 1, kept)
-        try:
-            for slot, seed in slots.items():
-                sweep.seed(slot, 0, seed)
-            sweep.run()
-            for k in mine:
-                port = Port(outputs[k]._v, outputs[k]._i)
-                rows = np.zeros((1, port.size), port.char)
-                sweep.collect(targets_of([(port.slot, port.meta, rows)]), 0, 1)
-                found[k] = normalise(rows.reshape(port.shape))
-        finally:
-            store.pinned -= 1
-            sweep.close()
-    return found

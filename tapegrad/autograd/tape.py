@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from ..tape.places import caller_place
 from ..tape.store import Store, thread_state
+from .clearing import retire
 
 if TYPE_CHECKING:
     from ..array.tensor import Tensor
-    from ..common.typing import TensorLike
+    from ..array.typing import TensorLike
     from .graph import Instruction
     from .inspect import Path
 
@@ -60,8 +61,6 @@ class Tape:
 
     def clear(self) -> None:
         """Forget every instruction; tensors that were computed on the tape can no longer be differentiated."""
-        from .backward import retire
-
         old = self.store
         retire(old, caller_place())
         if self.store is old:

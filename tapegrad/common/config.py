@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import platform
 import sys
 from functools import cache
 from pathlib import Path
@@ -62,38 +61,3 @@ def warn_no_cache(directory, reason):
         directory,
         reason,
     )
-
-
-def info() -> dict[str, str]:
-    """Facts about this installation.
-
-    Returns
-    -------
-    dict
-        Versions, platform, CPU, cache directory, and where vectorised functions come from; strings only.
-
-    Examples
-    --------
-    >>> import tapegrad as tg
-    >>> sorted(tg.info())[:3]
-    ['cache_dir', 'cpu', 'llvmlite']
-    """
-    from importlib.metadata import version
-
-    import llvmlite.binding as llvm
-
-    from .. import __version__
-    from ..codegen.vector_math import available
-
-    return {
-        "tapegrad": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu": llvm.get_host_cpu_name(),
-        "numpy": version("numpy"),
-        "scipy": version("scipy"),
-        "numba": version("numba"),
-        "llvmlite": version("llvmlite"),
-        "cache_dir": str(cache_dir()),
-        "vector_math": f"libmvec, {len(available())} functions" if available() else "none: calls of libm",
-    }

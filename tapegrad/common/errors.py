@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from .explanations import sections
+from .registry import registry
 
 
 class TapegradError(Exception):
@@ -119,9 +120,7 @@ class GuardError(TapegradError, RuntimeError):
 
     def __init__(self, message: Any, handle: int | None = None) -> None:
         if handle is not None:
-            from ..transforms.compiled import what_failed
-
-            message = what_failed(message, handle)
+            message = registry.guard_message(message, handle)
         super().__init__(message)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..codegen.compile import native_address
 from ..codegen.scalars import reverse_switch
-from ..tape import store as tape_store
 from ..tape import watch
 from ..tape.layout import CLEARED, MARK
 from ..tape.watch import LANES, stamp
@@ -145,7 +144,6 @@ def pack(store, base, count):
     )
 
 
-tape_store.compiled_pack = pack
 
 
 def _stamp(array):

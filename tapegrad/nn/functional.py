@@ -11,9 +11,9 @@ from ..array.differentiable import Traced
 from ..array.functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus, tanh
 from ..array.record import apply, derived
 from ..array.tensor import Tensor
+from ..array.typing import TensorLike
 from ..common.errors import OptionError
 from ..common.host_functions import recomputed
-from ..common.typing import TensorLike
 
 __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",

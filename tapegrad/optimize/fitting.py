@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
-from ..common.typing import ArrayLike, Pytree
 from ..sparse.api import sparse_jacobian
 from .bounds import as_bounds
 from .keep import kept

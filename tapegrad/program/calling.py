@@ -1,7 +1,6 @@
 """What a user does with a finished tape by itself: call it, differentiate it, save it.
 
-`FinishedTape` (`replay.finish`) has these methods by inheritance.  What they use is made for finished tapes and imports
-`finish`, so it is imported when one of them is called.
+`FinishedTape` (`finish`) has these methods by inheritance.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..common.errors import GradientError, GuardError, ShapeError
+from ..common.registry import registry
 from ..common.tree import unflatten
+from .pool import Pool
 
 
 class Callable:
@@ -23,19 +24,13 @@ class Callable:
 
     @cached_property
     def kept(self):
-        """Its pool of workspaces."""
-        if self.declared is not None:
-            from ..transforms.saving.budget import LoadedKept
-
-            return LoadedKept(self)
-        from ..transforms.replay.cache import Kept
-
-        return Kept(self)
+        """Its pool of workspaces; `transforms.saving` gives a loaded tape one that counts bytes."""
+        return Pool(self)
 
     @cached_property
     def compressions(self):
         """Pattern and colourings of its Jacobian."""
-        from ..sparse.compressed import Compressions
+        from .sparsity.compressed import Compressions
 
         return Compressions(self)
 
@@ -53,14 +48,10 @@ class Callable:
             If the tape holds what cannot be written (the rule of a custom primitive, a result of a class of your own);
             says which instruction, and where it was recorded.
         """
-        from ..transforms.saving.save import save
-
-        save(self, path)
+        registry.files.save(self, path)
 
     def __reduce__(self):
-        from ..transforms.saving.save import from_bytes, to_bytes
-
-        return from_bytes, (to_bytes(self),)
+        return registry.files.from_bytes, (registry.files.to_bytes(self),)
 
     def __call__(self, *arguments: Any) -> Any:
         """The value at these arguments: the arrays and floats of the recorded call, in order.

@@ -25,7 +25,10 @@ import sys
 
 import numpy as np
 
-from ..array.record import Types, nesting_error, normalise, plain, tracked
+from ..array.dual import Dual
+from ..array.record import nesting_error, normalise, plain, tracked
+from ..array.tensor import Tensor
+from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -188,7 +191,7 @@ class Trace:
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
-        if row.name in _WRITES and not (isinstance(operands[0], Types.Tensor) and operands[0]._t is self.store):
+        if row.name in _WRITES and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
         if row.primitive is not None:
@@ -196,7 +199,7 @@ class Trace:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
-        references = tuple(0 if type(o) is Types.Call else self._reference(o, v) for o, v in zip(operands, values))
+        references = tuple(0 if type(o) is Call else self._reference(o, v) for o, v in zip(operands, values))
         slot = len(self.store.tokens)
         self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
         if value.__class__ is float:
@@ -218,10 +221,10 @@ class Trace:
         """
         if isinstance(value, tuple):
             return tuple(self.host(ResultOf(function, k), args, kwargs, v) for k, v in enumerate(value))
-        if isinstance(value, Types.Tensor):
+        if isinstance(value, Tensor):
             value = value._v
         if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
-            for operand in parts_of((args, kwargs), Types.Tensor):
+            for operand in parts_of((args, kwargs), Tensor):
                 self.exact(operand, getattr(function, "__name__", "a function"))
             return value
         live = []
@@ -244,7 +247,7 @@ class Trace:
 
     def apart(self, t):
         """`t` as a value through which no derivative passes."""
-        if not isinstance(t, Types.Tensor) or t._t is not self.store:
+        if not isinstance(t, Tensor) or t._t is not self.store:
             return t
         return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
 
@@ -296,9 +299,9 @@ class Trace:
         return t
 
     def _reference(self, operand, value):
-        if isinstance(operand, Types.Tensor) and operand._t is self.store:
+        if isinstance(operand, Tensor) and operand._t is self.store:
             return operand._i
-        if tracked(operand) and (operand._t is not None or operand.__class__ is Types.Dual):
+        if tracked(operand) and (operand._t is not None or operand.__class__ is Dual):
             raise nesting_error("an operand of an operation")
         return -1 - self._constant(value)
 
@@ -398,7 +401,7 @@ def parts_of(thing, kinds):
 
 def _replaced(thing, live):
     """`thing` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
-    if isinstance(thing, Types.Tensor):
+    if isinstance(thing, Tensor):
         live.append(thing)
         return Operand(len(live) - 1)
     if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":

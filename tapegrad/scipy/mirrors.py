@@ -16,6 +16,7 @@ import sys
 import numpy as np
 
 from ..common.errors import DtypeError, UnsupportedFunctionError
+from ..common.registry import registry
 
 #: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
 MIRRORS = {
@@ -195,3 +196,6 @@ def _mirror_of(frame):
             if name in names and str(module).startswith(home):
                 return f"tapegrad.{home}.{name}{tail}"
     return None
+
+
+registry.advice = advice

@@ -1,18 +1,5 @@
-"""Sparse derivatives: which result depends on which argument, and arrays of just these derivatives.
+"""Sparse derivatives: arrays of just the derivatives that can be other than zero.
 
-In the order in which to read, which is that of the data:
-
-`elements`    a finished tape element by element: what each one is computed from.
-`pattern`     from that, the pattern of the Jacobian.
-`colouring`   columns, rows, or both at once, that can share a direction.
-`compressed`  seeds of the directions, and where in what comes back the entries stand.
-`machine`     sweeps or a kernel, and the entries gathered from them.
+`machine`     sweeps or a kernel, and the entries gathered from them; `program.sparsity` says which they are.
 `api`         `tg.sparsity`, `tg.sparse_jacobian`, `tg.sparse_hessian`.
-`walk`        the compiled loops of `pattern` and `colouring`.
-
-Of ``lambda x: x[1:] * x[:-1]`` with four elements::
-
-    pattern       # # . .        colours 0 1 0 1: columns of one colour share no row
-                  . # # .        directions e0 + e2 and e1 + e3, two instead of four
-                  . . # #        entry (0, 1) is row 0 of what comes back for colour 1
 """

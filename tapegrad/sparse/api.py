@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..array.typing import Argnums, KernelPolicy, Mode
 from ..autograd import nested
 from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
-from ..common.typing import Argnums, KernelPolicy, Mode
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import OfGradient
 from ..transforms.jacobians import MODES, by_columns, by_rows

@@ -46,6 +46,7 @@ from bisect import bisect_left
 
 import numpy as np
 
+from ..common.registry import registry
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from .places import Place
 from .watch import Watched
@@ -64,15 +65,6 @@ SHORT = 2000
 MARGIN = 64
 #: What a small saved array costs besides its data.
 OBJECT_BYTES = 160
-
-
-#: `sweep.native.pack`, once the compiled walks are loaded.
-compiled_pack = None
-
-
-def native_loaded():
-    """Whether the compiled walks have been loaded."""
-    return compiled_pack is not None
 
 
 class Store:
@@ -159,15 +151,11 @@ class Store:
 
     def let_go(self):
         """Drop saved values that no tensor can reach."""
-        from ..interpreter.reclaim import let_go  # it imports this module
-
-        let_go(self)
+        registry.walks.let_go(self)
 
     def reclaim(self):
         """Forget what no tensor can reach; returns the store to go on with."""
-        from ..interpreter.reclaim import reclaim  # it imports this module
-
-        return reclaim(self)
+        return registry.walks.reclaim(self)
 
     def enter(self, leaf):
         """The slot of a leaf, recorded if the store does not know it yet."""
@@ -196,10 +184,11 @@ class Store:
         if not count:
             return self.address
         base = len(self.tokens) - count
-        if compiled_pack is None and count > SHORT:
-            from ..interpreter import native  # noqa: F401 (sets it)
-        if compiled_pack is not None:
-            compiled_pack(self, base, count)
+        walks = registry.walks
+        if walks.pack is None and count > SHORT:
+            walks.load()
+        if walks.pack is not None:
+            walks.pack(self, base, count)
         else:
             for k in range(count):
                 op, a, b, offset = self.ops[k], self.lefts[k], self.rights[k], self.offsets[k]

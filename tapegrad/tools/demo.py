@@ -23,8 +23,10 @@ from importlib import resources
 
 import numpy as np
 
-import tapegrad as tg
-
+from ..optimize import lbfgs
+from ..transforms.functional import grad, value_and_grad
+from ..transforms.hessians import hessian
+from .comparing.compare import compare
 from .comparing.compare import seconds_text as text
 
 NAMES = ("alpha", "beta", "gamma", "delta", "hares in 1900", "lynxes in 1900", "scatter of hares", "scatter of lynxes")
@@ -118,8 +120,8 @@ def fit(hares, lynxes):
     covariance : ndarray of shape (8, 8)
         Of the logarithms: the inverse of the Hessian of `misfit`.
     """
-    result = tg.optimize.lbfgs(misfit, first_guess(hares, lynxes), args=(hares, lynxes), gtol=1e-5)
-    return result, np.linalg.inv(tg.hessian(misfit)(result.x, hares, lynxes))
+    result = lbfgs(misfit, first_guess(hares, lynxes), args=(hares, lynxes), gtol=1e-5)
+    return result, np.linalg.inv(hessian(misfit)(result.x, hares, lynxes))
 
 
 def as_published(result):
@@ -133,7 +135,7 @@ def slopes(hares, lynxes):
     point, h = first_guess(hares, lynxes), 1e-6
     direction = np.random.default_rng(0).normal(size=point.size)
     ahead, behind = (misfit(point + s * h * direction, hares, lynxes) for s in (1, -1))
-    return float(tg.grad(misfit)(point, hares, lynxes) @ direction), float(ahead - behind) / (2 * h)
+    return float(grad(misfit)(point, hares, lynxes) @ direction), float(ahead - behind) / (2 * h)
 
 
 def _clock(call, repeats=1):
@@ -153,12 +155,12 @@ def demo():
     print(f"Hares and lynxes of Hudson Bay, {years[0]}-{years[-1]}: Lotka-Volterra in a plain Python loop")
     print(f"of {STEPS_PER_YEAR * (len(years) - 1)} Runge-Kutta steps, fitted by tg.optimize.lbfgs.\n", flush=True)
 
-    gradient = tg.value_and_grad(misfit)
+    gradient = value_and_grad(misfit)
     _, first = _clock(lambda: gradient(start, hares, lynxes))
     _, warm = _clock(lambda: gradient(start, hares, lynxes), 20)
     _, plain = _clock(lambda: misfit(start, hares, lynxes), 5)
     (result, covariance), whole = _clock(lambda: fit(hares, lynxes))
-    _, again = _clock(lambda: tg.optimize.lbfgs(misfit, start, args=(hares, lynxes), gtol=1e-5), 3)
+    _, again = _clock(lambda: lbfgs(misfit, start, args=(hares, lynxes), gtol=1e-5), 3)
 
     values = np.exp(result.x)
     errors = values * np.sqrt(np.diag(covariance))
@@ -174,7 +176,7 @@ def demo():
     print(f"                     warm       {text(warm):>8}  (the value alone in plain Python: {text(plain)})")
     print(f"fit                  first      {text(whole):>8}  (with the standard errors, from tg.hessian)")
     print(f"                     warm       {text(again):>8}\n", flush=True)
-    print(tg.compare(misfit, start, hares, lynxes, budget=0.2))
+    print(compare(misfit, start, hares, lynxes, budget=0.2))
 
     if result.success and as_published(result) and abs(by_tape / by_difference - 1) < 1e-5:
         return 0

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..array.dual import as_float
+from ..array.typing import Array
 from ..common.errors import DtypeError, GradientError, GuardError, OptionError, ShapeError, UnsupportedFunctionError
-from ..common.typing import Array
+from ..common.registry import registry
 from ..kernel.reasons import NotLowered
 from .replay.promotion import checked_policy
 
@@ -222,7 +223,7 @@ def _refuse_python(tape, workspace):
             )
 
 
-def what_failed(number, handle):
+def _what_failed(number, handle):
     """The message for guard `number` of the compiled function with this handle."""
     known = _ALIVE.get(handle)
     if known is None or not 0 <= number < len(known.tape.guards):
@@ -322,3 +323,6 @@ def _datum(k, given):
             "floats: let the function capture it, or convert it with float() or .astype(float)"
         )
     return np.array(array, np.float64, order="C")
+
+
+registry.guard_message = _what_failed

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Traced
+from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import StructureError
 from ..common.tree import flatten, unflatten
-from ..common.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from .replay.promotion import checked_policy
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.record import normalise
+from ..array.typing import Argnums, KernelPolicy, Mode, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..autograd.recording import prepared
 from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
-from ..common.typing import Argnums, KernelPolicy, Mode, OfFirst
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction
 from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products

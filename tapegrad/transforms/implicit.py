@@ -27,11 +27,11 @@ import numpy as np
 
 from ..array.differentiable import Traced, below
 from ..array.forward import jvp
+from ..array.typing import Pytree
 from ..autograd import nested
 from ..autograd.custom import Primitive
 from ..common.errors import ConvergenceError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
 from ..common.tree import flatten, unflatten
-from ..common.typing import Pytree
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
 

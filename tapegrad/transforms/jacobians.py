@@ -17,11 +17,11 @@ import numpy as np
 
 from ..array.record import normalise
 from ..array.tensor import Tensor
+from ..array.typing import Argnums, Between, KernelPolicy, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
-from ..common.typing import Argnums, Between, KernelPolicy, Mode, OfJacobian
 from .functional import Transformed, chosen
 
 R = TypeVar("R", bound=Any)

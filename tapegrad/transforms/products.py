@@ -16,11 +16,11 @@ import numpy as np
 from ..array.differentiable import below
 from ..array.dual import Dual, running
 from ..array.forward import jvp
+from ..array.typing import Argnums, KernelPolicy, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import SeedShapeError, StructureError
 from ..common.tree import Structure, flatten, leaf_names, unflatten
-from ..common.typing import Argnums, KernelPolicy, OfFirst
 from .functional import Transformed, chosen, grad
 from .jacobians import vjp
 

@@ -36,7 +36,7 @@ def test_a_wrong_type_is_found_at_run_time():
 
 
 def public_functions():
-    for title, names in reference.public():
+    for title, names in reference.public(tg):
         for name, thing in names:
             if inspect.isclass(thing) and not issubclass(thing, Exception):
                 if inspect.isfunction(thing.__init__):

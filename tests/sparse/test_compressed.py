@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.sparse.colouring import columns as colours
+from tapegrad.program.sparsity.colouring import columns as colours
 
 A = np.random.default_rng(0).standard_normal((40, 40))
 
@@ -103,7 +103,7 @@ def test_colours_share_no_row():
 
 
 def test_nobody_looks_long_for_a_pattern_unasked(monkeypatch):
-    from tapegrad.sparse import compressed
+    from tapegrad.program.sparsity import compressed
 
     f = tg.sparse_jacobian(lambda x: np.concatenate([A @ x, x * x]))
     assert f(np.ones(40)).nnz == 1640

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...common.errors import DtypeError
 from ...common.host_functions import recomputed
-from ...common.typing import DTypeLike, TensorLike
 from ..differentiable import Traced
 from ..record import apply, observed
+from ..typing import DTypeLike, TensorLike
 from .arguments import lift
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
 from ...common.host_functions import recomputed
-from ...common.typing import TensorLike
 from ...rules import BY_NAME
 from ..differentiable import Traced
 from ..record import apply, apply_one, derived
+from ..typing import TensorLike
 from .arguments import lift
 
 if TYPE_CHECKING:

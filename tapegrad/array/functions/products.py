@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...common.typing import TensorLike
 from ..differentiable import Traced
 from ..record import apply
+from ..typing import TensorLike
 from .arguments import lift
 from .reductions import sum
 from .shapes import diagonal, moveaxis, reshape

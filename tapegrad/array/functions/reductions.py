@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ...common.typing import Axis, TensorLike
 from ...rules import BY_NAME
 from ..record import apply
+from ..typing import Axis, TensorLike
 from .arguments import axis_index, chosen_axes, lift
 from .shapes import reshape
 

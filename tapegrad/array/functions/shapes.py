@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...common.host_functions import recomputed
-from ...common.typing import ArrayLike, Axis, TensorLike
 from ...tape.meta import c_strides
 from ..differentiable import Traced
 from ..record import apply, derived
+from ..typing import ArrayLike, Axis, TensorLike
 from ..views import note_view
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
 

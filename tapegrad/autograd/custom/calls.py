@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...array.differentiable import Traced
-from ...array.record import Types, normalise, plain, tracked
+from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
+from ...common.registry import registry
 from ...tape.meta import SCALAR
 
 
@@ -65,7 +66,7 @@ class Output:
         self.value = None if differentiable else array
 
 
-Types.Call = Call
+registry.Call = Call
 
 
 def refuse_hidden(name, args, static):

@@ -12,9 +12,8 @@ import time
 
 import numpy as np
 
-import tapegrad as tg
-
 from ...common.printing import table
+from ...transforms.functional import value_and_grad
 from ..comparing.compare import seconds_text, write_json
 from ..demo import first_guess, misfit, read_pelts
 
@@ -78,7 +77,7 @@ def measure(f, point, budget):
     """Seconds of each way to value and gradient, and how far finite differences are from it, as a dict."""
     from scipy.optimize import approx_fprime
 
-    by_sweep, by_kernel = tg.value_and_grad(f, kernel="never"), tg.value_and_grad(f, kernel="always")
+    by_sweep, by_kernel = value_and_grad(f, kernel="never"), value_and_grad(f, kernel="always")
     start = time.perf_counter()
     _, gradient = by_sweep(point)
     first = time.perf_counter() - start

@@ -6,8 +6,8 @@ it, and its examples run with the other pages.
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import operator
 import re
 import types
 
@@ -24,19 +24,24 @@ their primitives. `tapegrad.scipy` mirrors SciPy under its names.
 
 #: Modules with public functions, and which: those named, all of `__all__` (None), or the classes of errors (none named).
 _MODULES = {
-    "tg.autograd": ("tapegrad.autograd", ("Function", "backward", "grad")),
-    "tg.implicit": ("tapegrad.implicit", ("argmin", "fixed_point", "root")),
-    "tg.optimize": ("tapegrad.optimize", None),
-    "tg.optim": ("tapegrad.optim", None),
-    "tg.nn.functional": ("tapegrad.nn.functional", None),
-    "tg.errors": ("tapegrad.errors", ()),
+    "autograd": ("Function", "backward", "grad", "jvp"),
+    "implicit": ("argmin", "fixed_point", "root"),
+    "optimize": None,
+    "optim": None,
+    "nn.functional": None,
+    "errors": (),
 }
 
 _SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 
 
-def public():
-    """All public names, by the module in which users find them.
+def public(tg):
+    """All public names of the package `tg`, by the module in which users find them.
+
+    Parameters
+    ----------
+    tg : module
+        `tapegrad` itself, which stands above this file.
 
     Returns
     -------
@@ -45,19 +50,19 @@ def public():
     Examples
     --------
     >>> from tapegrad.tools.commands import reference
-    >>> [title for title, names in reference.public()]
+    >>> import tapegrad
+    >>> [title for title, names in reference.public(tapegrad)]
     ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
     """
-    tg = importlib.import_module("tapegrad")
     found = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
-    for title, (module, names) in _MODULES.items():
-        place = importlib.import_module(module)
+    for module, names in _MODULES.items():
+        place = operator.attrgetter(module)(tg)
         if names is None:
             names = place.__all__
         elif not names:
-            classes = {n: thing for n, thing in vars(place).items() if isinstance(thing, type) and thing.__module__ == module}
+            classes = {n: thing for n, thing in vars(place).items() if isinstance(thing, type) and thing.__module__ == place.__name__}
             names = [n for n, thing in classes.items() if issubclass(thing, Exception)]
-        found.append((title, [(n, getattr(place, n)) for n in sorted(names)]))
+        found.append((f"tg.{module}", [(n, getattr(place, n)) for n in sorted(names)]))
     return found
 
 
@@ -132,8 +137,13 @@ def _rows(names):
     return lines
 
 
-def page():
+def page(tg):
     """The text of `docs/reference.md`.
+
+    Parameters
+    ----------
+    tg : module
+        `tapegrad` itself.
 
     Returns
     -------
@@ -142,11 +152,12 @@ def page():
     Examples
     --------
     >>> from tapegrad.tools.commands import reference
-    >>> reference.page().splitlines()[0]
+    >>> import tapegrad
+    >>> reference.page(tapegrad).splitlines()[0]
     '# Reference'
     """
     lines = [_HEAD]
-    for title, names in public():
+    for title, names in public(tg):
         small = [(n, thing) for n, thing in names if title == "tg" and functions.ELEMENTWISE.get(n) is thing]
         lines += [f"## {title}", ""]
         for name, thing in names:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...array.record import Types
+from ...array.dual import Dual
 from ...array.tensor import Tensor
 from ...common.dtypes import check_class, check_dtype, readable
 from ...common.errors import DtypeError, HigherOrderError, StructureError
@@ -48,7 +48,7 @@ def sort_arguments(args, kwargs, argnums):
             value = np.asarray(leaf._v)
             inputs.append(np.ascontiguousarray(value).reshape(value.shape))
             static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
-        elif isinstance(leaf, Types.Dual):
+        elif isinstance(leaf, Dual):
             raise _nested(k, structure, "a dual number, which carries a derivative")
         elif want:
             inputs.append(_wanted(leaf, k, structure))

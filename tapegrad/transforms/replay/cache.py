@@ -13,6 +13,7 @@ A replay of A at x = 5 stops at its second guard; `Tapes.after` leads to B.
 
 from __future__ import annotations
 
+from ...program.pool import Pool
 from .promotion import Promotion
 
 
@@ -26,29 +27,14 @@ class _Node:
         self.recent = None
 
 
-class Kept:
-    """A finished tape in use: its pool of workspaces, its kernels, when it was used last, and the short way to it (`replay.quick`)."""
+class Kept(Pool):
+    """A finished tape in use: its pool of workspaces, its kernels, when it was used last, and the short way to it (`quick`)."""
 
     def __init__(self, tape, policy="never", options=None):
-        self.tape = tape
+        super().__init__(tape)
         self.kernels = Promotion(tape, policy, options)
-        self.pool = []
         self.used = 0
         self.quick = None
-
-    def take(self):
-        """A workspace nobody else uses."""
-        try:
-            return self.pool.pop()
-        except IndexError:
-            # Imported with the compiled code that a first gradient may do without (`replay.plainly`).
-            from ...program.workspace import Workspace
-
-            return Workspace(self.tape)
-
-    def give(self, workspace):
-        """Give a workspace back."""
-        self.pool.append(workspace)
 
 
 class Tapes:

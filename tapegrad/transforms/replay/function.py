@@ -32,11 +32,11 @@ import time
 from functools import partial
 
 from ...common.errors import GradientError, StructureError, UnsupportedFunctionError
+from ...interpreter.walks import walks
 from ...kernel.reasons import NotLowered
 from ...kernel.status import FINE, OTHER
 from ...program.difference import difference
 from ...program.plainly import plain_answer
-from ...tape.store import native_loaded
 from .arguments import objects, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
@@ -362,7 +362,7 @@ class Replayed(Running):
     def _tried(self, kind, tape, inputs, backward):
         """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
         kept = Kept(tape, self.policy, self.options)
-        if backward is True and not native_loaded():
+        if backward is True and walks.pack is None:
             # Nobody waits for compiled code that a few instructions can do without.
             answer = plain_answer(tape)
             if answer is not None:

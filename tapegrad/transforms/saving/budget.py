@@ -26,9 +26,9 @@ import numpy as np
 from ...common.errors import TapeFileError
 from ...common.host_functions import Recomputed
 from ...interpreter import program as P
+from ...program.pool import Pool
 from ...program.trace import GUARD, Operand, ResultOf, parts_of
 from ...tape.meta import SCALAR
-from ..replay.cache import Kept
 from .archive import CHARS
 from .shapes import require
 
@@ -149,11 +149,11 @@ def _size(shape):
 # ---- running -------------------------------------------------------------------------------
 
 
-class LoadedKept(Kept):
+class LoadedPool(Pool):
     """The workspaces of a loaded tape: a new one is refused if it takes far more than was declared."""
 
     def take(self):
-        """As of `Kept`; raises `TapeFileError`."""
+        """As of `Pool`; raises `TapeFileError`."""
         try:
             workspace = super().take()
         except Exception as error:

@@ -23,10 +23,12 @@ import io
 import json
 import math
 import os
+from types import SimpleNamespace
 
 import numpy as np
 
 from ...common.errors import TapeFileError, said_by
+from ...common.registry import registry
 from ...common.tree import LEAF, Structure
 from ...program.finish import FinishedTape, Guard, Item
 from ...program.trace import GUARD, HOST, ROW, Entry
@@ -37,7 +39,7 @@ from ...tape.meta import SCALAR, axes_in_memory, c_array, c_strides, meta_of
 from ...tape.places import Place
 from ...tape.store import RECORD_DTYPE
 from .archive import AXES, CHARS, LARGEST, Archive, need
-from .budget import of_file, of_text, of_workspace
+from .budget import LoadedPool, of_file, of_text, of_workspace
 from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_function
 
 FORMAT, VERSION = "tapegrad tape", 2
@@ -254,6 +256,7 @@ def from_bytes(data, limit=LIMIT):
     try:
         tape, taken = _decoded(data, limit)
         check(tape, taken)
+        tape.kept = LoadedPool(tape)
         return tape
     except TapeFileError as error:
         raise TapeFileError(f"this is no tape that can be loaded: {said_by(error)}") from error
@@ -466,3 +469,6 @@ def _structure(thing):
     need(type(kind) is str and kind in _KINDS and type(keys) is list and type(parts) is list, "the structure of its results")
     need(all(type(k) in (str, int, type(None)) for k in keys) and len(keys) == len(parts), "the structure of its results")
     return Structure(_KINDS[kind], tuple(keys), tuple(_structure(p) for p in parts))
+
+
+registry.files = SimpleNamespace(save=save, to_bytes=to_bytes, from_bytes=from_bytes)

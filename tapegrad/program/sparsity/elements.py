@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..autograd.recording import pieces_of
-from ..program.swept import inputs_of
-from ..program.trace import ROW
-from ..tape.layout import ARRAY_LEAF
-from ..tape.meta import SCALAR
+from ...autograd.recording import pieces_of
+from ...tape.layout import ARRAY_LEAF
+from ...tape.meta import SCALAR
+from ..swept import inputs_of
+from ..trace import ROW
 
 #: Rows that move elements: applied to positions they say where each element comes from.
 MOVES = set(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..codegen import memory
-from ..codegen.compile import compiled
+from ...codegen import memory
+from ...codegen.compile import compiled
 
 int_at, set_int_at = memory.int_at, memory.set_int_at
 

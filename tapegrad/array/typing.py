@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..array.differentiable import Traced
+from .differentiable import Traced
 
 __all__ = [
     "Argnums", "Array", "ArrayLike", "Axis", "Between", "DTypeLike", "KernelPolicy", "Mode", "OfFirst", "OfFirstTwo", "OfJacobian", "OfSecond",

@@ -1,0 +1,33 @@
+"""Stores whose graph was cleared: ending one, and the error of whoever comes back to it."""
+
+from __future__ import annotations
+
+from ..common.errors import ClearedTapeError
+from ..interpreter.walks import walks
+from ..tape.layout import ARRAY_RECORD
+from ..tape.store import Store
+
+SECOND_BACKWARD = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "saved tensors after calling backward."
+)
+
+
+def second_backward_error(store, slot):
+    """The error for instruction `slot`, which was cleared."""
+    cleared = store.retired or store.clearings[store.read(slot, ARRAY_RECORD)[-1]]
+    where = f"It was cleared at {cleared}. " if cleared is not None else ""
+    return ClearedTapeError(
+        f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "
+        "off with .detach() where the new computation starts from it; (3) recompute the loss before this call."
+    )
+
+
+def retire(store, place):
+    """End `store`; its thread goes on with a fresh one."""
+    ops = walks.load().live_ops(store) if len(store.tokens) > 1 else {}
+    parts = store.retire(place)
+    store.live_ops = ops
+    store.thread.replace(store, Store(store.thread, store.explicit, parts))

@@ -1,0 +1,14 @@
+"""What `array.tensor.Tensor` needs of this folder, told to it through the registry."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from ..common.registry import registry
+from .gradients import backward
+from .graph import node_of
+from .hooks import register_hook, retain_grad, retains_grad
+
+registry.engine = SimpleNamespace(
+    backward=backward, node_of=node_of, register_hook=register_hook, retain_grad=retain_grad, retains_grad=retains_grad
+)

@@ -1,0 +1,88 @@
+"""Gradients as they reach leaves and computed tensors: ``.grad``, hooks, ``retain_grad``."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+
+from ..array.record import normalise, plain, settle
+from ..array.tensor import Tensor
+from ..common.errors import GradientError
+from .clearing import second_backward_error
+
+_ACCUMULATE = threading.Lock()
+
+
+class RemovableHandle:
+    """What registering a hook returns; `remove` takes the hook away again."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, table, hook):
+        self._table = table
+        self._number = next(self._numbers)
+        table[self._number] = hook
+
+    def remove(self) -> None:
+        """Remove the hook; doing it twice does no harm."""
+        self._table.pop(self._number, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+
+def accumulate(leaf, value):
+    """Add `value` (as tensors hold it, given away; or a tensor on a tape) to ``leaf.grad``."""
+    with _ACCUMULATE:
+        extras = leaf._extras()
+        known = extras.grad
+        if isinstance(value, Tensor) or known is not None and known._t is not None:
+            # A gradient on a tape is never changed: the sum is another tensor.
+            if isinstance(value, Tensor):
+                extras.grad = value if known is None else known + value
+            else:
+                extras.grad = plain(normalise(known._v + value))
+        elif known is None:
+            extras.grad = plain(value)
+        elif type(value) is float:
+            extras.grad._v = extras.grad._v + value
+        else:
+            extras.grad._v += value
+
+
+def _interior_slot(tensor):
+    store = settle(tensor)
+    if store.retired is not None:
+        raise second_backward_error(store, tensor._i)
+    return store, tensor._i
+
+
+def register_hook(tensor, hook):
+    """See `Tensor.register_hook`."""
+    if not tensor.requires_grad:
+        raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
+    if tensor._t is None:
+        extras = tensor._extras()
+        if extras.hooks is None:
+            extras.hooks = {}
+        return RemovableHandle(extras.hooks, hook)
+    store, slot = _interior_slot(tensor)
+    return RemovableHandle(store.hooks.setdefault(slot, {}), hook)
+
+
+def retain_grad(tensor):
+    """See `Tensor.retain_grad`."""
+    if not tensor.requires_grad:
+        raise GradientError("can't retain_grad on a tensor that does not require grad")
+    if tensor._t is not None:
+        store, slot = _interior_slot(tensor)
+        store.retained[slot] = weakref.ref(tensor)
+
+
+def retains_grad(tensor):
+    """See `Tensor.retains_grad`."""
+    return tensor._t is not None and tensor._i in settle(tensor).retained

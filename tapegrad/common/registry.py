@@ -1,0 +1,59 @@
+"""What lower folders must be told of higher ones: a few names, each set once by the module that owns it.
+
+Imports point downwards only (CONTRIBUTING.md).  Where code below needs something that lives above it, it
+reads it here: ``registry.Tensor`` in `array.record`, say, which makes tensors and which the tensor's own module
+imports.  `OWNERS` is the whole list; setting a name twice, or one that is not on the list, is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Owner(NamedTuple):
+    """Who sets a name, to what, and who reads it."""
+
+    module: str
+    kind: str
+    purpose: str
+
+
+OWNERS = {
+    "Tensor": Owner("array.tensor", "type", "the class that recording makes its results of"),
+    "Parameter": Owner("array.tensor", "type", "the leaf that requires a gradient by default, a subclass of Tensor"),
+    "Dual": Owner("array.dual", "type", "dual numbers: recording leaves operations on them to the class itself"),
+    "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),
+    "engine": Owner("autograd.engine", "module", "backward passes, hooks and nodes, for the methods of Tensor"),
+    "walks": Owner("interpreter.walks", "module", "compiled passes over a store: pack, reclaim, let_go, load, stamp"),
+    "advice": Owner("scipy.mirrors", "function () -> str", "what to write where SciPy turned a tensor into an array"),
+    "guard_message": Owner("transforms.compiled", "function (int, int) -> str", "the text of a GuardError raised in nopython code"),
+    "files": Owner("transforms.saving.save", "module", "save, to_bytes, from_bytes: finished tapes in files"),
+}
+
+
+class Registry:
+    """The names of `OWNERS` as attributes."""
+
+    __slots__ = tuple(OWNERS)
+
+    def __setattr__(self, name: str, thing: Any) -> None:
+        if hasattr(self, name):
+            raise AttributeError(f"registry.{name} is set already, by tapegrad.{OWNERS[name].module}")
+        super().__setattr__(name, thing)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:13} {o.kind:28} tapegrad.{o.module}: {o.purpose}" for name, o in OWNERS.items())
+
+
+registry = Registry()
+
+_ATTACHED: set[tuple[type, str]] = set()
+
+
+def attach(cls: type, things: dict[str, Any]) -> None:
+    """Give a class of a lower file the methods and properties that are defined above it, each name once."""
+    for name, thing in things.items():
+        if (cls, name) in _ATTACHED:
+            raise AttributeError(f"{cls.__name__}.{name} is attached already")
+        _ATTACHED.add((cls, name))
+        setattr(cls, name, thing)

@@ -1,0 +1,44 @@
+"""The compiled walks for code that must not load them when it is imported: `load` does, once.
+
+The tape reaches them through the registry: it packs its staged records, forgets what nobody can reach, and
+digests large arrays by compiled code, as soon as there is any.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..common.registry import registry
+from . import reclaim as _reclaim
+
+
+class Walks:
+    """What `tape.store` and `tape.watch` use of this folder.
+
+    Attributes
+    ----------
+    pack : function or None
+        `native.pack`, once it is loaded.
+    """
+
+    def __init__(self) -> None:
+        self.pack: Any = None
+
+    def load(self) -> Any:
+        """The module `native`, imported (and compiled) at the first call."""
+        from . import native
+
+        self.pack = native.pack
+        return native
+
+    def reclaim(self, store: Any) -> Any:
+        """See `reclaim.reclaim`."""
+        return _reclaim.reclaim(store)
+
+    def let_go(self, store: Any) -> None:
+        """See `reclaim.let_go`."""
+        _reclaim.let_go(store)
+
+
+walks = registry.walks = Walks()
+load = walks.load

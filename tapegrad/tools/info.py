@@ -1,0 +1,41 @@
+"""`tg.info`: what this installation is made of."""
+
+from __future__ import annotations
+
+import platform
+
+from ..codegen.vector_math import available
+from ..common.config import cache_dir
+from ..common.version import __version__
+
+
+def info() -> dict[str, str]:
+    """Facts about this installation.
+
+    Returns
+    -------
+    dict
+        Versions, platform, CPU, cache directory, and where vectorised functions come from; strings only.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> sorted(tg.info())[:3]
+    ['cache_dir', 'cpu', 'llvmlite']
+    """
+    from importlib.metadata import version
+
+    import llvmlite.binding as llvm
+
+    return {
+        "tapegrad": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": llvm.get_host_cpu_name(),
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+        "numba": version("numba"),
+        "llvmlite": version("llvmlite"),
+        "cache_dir": str(cache_dir()),
+        "vector_math": f"libmvec, {len(available())} functions" if available() else "none: calls of libm",
+    }
