@@ -27,7 +27,6 @@ from ..common.registry import registry
 if TYPE_CHECKING:
     from typing import Self
 
-    from .tensor import Tensor
     from .typed_methods import Methods
 else:
     Methods = object
@@ -80,7 +79,7 @@ class Traced(Methods):
 
         @property
         def requires_grad(self) -> bool: ...
-        def detach(self) -> Tensor: ...
+        def detach(self) -> Any: ...
         def _refuse(self, how: str, instead: str) -> None: ...
 
     __array_priority__ = 1000.0

@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..common.errors import DtypeError, GradientError
+from ..common.registry import attach
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .differentiable import Traced
@@ -271,5 +272,4 @@ def _check_distinct(index, x):
             )
 
 
-Traced.__getitem__ = getitem
-Traced.__setitem__ = setitem
+attach(Traced, {"__getitem__": getitem, "__setitem__": setitem})

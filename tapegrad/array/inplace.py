@@ -10,38 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..common.dtypes import check_class, readable
 from ..common.errors import DtypeError, GradientError
+from ..common.registry import attach
 from ..rules import BY_NAME
-from ..tape.meta import meta_of
-from ..tape.places import caller_place
+from .assigning import assign_value, note_change, refuse_computed
 from .differentiable import Traced
 from .functions import astype
 from .record import apply, as_operand, normalise, recorded
 from .views import root_of, views_of
-
-
-def _changed(x):
-    """Note that the memory of constant or leaf `x`, and of what it shares memory with, has changed here."""
-    extras = x._extras()
-    x._k = object()
-    place = extras.changed = caller_place(4)
-    if extras.made is None and extras.source is None:
-        return
-    root = root_of(x)[0]
-    source = root._extras().source
-    for t in (root, source and source()):
-        if t is not None:
-            t._k = object()
-            t._extras().changed = place
-
-
-def _refuse_interior(x):
-    if x._t is not None:
-        raise GradientError(
-            f"a computed tensor of shape {tuple(x.shape)} ({x.grad_fn.name()}) is changed in place while recording is "
-            "off; its instruction would keep the old value. Change a copy (x.detach().clone()), or do it with recording on"
-        )
 
 
 def is_argument(x):
@@ -57,29 +33,16 @@ def argument_changed():
     )
 
 
-def assign_value(x, value):
-    """Replace the whole value of `x` (the setter of ``.data``)."""
-    check_class(value, ".data")
-    value = normalise(readable(np.array(value._v if isinstance(value, Traced) else value)))
-    if np.shape(value) != x.shape:
-        raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
-    _refuse_interior(x)
-    x._v = value
-    if type(value) is not float:
-        x._m = meta_of(value)
-    _changed(x)
-
-
 def assign_elements(x, key, value):
     """``x[key] = value`` outside the tape."""
-    _refuse_interior(x)
+    refuse_computed(x)
     if type(x._v) is float:
         if not (key == () or key is Ellipsis):
             raise IndexError("a 0-d tensor takes only the indices () and ...")
         assign_value(x, value)
         return
     x._v[key] = value
-    _changed(x)
+    note_change(x)
 
 
 def _filler(value):
@@ -141,13 +104,13 @@ def _operator(row):
             else:
                 x._become(result)
             return x
-        _refuse_interior(x)
+        refuse_computed(x)
         other = other._v if isinstance(other, Traced) else as_operand(other, row.name)
         if type(x._v) is float:
             assign_value(x, normalise(row.value(x._v, other)))
         else:
             row.value(x._v, other, x._v)
-            _changed(x)
+            note_change(x)
         return x
 
     return update
@@ -165,10 +128,7 @@ def _method(name, update):
 
 
 _UPDATES = {name: _operator(BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide", "power", "remainder")}
-for _symbol, _name in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES):
-    setattr(Traced, f"__i{_symbol}__", _UPDATES[_name])
-Traced.zero_ = _filler(0.0)
-Traced.fill_ = fill_
-Traced.copy_ = copy_
-for _short, _name in (("add_", "add"), ("sub_", "subtract"), ("mul_", "multiply"), ("div_", "divide")):
-    setattr(Traced, _short, _method(_name, _UPDATES[_name]))
+_SHORT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide"}
+attach(Traced, {f"__i{symbol}__": update for symbol, update in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES.values())})
+attach(Traced, {short: _method(name, _UPDATES[name]) for short, name in _SHORT.items()})
+attach(Traced, {"zero_": _filler(0.0), "fill_": fill_, "copy_": copy_})

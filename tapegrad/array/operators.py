@@ -16,6 +16,7 @@ from _thread import get_ident
 import numpy as np
 
 from ..common.observers import LISTENERS, tell
+from ..common.registry import attach
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Traced
@@ -230,8 +231,7 @@ _SCOPE = {
 
 def _install_operators():
     """Put the operators on `Traced`; those of tensors for ``+ - * /`` come from the template `_FAST_PATH`."""
-    for name in _NAMES:
-        setattr(Traced, f"__{name}__", globals()[f"__{name}__"])
+    attach(Traced, {f"__{name}__": globals()[f"__{name}__"] for name in _NAMES})
     for name, symbol, method in (
         ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
     ):  # fmt: skip
@@ -251,10 +251,10 @@ def _install_operators():
                 right="self._i" if reflected else "operand",
                 opcode=row.opcode,
             )
-            setattr(Tensor, full, _compiled(source, scope, full))
-            setattr(Traced, full, _arithmetic(row, reflected))
+            attach(Tensor, {full: _compiled(source, scope, full)})
+            attach(Traced, {full: _arithmetic(row, reflected)})
     source = (_SQUARE.rstrip() + _APPEND).format(slow="power(self, other)", opcode=BY_NAME["power2"].opcode, left="self._i", right="0")
-    Tensor.__pow__ = _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")
+    attach(Tensor, {"__pow__": _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")})
 
 
 def _compiled(source, scope, name):

@@ -29,11 +29,12 @@ from numpy.typing import DTypeLike
 
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import DtypeError, GradientError, LeaveTapeError
-from ..common.observers import LISTENERS, tell
+from ..common.observers import LISTENERS, RemovableHandle, tell
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..tape.meta import meta_of
 from ..tape.places import name_of
+from .assigning import assign_value
 from .differentiable import Traced
 from .record import normalise, plain
 from .typing import TensorLike
@@ -168,8 +169,6 @@ class Tensor(Traced):
 
     @data.setter
     def data(self, value: Any) -> None:
-        from .inplace import assign_value
-
         assign_value(self, value)
 
     @property
@@ -258,7 +257,7 @@ class Tensor(Traced):
         """Whether `retain_grad` was called."""
         return registry.engine.retains_grad(self)
 
-    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
 
         A hook that returns a tensor replaces the gradient; None leaves it.

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .differentiable import Traced
-
 __all__ = [
     "Argnums", "Array", "ArrayLike", "Axis", "Between", "DTypeLike", "KernelPolicy", "Mode", "OfFirst", "OfFirstTwo", "OfJacobian", "OfSecond",
     "Pytree", "TensorLike",
@@ -23,8 +21,19 @@ __all__ = [
 #: An array of float64: what derivatives are, unless their arguments were float32.
 Array: TypeAlias = NDArray[np.float64]
 
+class CarriesDerivative(Protocol):
+    """A tensor or a dual number."""
+
+    @property
+    def requires_grad(self) -> bool: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def detach(self) -> Any: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]: ...
+
+
 #: What functions of this namespace take in place of a tensor: numbers, arrays, nested lists of numbers.
-TensorLike: TypeAlias = Traced | ArrayLike
+TensorLike: TypeAlias = CarriesDerivative | ArrayLike
 
 #: Numbers and arrays in containers: tuples, lists, dicts, namedtuples, dataclasses.
 Pytree: TypeAlias = Any
@@ -40,6 +49,7 @@ KernelPolicy: TypeAlias = Literal["auto", "always", "never"]
 
 #: How a Jacobian is computed.
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
+
 
 # bound=Any: a lambda is then checked as if its argument could be anything.
 _First = TypeVar("_First", bound=Any, contravariant=True)

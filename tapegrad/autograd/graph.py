@@ -16,11 +16,12 @@ import numpy as np
 from ..array.eager import Eager, unbroadcast
 from ..array.record import normalise, plain, settle
 from ..common.errors import ClearedTapeError, noted
+from ..common.observers import RemovableHandle
 from ..interpreter.plan import Signature
 from ..rules import by_opcode
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from .clearing import second_backward_error
-from .hooks import RemovableHandle, accumulate
+from .hooks import accumulate
 
 
 class AccumulateGrad:

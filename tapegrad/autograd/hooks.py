@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
 
 from ..array.record import normalise, plain, settle
 from ..array.tensor import Tensor
 from ..common.errors import GradientError
+from ..common.observers import RemovableHandle
 from .clearing import second_backward_error
 
 _ACCUMULATE = threading.Lock()
-
-
-class RemovableHandle:
-    """What registering a hook returns; `remove` takes the hook away again."""
-
-    _numbers = itertools.count()
-
-    def __init__(self, table, hook):
-        self._table = table
-        self._number = next(self._numbers)
-        table[self._number] = hook
-
-    def remove(self) -> None:
-        """Remove the hook; doing it twice does no harm."""
-        self._table.pop(self._number, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.remove()
 
 
 def accumulate(leaf, value):

@@ -1,8 +1,10 @@
-"""Whoever wants to know that a value leaves the tape: nobody, except inside `explain_zero`.
+"""Functions that others want called: the handle of a hook, and the listeners for values that leave the tape.
 
-The places where a result is given without derivative (comparisons, ``.item()``,
+There is a listener only inside `explain_zero`.  The places where a result is given without derivative (comparisons, ``.item()``,
 operations under ``no_grad``) look at `LISTENERS`, and call `tell` if there is one.
 """
+
+import itertools
 
 #: Functions of (how, operands), called in the thread in which it happens.
 LISTENERS = []
@@ -12,3 +14,24 @@ def tell(how, *operands):
     """Tell every listener that the values of `operands` were used without derivative."""
     for listener in tuple(LISTENERS):
         listener(how, operands)
+
+
+class RemovableHandle:
+    """What registering a hook returns; `remove` takes the hook away again."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, table, hook):
+        self._table = table
+        self._number = next(self._numbers)
+        table[self._number] = hook
+
+    def remove(self) -> None:
+        """Remove the hook; doing it twice does no harm."""
+        self._table.pop(self._number, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()

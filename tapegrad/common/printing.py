@@ -248,3 +248,8 @@ def _join_suffixes(text: str, suffixes: list[str]) -> str:
             text += ", " + suffix
             column += len(", ") + len(suffix)
     return text + ")"
+
+
+def plural(number, what):
+    """``3 inputs``, ``1 input``, ``2 passes``."""
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"

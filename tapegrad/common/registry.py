@@ -7,7 +7,7 @@ imports.  `OWNERS` is the whole list; setting a name twice, or one that is not o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 
 class Owner(NamedTuple):
@@ -35,6 +35,10 @@ class Registry:
     """The names of `OWNERS` as attributes."""
 
     __slots__ = tuple(OWNERS)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __setattr__(self, name: str, thing: Any) -> None:
         if hasattr(self, name):

@@ -36,6 +36,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..rules import lang as L
+from ..rules.lang import nodes
+from .listing import listing
 
 #: Roles of buffers.
 INPUT, OUTPUT, CONSTANT, TEMPORARY = "input", "output", "constant", "temporary"
@@ -269,8 +271,6 @@ class LoopProgram:
     guards: int = 0
 
     def __str__(self):
-        from .listing import listing  # which imports this module
-
         return listing(self)
 
 
@@ -301,25 +301,6 @@ def arithmetic(let):
 
 def _integral(node):
     return node.op in _OF_INTEGERS and (node.op != "const" or float(node.args[0]).is_integer())
-
-
-def nodes(expr):
-    """The distinct nodes of an expression, operands before what uses them."""
-    if expr.op in ("arg", "const"):
-        return [expr]
-    if all(arg.op in ("arg", "const") for arg in expr.args):
-        # Most are of one operation.
-        return [*{id(arg): arg for arg in reversed(expr.args)}.values(), expr]
-    found, stack = {}, [(expr, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            found[id(node)] = node
-        elif id(node) not in found:
-            stack.append((node, True))
-            if node.op not in ("arg", "const"):
-                stack.extend((arg, False) for arg in node.args)
-    return list(found.values())
 
 
 def operands(statement):

@@ -19,19 +19,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import ir
+from ..rules.lang import nodes
 
 _INFIX = {"add": (" + ", 4), "sub": (" - ", 4), "mul": (" * ", 5), "div": (" / ", 5), "lt": (" < ", 3), "le": (" <= ", 3),
           "gt": (" > ", 3), "ge": (" >= ", 3), "eq": (" == ", 3), "ne": (" != ", 3), "and": (" and ", 2), "or": (" or ", 1)}  # fmt: skip
 _PREFIX = {"neg": ("-", 6), "not": ("not ", 2.5)}
-_LETTERS = {ir.INPUT: "x", ir.OUTPUT: "y", ir.TEMPORARY: "t", ir.CONSTANT: "c"}
+_LETTERS = {"input": "x", "output": "y", "temporary": "t", "constant": "c"}
 _COUNTERS = "ijklmnopqrs"
 
 
 def expression(expr, name):
     """An expression in Python's notation; `name` gives the text of an operand."""
     done = {}
-    for node in ir.nodes(expr):
+    for node in nodes(expr):
         done[id(node)] = _node(node, [done[id(a)] for a in node.args] if node.op not in ("arg", "const") else (), name)
     return done[id(expr)][0]
 

@@ -33,7 +33,7 @@ _OPTIONS = ("error_model", "fastmath", "boundscheck")
 
 @cache
 def _pipeline(lanes, returns):
-    rewriting = dual_pass(lanes, returns)
+    rewriting = dual_pass(lanes, returns, dual_dispatcher)
 
     class DualCompiler(CompilerBase):
         def define_pipelines(self):

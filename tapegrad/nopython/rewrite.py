@@ -207,25 +207,25 @@ class _Editor:
 class DualPass(FunctionPass):
     """Exchange constructors and calls of helpers in one function.
 
-    `lanes` and `returns` are set by the subclass that a pipeline uses.
+    `lanes`, `returns` and `dispatcher` (``dual_dispatcher`` of `compile`, which calls this) are set by the
+    subclass that a pipeline uses.
     """
 
     lanes = 0
     returns = False
+    dispatcher = None
 
     def __init__(self):
         FunctionPass.__init__(self)
 
     def run_pass(self, state):
-        from .compile import dual_dispatcher
-
         func_ir, context = state.func_ir, state.typingctx
 
         def users(function):
             return is_users(function, context)
 
         def variant(function, returns):
-            return dual_dispatcher(function, self.lanes, returns)
+            return self.dispatcher(function, self.lanes, returns)
 
         activity = Activity(func_ir, [contains_dual(ty) for ty in state.args], self.returns, users)
         token, kept = Token(self.lanes), set()
@@ -287,9 +287,9 @@ class DualPass(FunctionPass):
             s.value = ir.Global(helper.py_func.__name__, helper, s.loc)
 
 
-def dual_pass(lanes, returns):
-    """The pass for one number of lanes."""
+def dual_pass(lanes, returns, dispatcher):
+    """The pass for one number of lanes, which gets the variants of helpers from ``dispatcher(function, lanes, returns)``."""
     name = f"dual_pass_{lanes}_{int(returns)}"
     return register_pass(mutates_CFG=False, analysis_only=False)(
-        type(name, (DualPass,), {"_name": name, "lanes": lanes, "returns": returns})
+        type(name, (DualPass,), {"_name": name, "lanes": lanes, "returns": returns, "dispatcher": staticmethod(dispatcher)})
     )

@@ -15,6 +15,7 @@ from ..array.differentiable import Traced
 from ..array.record import apply, apply_one, apply_two, normalise, observed, plain, trace_of, tracked
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, tell
+from ..common.registry import attach
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
 from .refused import REFUSED
@@ -228,5 +229,4 @@ def function_on_tensors(self, function, types, args, kwargs):
     return ours(*args, **kwargs)
 
 
-Traced.__array_ufunc__ = ufunc_on_tensors
-Traced.__array_function__ = function_on_tensors
+attach(Traced, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.differentiable import Traced
+from ..common.registry import attach
 
 _SAME = (
     "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted"
@@ -56,12 +57,9 @@ def _attribute(name):
     return property(lambda self: getattr(np.asarray(self._v), name), doc=f"As `numpy.ndarray.{name}`.")
 
 
-for _name in _SAME:
-    setattr(Traced, _name, _method(_name))
-for _function in (compress, fill, sort, partition):
-    setattr(Traced, _function.__name__, _function)
-for _name in ("itemsize", "nbytes", "strides"):
-    setattr(Traced, _name, _attribute(_name))
-Traced.__round__ = rounded
-Traced.real = property(np.real, doc="The tensor itself: it is real.")
-Traced.imag = property(np.imag, doc="Zeros.")
+attach(Traced, {name: _method(name) for name in _SAME})
+attach(Traced, {function.__name__: function for function in (compress, fill, sort, partition)})
+attach(Traced, {name: _attribute(name) for name in ("itemsize", "nbytes", "strides")})
+attach(Traced, {
+    "__round__": rounded, "real": property(np.real, doc="The tensor itself: it is real."), "imag": property(np.imag, doc="Zeros."),
+})  # fmt: skip

@@ -242,3 +242,22 @@ def times(g, partial):
             return -g
         return g * float(partial)
     return absolute_product(g, partial)
+
+
+def nodes(expr):
+    """The distinct nodes of an expression, operands before what uses them."""
+    if expr.op in ("arg", "const"):
+        return [expr]
+    if all(arg.op in ("arg", "const") for arg in expr.args):
+        # Most are of one operation.
+        return [*{id(arg): arg for arg in reversed(expr.args)}.values(), expr]
+    found, stack = {}, [(expr, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            found[id(node)] = node
+        elif id(node) not in found:
+            stack.append((node, True))
+            if node.op not in ("arg", "const"):
+                stack.extend((arg, False) for arg in node.args)
+    return list(found.values())

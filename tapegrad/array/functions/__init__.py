@@ -2,7 +2,7 @@
 
 Each is a thin call of `tapegrad.array.record.apply`: it sorts out arguments (NumPy's
 ``axis``/``keepdims`` and PyTorch's ``dim``/``keepdim`` mean the same) and names
-the row.  `install` puts them on the `Traced` class; NumPy's own functions reach
+the row.  They are methods of tensors, too; NumPy's own functions reach
 the same rows through `tapegrad.numpy_api.dispatch`.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...common import docstrings
+from ...common.registry import attach
 from ..differentiable import Traced
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
 from .copies import *
@@ -32,21 +33,12 @@ METHODS = [
 ]
 
 
-def install(cls):
-    """Put the functions of this module on the tensor class."""
-    for name in METHODS:
-        setattr(cls, name, globals()[name])
-    cls.pow = power
-    cls.T = property(transpose)
-    cls.mT = property(lambda self: swapaxes(self, -1, -2))
-    cls.double = lambda self: astype(self, np.float64)
-    cls.float = lambda self: astype(self, np.float32)
-    cls.copy = clone
-    cls.conj = cls.conjugate = clone
-
-
 pow = power
-install(Traced)
+attach(Traced, {name: globals()[name] for name in METHODS} | {
+    "pow": power, "T": property(transpose), "mT": property(lambda self: swapaxes(self, -1, -2)),
+    "double": lambda self: astype(self, np.float64), "float": lambda self: astype(self, np.float32),
+    "copy": clone,
+})  # fmt: skip
 docstrings.complete(globals(), docstrings.FUNCTIONS, {"split": "list of Tensor", "array_split": "list of Tensor"})
 
 #: Rows that only derivatives and kernels use: no functions of the namespace.

@@ -159,7 +159,7 @@ def stop_gradient(thing: T) -> T:
     tensor(3.)
     """
     if isinstance(thing, Traced):
-        return thing.detach()  # type: ignore[return-value]
+        return thing.detach()
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
     if isinstance(thing, tuple) and hasattr(thing, "_fields"):

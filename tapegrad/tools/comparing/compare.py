@@ -24,7 +24,7 @@ from ...array.forward import MOST_LANES, jacfwd, lanes_for
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording
 from ...common.errors import CheckError
-from ...common.printing import table
+from ...common.printing import plural, table
 from ...common.tree import flatten
 from ...tape.places import function_name
 from ...transforms.jacobians import jacobian, jacrev, positions
@@ -247,10 +247,6 @@ def write_json(data, path):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text + "\n")
     return text
-
-
-def plural(number, what):
-    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def count_text(value):

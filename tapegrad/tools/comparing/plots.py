@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...common.errors import MissingPackageError
-from .compare import plural
+from ...common.printing import plural
 
 
 def figure(width, height, count=1):

@@ -1,0 +1,49 @@
+"""The value of a constant or a leaf is replaced, outside of the tape: the setter of ``.data``, and what `inplace` builds on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..common.dtypes import check_class, readable
+from ..common.errors import GradientError
+from ..tape.meta import meta_of
+from ..tape.places import caller_place
+from .differentiable import Traced
+from .record import normalise
+from .views import root_of
+
+
+def note_change(x):
+    """Note that the memory of constant or leaf `x`, and of what it shares memory with, has changed here."""
+    extras = x._extras()
+    x._k = object()
+    place = extras.changed = caller_place(4)
+    if extras.made is None and extras.source is None:
+        return
+    root = root_of(x)[0]
+    source = root._extras().source
+    for t in (root, source and source()):
+        if t is not None:
+            t._k = object()
+            t._extras().changed = place
+
+
+def refuse_computed(x):
+    if x._t is not None:
+        raise GradientError(
+            f"a computed tensor of shape {tuple(x.shape)} ({x.grad_fn.name()}) is changed in place while recording is "
+            "off; its instruction would keep the old value. Change a copy (x.detach().clone()), or do it with recording on"
+        )
+
+
+def assign_value(x, value):
+    """Replace the whole value of `x` (the setter of ``.data``)."""
+    check_class(value, ".data")
+    value = normalise(readable(np.array(value._v if isinstance(value, Traced) else value)))
+    if np.shape(value) != x.shape:
+        raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
+    refuse_computed(x)
+    x._v = value
+    if type(value) is not float:
+        x._m = meta_of(value)
+    note_change(x)
