@@ -8,6 +8,7 @@ compiles nothing and does not import Numba or SciPy.
 
 from .array import dual, indexing, inplace, operators  # noqa: F401  (they put operators and methods on tensors)
 from .common import config  # noqa: F401
+from .common.registry import registry as _registry
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize  # noqa: F401  (numpy_api adds NumPy's functions)
 from .autograd.anomaly import detect_anomaly
 from .tools.check import check
@@ -54,6 +55,17 @@ from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
 from .array.tensor import Parameter, Tensor, tensor
 from .array.differentiable import Traced
+
+
+
+def _advice():
+    """Which mirror of SciPy to call; `tapegrad.scipy` is loaded when the first error asks."""
+    from .scipy.mirrors import advice
+
+    return advice()
+
+
+_registry.advice = _advice
 
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.
 __all__ = [

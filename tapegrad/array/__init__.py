@@ -1,1 +1,12 @@
-"""array: charter follows."""
+"""Numbers and arrays that carry derivatives: tensors, dual numbers, and the functions of this library on them.
+
+Imports: common, rules, tape, codegen, interpreter.
+
+`differentiable`   what tensors and dual numbers have in common; `tensor`, `dual`, the two classes.
+`record`           one operation becomes a value and an instruction; `operators`, the fast path of Python's operators.
+`functions`        functions of the namespace, which are methods too.
+`indexing`, `inplace`, `assigning`, `views`, `creation`   are what their names say.
+`eager`, `lifted`, `closures`   the rules run on arrays, on tensors and dual numbers, on floats.
+`forward`          `jvp`, `derivative`, `jacfwd`.
+`typing`           types for annotations; `typed_methods`, what type checkers are told of methods.
+"""

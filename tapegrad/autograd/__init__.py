@@ -1,5 +1,7 @@
 """Define-by-run differentiation, as in PyTorch: run the code, then walk its tape back.
 
+Imports: common, rules, tape, interpreter, array.
+
 `gradients`    `backward` and `grad`; `backward` is one pass, `graph` shows its nodes as PyTorch does.
 `tape`         the tape a user may hold; `inspect` and `draw` show it, `anomaly` finds where a number stopped being finite.
 `recording`    one run of a function on a tape of its own.

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..array.differentiable import Traced, below
 from ..array.dual import Dual, made, running
+from ..array.forward import jvp
 from ..array.record import apply, normalise, settle, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError
@@ -423,8 +424,6 @@ def vjp(function, primals):
 
 def linearize(function, primals):
     """What `tg.linearize` gives inside: each push is a pass of forward mode."""
-    from ..array.forward import jvp  # which imports this module
-
     with Evaluation(function, primals, range(len(primals)), {}) as e:
         e.run()
         e.check()

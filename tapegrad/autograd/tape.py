@@ -4,24 +4,20 @@ Nobody needs one: every thread records on its anonymous store.  Inside
 ``with tg.Tape() as tape:`` operations on leaves are recorded here instead, where
 they can be counted, printed and cleared.  A held tape forgets nothing by itself.
 
-The methods that show it import `tapegrad.autograd.inspect` and `tapegrad.autograd.draw` when they are called: the
+The methods that show it are in `tapegrad.autograd.inspect` and `tapegrad.autograd.draw`: the
 tape itself knows no rules, with which those compute.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+from ..array.tensor import Tensor
+from ..array.typing import TensorLike
 from ..tape.places import caller_place
 from ..tape.store import Store, thread_state
+from . import draw, inspect
 from .clearing import retire
-
-if TYPE_CHECKING:
-    from ..array.tensor import Tensor
-    from ..array.typing import TensorLike
-    from .graph import Instruction
-    from .inspect import Path
 
 
 class Tape:
@@ -73,11 +69,9 @@ class Tape:
         return {**parts, "total": sum(parts.values())}
 
     @property
-    def instructions(self) -> list[Instruction]:
+    def instructions(self) -> list[inspect.Instruction]:
         """The instructions in order, each with slot, row, operands, value and place."""
-        from .inspect import instructions
-
-        return instructions(self.store)
+        return inspect.instructions(self.store)
 
     def trace(self, y: Tensor | None = None, seed: TensorLike = 1.0, tangents: dict[Tensor, TensorLike] | None = None) -> str:
         """The textbook table: one line an instruction with primal, adjoint and, where asked, tangent.
@@ -95,11 +89,9 @@ class Tape:
         -------
         str
         """
-        from .inspect import trace
+        return inspect.trace(self.store, y, seed, tangents)
 
-        return trace(self.store, y, seed, tangents)
-
-    def paths(self, y: Tensor, x: Tensor) -> list[Path]:
+    def paths(self, y: Tensor, x: Tensor) -> list[inspect.Path]:
         """All paths from output `y` back to input `x`, with the partial on each edge.
 
         The derivative of `y` with respect to `x` is the sum over the paths of
@@ -109,15 +101,11 @@ class Tape:
         -------
         list of Path
         """
-        from .inspect import paths
-
-        return paths(self.store, y, x)
+        return inspect.paths(self.store, y, x)
 
     def leaves_of(self, y: Tensor) -> list[Tensor]:
         """The leaves that output `y` depends on, in order of first use."""
-        from .inspect import leaves_of
-
-        return leaves_of(y)
+        return inspect.leaves_of(y)
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> str:
         """Draw the graph of the tape, as SVG.
@@ -146,21 +134,14 @@ class Tape:
         >>> tape.draw().startswith("<svg")
         True
         """
-        from .draw import write
-        from .inspect import named_rows
 
-        return write(named_rows(self.store), path)
+        return draw.write(inspect.named_rows(self.store), path)
 
     def _repr_html_(self):
-        from .draw import html
-        from .inspect import named_rows
-
-        return html(named_rows(self.store), str(self))
+        return draw.html(inspect.named_rows(self.store), str(self))
 
     def __str__(self):
-        from .inspect import listing
-
-        return listing(self.store)
+        return inspect.listing(self.store)
 
     def __repr__(self):
         return f"<Tape of {len(self)} instructions>"

@@ -1,5 +1,7 @@
 """Machine code by LLVM: of single rows of the rules table, and of functions written for Numba; kept on disk.
 
+Imports: common, rules, tape.
+
 Nothing here knows tapes or tensors; the sweeps, replays and kernels are made with it.  In the order in which to read:
 
 from expressions to LLVM

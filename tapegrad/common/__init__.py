@@ -1,1 +1,13 @@
-"""common: charter follows."""
+"""What every folder may use: errors, settings, containers, text. It knows nothing of tapes.
+
+Imports: nothing of the package.
+
+`errors`           all errors; `explanations`, the paragraphs of docs/errors.md about them.
+`registry`         the few names that a higher folder tells a lower one.
+`config`           settings, and where compiled code is kept.
+`tree`             containers as a list of leaves and a structure.
+`dtypes`           which numbers can carry a derivative.
+`host_functions`   functions without derivative by name, so that a file can say which.
+`observers`        listeners for values that leave the tape; handles of hooks.
+`printing`, `docstrings`, `memory`, `version`   are what their names say.
+"""

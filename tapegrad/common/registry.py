@@ -17,6 +17,11 @@ class Owner(NamedTuple):
     kind: str
     purpose: str
 
+    @property
+    def home(self) -> str:
+        """The dotted name of the module."""
+        return f"tapegrad.{self.module}".rstrip(".")
+
 
 OWNERS = {
     "Tensor": Owner("array.tensor", "type", "the class that recording makes its results of"),
@@ -25,7 +30,7 @@ OWNERS = {
     "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),
     "engine": Owner("autograd.engine", "module", "backward passes, hooks and nodes, for the methods of Tensor"),
     "walks": Owner("interpreter.walks", "module", "compiled passes over a store: pack, reclaim, let_go, load, stamp"),
-    "advice": Owner("scipy.mirrors", "function () -> str", "what to write where SciPy turned a tensor into an array"),
+    "advice": Owner("", "function () -> str", "what to write where SciPy turned a tensor into an array"),
     "guard_message": Owner("transforms.compiled", "function (int, int) -> str", "the text of a GuardError raised in nopython code"),
     "files": Owner("transforms.saving.save", "module", "save, to_bytes, from_bytes: finished tapes in files"),
 }
@@ -42,11 +47,11 @@ class Registry:
 
     def __setattr__(self, name: str, thing: Any) -> None:
         if hasattr(self, name):
-            raise AttributeError(f"registry.{name} is set already, by tapegrad.{OWNERS[name].module}")
+            raise AttributeError(f"registry.{name} is set already, by {OWNERS[name].home}")
         super().__setattr__(name, thing)
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:13} {o.kind:28} tapegrad.{o.module}: {o.purpose}" for name, o in OWNERS.items())
+        return "\n".join(f"{name:13} {o.kind:28} {o.home}: {o.purpose}" for name, o in OWNERS.items())
 
 
 registry = Registry()

@@ -1,5 +1,7 @@
 """Walks over a tape: from a rule to a program, and the compiled code that runs it.
 
+Imports: common, rules, tape, codegen.
+
 * Planning: `symbolic` are the arrays that a rule is handed, `plan` the signature of an instruction and its
   backward program (`program` says what that is made of), `windows` how its loops run over memory,
   `contributions` what is added to part of an adjoint, `as_numpy` programs with the bits of NumPy.

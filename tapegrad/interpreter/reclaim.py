@@ -15,6 +15,7 @@ import numpy as np
 
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.store import FIRST_BYTES, OBJECT_BYTES, Store
+from .plan import Signature
 
 
 def reachable(store):
@@ -66,8 +67,6 @@ def reclaim(store):
 
 def _move(store, new, kept, keep):
     """Bring the records in slots `kept` (those for which `keep` is true) to the empty store `new`, renumbered; returns it."""
-    from .plan import Signature
-
     renumber = np.cumsum(keep) - 1
     renumber[~keep] = 0
     records = store.records()[kept].copy()

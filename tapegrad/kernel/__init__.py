@@ -1,4 +1,6 @@
-"""Machine code for a tape.
+"""Machine code for a tape: a program of loops made from it, and LLVM from that.
+
+Imports: common, rules, tape, codegen, interpreter, array, program.
 
 A kernel computes what the replay of one finished tape computes.  The way there::
 

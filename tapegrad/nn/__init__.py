@@ -1,4 +1,7 @@
-"""A few names of ``torch.nn``: `Parameter` and `functional`."""
+"""A few names of ``torch.nn``: `Parameter` and `functional`.
+
+Imports: common, array.
+"""
 
 from ..array.tensor import Parameter
 from . import functional

@@ -1,5 +1,7 @@
 """NumPy's interface to tensors and dual numbers: what ``np.f(t)`` and ``t.f()`` run.
 
+Imports: common, rules, array.
+
 `dispatch` receives the calls and holds the tables; the other modules fill them, a family each, and
 `refused` says what is not offered and why.  Importing this package registers everything.
 """

@@ -1,4 +1,7 @@
-"""Optimisers for define-by-run code, with the interface of ``torch.optim``."""
+"""Optimisers for define-by-run code, with the interface of ``torch.optim``.
+
+Imports: common, tape, array, optimize.
+"""
 
 from .adam import Adam, AdamW
 from .lbfgs import LBFGS

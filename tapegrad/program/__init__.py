@@ -1,1 +1,21 @@
-"""program: charter follows."""
+"""A function as a finished tape, and its replay: plain data and what runs it, without cache or policy.
+
+Imports: common, rules, tape, codegen, interpreter, array, autograd.
+
+A recording becomes a tape:
+
+`trace`        what a recording notes beyond the records: every operand, guards, values that Python read.
+`finish`       from a recording to a `FinishedTape`: what is needed, each thing once, in replay order.
+`calling`      what users do with one by itself: call it, differentiate it, save it.
+`listing`      a finished tape in print; `difference` compares two.
+`sparsity`     which result depends on which argument.
+
+A tape is replayed:
+
+`workspace`    the memory of one replay: records, arrays, adjoints; `pool` keeps those that are not in use.
+`stream`       what a replay does, laid out as words when a workspace is made.
+`walk`         the compiled replay: values and guards forward, adjoints backward.
+`values`       the program that computes the value of one array entry.
+`swept`        many directions through what was replayed (Jacobians).
+`plainly`      the first gradient of a short tape, without any compiled code.
+"""

@@ -30,6 +30,7 @@ from itertools import compress
 
 import numpy as np
 
+from ..autograd import draw
 from ..rules.table import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
@@ -142,14 +143,10 @@ class FinishedTape(Callable):
         OptionError
             If it has more than 300 lines.
         """
-        from ..autograd.draw import write
-
-        return write(self._rows(), path)
+        return draw.write(self._rows(), path)
 
     def _repr_html_(self):
-        from ..autograd.draw import html
-
-        return html(self._rows(), str(self))
+        return draw.html(self._rows(), str(self))
 
     def _rows(self):
         from .listing import rows

@@ -1,5 +1,7 @@
 """The rules table: one row per primitive, a file per family.
 
+Imports: nothing of the package.
+
 `table` says what a row is; `lang` is the language that rules are written in, `tangents` what JVPs are written with
 besides.  Importing the families, in the order of this file, numbers the rows (their opcodes): nothing that is kept
 depends on the numbers, since files name rows and compiled code goes with these sources.

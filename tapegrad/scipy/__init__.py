@@ -1,5 +1,7 @@
 """SciPy functions that cannot reach tensors by themselves, under SciPy's names.
 
+Imports: common, tape, array.
+
 SciPy's ufuncs work on tensors as they are (``scipy.special.erf(t)``).  Functions
 that turn their arguments into arrays first are mirrored here: called with a
 tensor they record, called with plain numbers and arrays they are SciPy's own.

@@ -16,7 +16,6 @@ import sys
 import numpy as np
 
 from ..common.errors import DtypeError, UnsupportedFunctionError
-from ..common.registry import registry
 
 #: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
 MIRRORS = {
@@ -196,6 +195,3 @@ def _mirror_of(frame):
             if name in names and str(module).startswith(home):
                 return f"tapegrad.{home}.{name}{tail}"
     return None
-
-
-registry.advice = advice

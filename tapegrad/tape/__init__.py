@@ -1,6 +1,8 @@
 """The flat tape itself: a list of instructions in plain arrays, which knows no rule and no NumPy function.
 
+Imports: common.
+
 `layout` is the record of an instruction, `store` one generation of a tape with its staging lists and saved
-values, `tape` the name a user may hold for one; `meta` describes values, `places` says where an instruction
-came from, `watch` whether a constant was changed since, and `reclaim` forgets what nobody can reach.
+values; `meta` describes values, `places` says where an instruction came from, `watch` whether a constant was changed
+since, and `modes` switches recording off.
 """

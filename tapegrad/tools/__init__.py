@@ -1,1 +1,10 @@
-"""tools: charter follows."""
+"""What looks at the rest: checks, comparisons, explanations, the demonstration, the commands of the shell.
+
+Imports: common, rules, tape, codegen, array, numpy_api, autograd, transforms, scipy, optimize.
+
+`check`          `tg.check`: is the value right, are the derivatives?
+`explain_zero`   why a derivative is zero.
+`comparing`      every mode side by side, measured and predicted.
+`info`           what this installation is made of.
+`demo`           the model of hares and lynxes; `commands`, what ``python -m tapegrad`` offers beside it.
+"""

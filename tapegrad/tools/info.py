@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 
-from ..codegen.vector_math import available
 from ..common.config import cache_dir
 from ..common.version import __version__
 
@@ -26,6 +25,8 @@ def info() -> dict[str, str]:
     from importlib.metadata import version
 
     import llvmlite.binding as llvm
+
+    from ..codegen.vector_math import available
 
     return {
         "tapegrad": __version__,

@@ -1,1 +1,13 @@
-"""transforms: charter follows."""
+"""What users call: `grad`, `jit`, `jacobian`, `hessian` and their like, and how their calls are answered.
+
+Imports: common, rules, tape, codegen, interpreter, array, autograd, program, kernel.
+
+`functional`   `grad`, `value_and_grad`, `jit`.
+`jacobians`    `vjp`, `linearize`, `jacrev`, `jacobian`; `choosing`, which mode is cheaper.
+`hessians`     `hessian`, `hessian_diag`, `laplacian`; `products`, `hvp` and `gnvp`.
+`checkpoint`   computes again on the way back instead of storing.
+`implicit`     derivatives of what a solver finds.
+`compiled`     `compile`: a recorded function with its gradient, called from Numba's nopython code.
+`replay`       which tape or kernel answers a call, and when a function is recorded.
+`saving`       finished tapes in files.
+"""

@@ -29,6 +29,7 @@ from ...common.tree import flatten
 from ...tape.places import function_name
 from ...transforms.jacobians import jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
+from .plots import plot_comparison
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
 TOLERANCE = {"d": 1e-8, "f": 1e-3}
@@ -235,8 +236,6 @@ class Comparison:
         MissingPackageError
             If matplotlib is not installed (``pip install tapegrad[plot]``).
         """
-        from .plots import plot_comparison
-
         plot_comparison(self, path)
 
 

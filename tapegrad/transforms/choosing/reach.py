@@ -14,6 +14,7 @@ from collections import Counter
 
 import numpy as np
 
+from ...autograd.recording import pieces_of
 from ...codegen.compile import compiled, helper
 from ...codegen.memory import load_byte, load_int, load_int32, store_int
 from ...interpreter import program as P
@@ -181,8 +182,6 @@ def count(recording, forward, lanes):
     dict of int to float
         Number of a signature -> seeds that reach such array instructions.
     """
-    from ...autograd.recording import pieces_of  # which is built upon the sweep
-
     store = recording.store
     sources = recording.inputs if forward else recording.outputs
     total = sum(p.size for p in sources)
@@ -228,8 +227,6 @@ def instructions(recording):
     dict of int to int
         Number of a signature -> array instructions.
     """
-    from ...autograd.recording import pieces_of  # which is built upon the sweep
-
     store, high = recording.store, recording.high
     scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.ALL) + 1, np.int64)
     # One seed that reaches everything.
