@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import tapegrad
+from tests.test_layers import FOLDERS
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -24,3 +25,8 @@ def test_files_that_are_named_exist():
     assert len(named) >= 8
     for name in named:
         assert (ROOT / name).exists() or (Path(tapegrad.__file__).parent / name).exists(), name
+
+
+def test_the_map_has_every_folder_in_the_order_of_the_layers():
+    cells = re.findall(r"^\| ((?:`\w+/`(?:, )?)+) \|", TEXT, re.MULTILINE)
+    assert [name for cell in cells for name in re.findall(r"`(\w+)/`", cell)] == list(FOLDERS)
