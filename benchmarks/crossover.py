@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.comparing.scaling import Scaling
+from tapegrad.tools.comparing.scaling import Scaling
 
 from . import plots
 from .registry import Row, benchmark

@@ -193,7 +193,7 @@ def logistic_solvers(samples: int, features: int) -> dict[str, Make]:
 # -- hares and lynxes -------------------------------------------------------------------
 def lynx_hare_solvers() -> dict[str, Make]:
     """The model of the demo, whose loop has 200 steps of Runge and Kutta."""
-    from tapegrad import demo
+    from tapegrad.tools import demo
 
     _, hares, lynxes = demo.read_pelts()
     x0 = demo.first_guess(hares, lynxes)
@@ -413,7 +413,7 @@ def by_logistic(quick: bool) -> Iterator[Row]:
 
 
 def by_lynx_hare(quick: bool) -> Iterator[Row]:
-    from tapegrad import demo
+    from tapegrad.tools import demo
 
     pelts = demo.read_pelts()[1:]
     near = by_differences(lambda theta: demo.misfit(theta, *pelts), demo.first_guess(*pelts))

@@ -19,7 +19,7 @@ import argparse
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.demo import NAMES, PUBLISHED, STEPS_PER_YEAR, as_published, first_guess, fit, misfit, read_pelts, sizes
+from tapegrad.tools.demo import NAMES, PUBLISHED, STEPS_PER_YEAR, as_published, first_guess, fit, misfit, read_pelts, sizes
 
 
 def curves(theta, years):

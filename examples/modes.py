@@ -59,7 +59,7 @@ def rectangle(n, m):
 
 
 if __name__ == "__main__":
-    from tapegrad.comparing.plots import plot_scaling
+    from tapegrad.tools.comparing.plots import plot_scaling
 
     found = [tg.compare_scaling(make, [1, 4, 16, 64, 256, 1024]) for make in (many_to_one, one_to_many, bottleneck)]
     for scaling in found:

@@ -8,27 +8,19 @@ compiles nothing and does not import Numba or SciPy.
 
 __version__ = "0.1.0"
 
-from . import (  # noqa: F401  (they add tensor methods and NumPy functions)
-    autograd,
-    dual,
-    errors,
-    implicit,
-    indexing,
-    inplace,
-    nn,
-    numpy_api,
-    operators,
-    optim,
-    optimize,
-)
-from .anomaly import detect_anomaly
-from .check import check
-from .checkpoint import checkpoint
-from .compiled import compile
-from .comparing.compare import compare
-from .comparing.scaling import compare_scaling
-from .config import info
-from .creation import (
+from .autograd import gradients as autograd  # noqa: F401  (they add tensor methods and NumPy functions)
+from .array import dual, indexing, inplace, operators  # noqa: F401  (they add tensor methods and NumPy functions)
+from .common import errors  # noqa: F401  (they add tensor methods and NumPy functions)
+from .transforms import implicit  # noqa: F401  (they add tensor methods and NumPy functions)
+from . import nn, numpy_api, optim, optimize  # noqa: F401  (they add tensor methods and NumPy functions)
+from .autograd.anomaly import detect_anomaly
+from .tools.check import check
+from .transforms.checkpoint import checkpoint
+from .transforms.compiled import compile
+from .tools.comparing.compare import compare
+from .tools.comparing.scaling import compare_scaling
+from .common.config import info
+from .array.creation import (
     arange,
     as_tensor,
     empty,
@@ -48,24 +40,24 @@ from .creation import (
     zeros,
     zeros_like,
 )
-from .custom import custom_jvp, custom_vjp, primitive, stop_gradient
-from .explain_zero import explain_zero
-from .custom.function import Function
-from .dual import Dual
-from .forward import derivative, jacfwd, jvp
-from .functional import elementwise_grad, grad, jit, value_and_grad
-from .functional import elementwise_grad as egrad
-from .functions import *  # noqa: F401,F403
-from .higher.hessians import hessian, hessian_diag, laplacian
-from .higher.products import gnvp, hvp
-from .jacobians import jacobian, jacrev, linearize, vjp
-from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
+from .tools.explain_zero import explain_zero
+from .autograd.custom.function import Function
+from .array.dual import Dual
+from .array.forward import derivative, jacfwd, jvp
+from .transforms.functional import elementwise_grad, grad, jit, value_and_grad
+from .transforms.functional import elementwise_grad as egrad
+from .array.functions import *  # noqa: F401,F403
+from .transforms.hessians import hessian, hessian_diag, laplacian
+from .transforms.products import gnvp, hvp
+from .transforms.jacobians import jacobian, jacrev, linearize, vjp
+from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
-from .replay.save import load_tape
+from .transforms.saving.save import load_tape
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
-from .tape.tape import Tape
-from .tensor import Parameter, Tensor, tensor
-from .traced import Traced
+from .autograd.tape import Tape
+from .array.tensor import Parameter, Tensor, tensor
+from .array.differentiable import Traced
 
 # The name users know it by; `custom.function` builds upon `autograd`, which therefore cannot import it.
 autograd.Function = Function  # type: ignore[misc]

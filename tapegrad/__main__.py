@@ -1,4 +1,4 @@
-"""The command line, ``python -m tapegrad``: `main`, and the commands that are short (`tapegrad.commands` has the others).
+"""The command line, ``python -m tapegrad``: `main`, and the commands that are short (`tapegrad.tools.commands` has the others).
 
 Each command is a function of the parsed options, and returns the exit code.
 """
@@ -11,12 +11,13 @@ import sys
 
 import tapegrad as tg
 
-from . import demo, errors
-from .commands import explanations
-from .commands import reference as reference_page
-from .commands import supported as supported_page
-from .commands.bench import add_bench
-from .commands.compare import add_commands
+from .common import errors
+from .tools import demo
+from .tools.commands import explanations
+from .tools.commands import reference as reference_page
+from .tools.commands import supported as supported_page
+from .tools.commands.bench import add_bench
+from .tools.commands.compare import add_commands
 
 EPILOG = """\
 In a program of your own:

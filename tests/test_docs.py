@@ -83,7 +83,7 @@ def test_commands_exist(page):
 
 
 def test_every_class_of_errors_is_explained():
-    from tapegrad import errors
+    from tapegrad.common import errors
 
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^### (\w+)$", text, re.MULTILINE))

@@ -47,7 +47,7 @@ def test_nothing_is_compiled_or_written_by_the_import(tmp_path):
     fresh("import tapegrad", TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()
     counts = fresh(
-        "import tapegrad\nfrom tapegrad.native import code, compile\nprint(compile.COUNTS, code.COUNTS)",
+        "import tapegrad\nfrom tapegrad.codegen import code, compile\nprint(compile.COUNTS, code.COUNTS)",
         TAPEGRAD_CACHE_DIR=str(tmp_path / "cache"),
     )
     assert counts.split() == "{'compiled': 0, 'loaded': 0} {'compiled': 0, 'loaded': 0}".split()

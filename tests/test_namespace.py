@@ -9,8 +9,8 @@ import types
 import pytest
 
 import tapegrad as tg
-from tapegrad import functions
-from tapegrad.commands import reference
+from tapegrad.array import functions
+from tapegrad.tools.commands import reference
 
 
 def test_all_is_sorted_and_everything_in_it_exists():
@@ -80,5 +80,5 @@ def test_type_checkers_are_told_of_every_element_wise_function():
 def test_public_functions_have_types():
     for name in tg.__all__:
         thing = getattr(tg, name)
-        if inspect.isfunction(thing) and thing.__module__ != "tapegrad.functions":
+        if inspect.isfunction(thing) and thing.__module__ != "tapegrad.array.functions":
             assert "return" in thing.__annotations__, name

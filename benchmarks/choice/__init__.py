@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tapegrad.comparing.calibration import measure
-from tapegrad.comparing.costs import nanoseconds, predict
-from tapegrad.recording import Recording
+from tapegrad.autograd.recording import Recording
+from tapegrad.tools.comparing.calibration import measure
+from tapegrad.transforms.choosing.costs import nanoseconds, predict
 
 from ..registry import Row, benchmark
 from .functions import FUNCTIONS
@@ -43,7 +43,7 @@ class Outcome:
     #: Cost of forward mode over that of reverse mode.
     predicted: float
     measured: float
-    #: What both modes do, forward and reverse, in the units of `tapegrad.comparing.costs.NANOSECONDS`.
+    #: What both modes do, forward and reverse, in the units of `tapegrad.transforms.choosing.costs.NANOSECONDS`.
     counts: tuple[dict, dict]
 
     @property

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.trace import GUARD
+from ..interpreter.contributions import Placed, Scattered
+from ..program.trace import GUARD
 from ..rules import BY_NAME
-from ..sweep.contributions import Placed, Scattered
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
 from .expand.scalars import expand

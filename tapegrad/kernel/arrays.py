@@ -31,9 +31,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..recomputed import Recomputed
-from ..replay.trace import HOST
-from ..replay.values import ValueProgram
+from ..common.host_functions import Recomputed
+from ..program.trace import HOST
+from ..program.values import ValueProgram
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta, c_strides

@@ -1,4 +1,4 @@
-"""What NumPy computes without derivative, in the rules' language: ufuncs, and functions of `tapegrad.recomputed`."""
+"""What NumPy computes without derivative, in the rules' language: ufuncs, and functions of `tapegrad.common.host_functions`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _taken(plan, at, shape, axis, mode):
     return starts + at.expand_dims(range(at.ndim, at.ndim + len(trail)))
 
 
-#: Functions of `tapegrad.recomputed` by name: ``(planner, *operands, *data)``; None if NumPy has to do it after all.
+#: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to do it after all.
 RECOMPUTED = {
     "truth": _truth,
     "cast": _as_it_is,

@@ -10,8 +10,8 @@ What does not depend on the counter of a loop is loaded outside of it.
 
 from __future__ import annotations
 
-from ..sweep.symbolic import ITEMSIZE
-from ..sweep.windows import aligned, renumber
+from ..interpreter.symbolic import ITEMSIZE
+from ..interpreter.windows import aligned, renumber
 from . import ir
 from .arrays_views import added, moved
 

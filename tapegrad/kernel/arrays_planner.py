@@ -23,11 +23,11 @@ import math
 
 import numpy as np
 
-from ..replay.values import ValuePlanner
+from ..interpreter.plan import Planner
+from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
+from ..program.values import ValuePlanner
 from ..rules import lang as L
 from ..rules.transposed import distinct
-from ..sweep.plan import Planner
-from ..sweep.symbolic import ITEMSIZE, Atom, Sym
 from . import ir
 from .arrays_linalg import FORWARDS
 from .arrays_nest import Nest, arithmetic, memory_order

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..interpreter import program as P
+from ..interpreter.symbolic import Atom, Sym
 from ..rules import lang as L
-from ..sweep import program as P
-from ..sweep.symbolic import Atom, Sym
 from . import ir
 from .arrays_views import moved
 

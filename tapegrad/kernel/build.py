@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.trace import GUARD, HOST, SHAPE
+from ..program.trace import GUARD, HOST, SHAPE
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.table import ROWS

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.finish import FinishedTape, Guard, Item
-from ..replay.trace import GUARD, ROW
+from ..program.finish import FinishedTape, Guard, Item
+from ..program.trace import GUARD, ROW
 from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR

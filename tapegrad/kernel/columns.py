@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..recomputed import Recomputed
-from ..replay.trace import GUARD, HOST, ROW, SHAPE
+from ..common.host_functions import Recomputed
+from ..program.trace import GUARD, HOST, ROW, SHAPE
 from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import meta_of

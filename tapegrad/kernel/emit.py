@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from ..native.emit import I1, I8, I32, I64
-from ..native.vector_math import vectorise_calls
-from ..replay.handle import H_SWEEP
+from ..codegen.emit import I1, I8, I32, I64
+from ..codegen.handle import H_SWEEP
+from ..codegen.vector_math import vectorise_calls
 from . import ir as K
 from .cut import costs, cut
 from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names

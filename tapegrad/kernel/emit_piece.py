@@ -18,8 +18,8 @@ import re
 import numpy as np
 from llvmlite import ir
 
-from ..native.emit import I1, I8, I32, I64, MEMORY
-from ..sweep.native import run_address
+from ..codegen.emit import I1, I8, I32, I64, MEMORY
+from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes

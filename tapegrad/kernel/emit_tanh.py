@@ -17,7 +17,7 @@ import math
 
 from llvmlite import ir
 
-from ..native.emit import F64, I64
+from ..codegen.emit import F64, I64
 
 #: ``(expm1(r) - r) / r**2`` for ``|r| <= ln(2) / 2``: the polynomial by Remez' algorithm, relative error of p below 3e-19.
 _POLYNOMIAL = (

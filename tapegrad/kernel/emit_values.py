@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from ..native.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
+from ..codegen.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
 from .emit_tanh import tanh, tanh_derivative
 from .ir import Carry, Let, arithmetic, nodes
 

@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from ..sweep.native import data_address
+from ..interpreter.native import data_address
 from .emit import FINE, NOT_FINITE, Options
 from .machine import compile_program
 

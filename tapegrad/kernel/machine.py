@@ -12,8 +12,8 @@ from time import perf_counter
 import llvmlite.binding as llvm
 import numpy as np
 
-from ..native.library import needs_symbols
-from ..native.llvm import know_symbols, new_target_machine, optimise
+from ..codegen.library import needs_symbols
+from ..codegen.llvm import know_symbols, new_target_machine, optimise
 from .emit import Emission, Options
 from .pipeline import without_collection
 from .trampoline import LIMIT

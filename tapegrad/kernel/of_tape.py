@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
-from ..record import normalise
-from ..replay.walk import ARRAY
+from ..array.record import normalise
+from ..program.walk import ARRAY
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
 from .emit import FINE, Options

@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass, field
 
-from ..sweep.program import REGISTERS, REGISTERS_AT
+from ..interpreter.program import REGISTERS, REGISTERS_AT
 from ..tape.layout import RECORD
 from ..tape.store import RECORD_DTYPE
 from . import ir

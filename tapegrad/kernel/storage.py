@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.trace import ROW
+from ..program.trace import ROW
 from ..rules import BY_NAME
 from .arrays_views import VIEWS
 from .columns import distinct

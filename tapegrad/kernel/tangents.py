@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.trace import GUARD
+from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close

@@ -20,7 +20,7 @@ from functools import cache
 
 import numpy as np
 
-from ..eager import ROW_OF, value_function
+from ..array.eager import ROW_OF, value_function
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF

@@ -12,10 +12,10 @@ import math
 
 import numpy as np
 
-from ..eager import ROW_OF, value_function
+from ..array.eager import ROW_OF, value_function
+from ..interpreter.contributions import Placed, Scattered, fills, once
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..sweep.contributions import Placed, Scattered, fills, once
 from ..tape.meta import SCALAR, c_strides
 from .reasons import NotLowered
 from .templates import COMPARISONS

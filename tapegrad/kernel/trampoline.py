@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..native.emit import I8, I32, I64
+from ..codegen.emit import I8, I32, I64
 from .emit_values import POINTER
 
 #: Bytes of a workspace that may be on the stack.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.finish import key_of
-from ..replay.trace import HOST, ROW, Entry, Host, Operand
+from ..program.finish import key_of
+from ..program.trace import HOST, ROW, Entry, Host, Operand
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of

@@ -1,6 +1,6 @@
 """A few names of ``torch.nn``: `Parameter` and `functional`."""
 
-from ..tensor import Parameter
+from ..array.tensor import Parameter
 from . import functional
 
 __all__ = ["Parameter", "functional"]

@@ -7,14 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import OptionError
-from ..functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus
-from ..functions import tanh as tanh
-from ..recomputed import recomputed
-from ..record import apply, derived
-from ..tensor import Tensor
-from ..traced import Traced
-from ..typing import TensorLike
+from ..array.differentiable import Traced
+from ..array.functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus, tanh
+from ..array.record import apply, derived
+from ..array.tensor import Tensor
+from ..common.errors import OptionError
+from ..common.host_functions import recomputed
+from ..common.typing import TensorLike
 
 __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",

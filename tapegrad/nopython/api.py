@@ -12,8 +12,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
-from ..errors import UnsupportedInNumbaError
-from ..typing import Argnums, Array, OfFirst
+from ..common.errors import UnsupportedInNumbaError
+from ..common.typing import Argnums, Array, OfFirst
 
 R = TypeVar("R")
 X = TypeVar("X", bound=Any)

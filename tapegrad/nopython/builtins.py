@@ -16,7 +16,7 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, signature
 from numba.extending import intrinsic, overload
 
-from ..native.emit import Emitter
+from ..codegen.emit import Emitter
 from .scalars import call, combine, lowering, partials, template
 from .types import F64, I32, I64, DualDType, DualType, build, common_dual, is_real, parts
 

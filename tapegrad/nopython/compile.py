@@ -22,7 +22,7 @@ from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import MakeFunctionToJitFunction
 
-from ..errors import UnsupportedInNumbaError
+from ..common.errors import UnsupportedInNumbaError
 from . import arrays  # noqa: F401  (registers operations)
 from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass

@@ -18,7 +18,7 @@ from numba.core.imputils import lower_constant
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import overload, register_jitable
 
-from ..errors import UnsupportedInNumbaError
+from ..common.errors import UnsupportedInNumbaError
 from .builtins import as_dual, component, primal, seeded, with_tangent
 from .compile import dual_dispatcher, fingerprint, result_type
 from .types import DualType, Token, contains_dual, is_dual_array, is_real

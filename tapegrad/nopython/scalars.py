@@ -25,9 +25,9 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing import npydecl
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
-from ..native.emit import Emitter
-from ..native.library import needs_symbols
-from ..native.llvm import know_symbols
+from ..codegen.emit import Emitter
+from ..codegen.library import needs_symbols
+from ..codegen.llvm import know_symbols
 from ..rules import elementwise, special  # noqa: F401  (they fill the table)
 from ..rules import lang as L
 from ..rules.table import BY_FUNCTION, BY_NAME

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import functions as F
-from ..errors import LeaveTapeError, UnsupportedFunctionError
-from ..leaving import LISTENERS, tell
-from ..record import apply, apply_one, apply_two, normalise, observed, plain, trace_of, tracked
+from ..array import functions as F
+from ..array.differentiable import Traced
+from ..array.record import apply, apply_one, apply_two, normalise, observed, plain, trace_of, tracked
+from ..common.errors import LeaveTapeError, UnsupportedFunctionError
+from ..common.observers import LISTENERS, tell
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
-from ..traced import Traced
 from .refused import REFUSED
 
 #: ufuncs whose results carry no derivative; they give plain values.

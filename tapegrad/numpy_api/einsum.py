@@ -13,7 +13,7 @@ from string import ascii_letters
 
 import numpy as np
 
-from .. import functions as F
+from ..array import functions as F
 
 
 def parse(operands):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import functions as F
-from ..recomputed import recomputed
-from ..record import decided, derived, plain
-from ..traced import Traced
+from ..array import functions as F
+from ..array.differentiable import Traced
+from ..array.record import decided, derived, plain
+from ..common.host_functions import recomputed
 from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, only_defaults, plain_function, refuse, value_of
 
 VALUES.update((np.isnat,))

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from .. import functions as F
-from ..recomputed import recomputed
-from ..record import apply, decided, derived, plain, tracked
+from ..array import functions as F
+from ..array.record import apply, decided, derived, plain, tracked
+from ..common.host_functions import recomputed
 from .dispatch import NO_VALUE, implements, plain_function, refuse
 
 #: NumPy's named tuples.

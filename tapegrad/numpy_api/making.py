@@ -9,7 +9,7 @@ from operator import index as as_index
 
 import numpy as np
 
-from .. import functions as F
+from ..array import functions as F
 from .dispatch import any_tracked, implements, refuse, values_of
 from .shaping import as_tensor, cast, rearranged, untracked
 

@@ -1,7 +1,7 @@
 """The methods and attributes of `numpy.ndarray` that are NumPy's functions under another spelling.
 
 ``x.argmax()`` is ``np.argmax(x)``, and so on; those that change the array in place
-are assignments.  `tapegrad.functions` has the methods that are functions of this
+are assignments.  `tapegrad.array.functions` has the methods that are functions of this
 library too.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..traced import Traced
+from ..array.differentiable import Traced
 
 _SAME = (
     "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted"

@@ -13,9 +13,9 @@ from operator import index as as_index
 
 import numpy as np
 
-from .. import functions as F
-from ..record import decided, tracked
-from ..traced import Traced
+from ..array import functions as F
+from ..array.differentiable import Traced
+from ..array.record import decided, tracked
 from .dispatch import DIRECT, NO_VALUE, implements, only_defaults, refuse, value_of
 from .einsum import einsum
 from .shaping import as_tensor

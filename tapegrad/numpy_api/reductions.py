@@ -14,10 +14,10 @@ from math import inf, nan
 
 import numpy as np
 
-from .. import functions as F
-from ..recomputed import recomputed
-from ..record import apply, decided, derived, plain
-from ..traced import Traced
+from ..array import functions as F
+from ..array.differentiable import Traced
+from ..array.record import apply, decided, derived, plain
+from ..common.host_functions import recomputed
 from .dispatch import FUNCTIONS, NO_VALUE, given, implements, only_defaults, refuse, value_of
 
 

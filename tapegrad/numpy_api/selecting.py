@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import functions as F
-from ..errors import LeaveTapeError
-from ..recomputed import recomputed
-from ..record import decided, tracked
-from ..traced import Traced
+from ..array import functions as F
+from ..array.differentiable import Traced
+from ..array.record import decided, tracked
+from ..common.errors import LeaveTapeError
+from ..common.host_functions import recomputed
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 from .shaping import as_tensor, cast, rearranged, untracked
 

@@ -1,6 +1,6 @@
 """NumPy's functions that shape, join, cut and pad, on tensors.
 
-What NumPy answers with a view stays a view of the tensor (`tapegrad.views`).
+What NumPy answers with a view stays a view of the tensor (`tapegrad.array.views`).
 What moves elements in any other way is one gather: `rearranged` applies the
 NumPy function itself to arrays of positions, so that every parameter means what
 it means there, and looks the elements up.
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import functions as F
-from ..errors import DtypeError, UnsupportedFunctionError
-from ..record import normalise, plain, trace_of
-from ..traced import Traced
+from ..array import functions as F
+from ..array.differentiable import Traced
+from ..array.record import normalise, plain, trace_of
+from ..common.errors import DtypeError, UnsupportedFunctionError
 from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
 
 

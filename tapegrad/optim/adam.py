@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..errors import OptimizationError
+from ..common.errors import OptimizationError
 from .optimizer import Optimizer, Params, put
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import OptimizationError
-from ..modes import enable_grad, no_grad
+from ..common.errors import OptimizationError
+from ..tape.modes import enable_grad, no_grad
 from .optimizer import L, Optimizer, Params, put, value_of
 
 

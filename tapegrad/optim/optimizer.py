@@ -8,12 +8,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from ..errors import OptimizationError
-from ..inplace import assign_elements
-from ..modes import enable_grad, no_grad
-from ..record import normalise, plain
+from ..array.inplace import assign_elements
+from ..array.record import normalise, plain
+from ..array.tensor import Tensor
+from ..common.errors import OptimizationError
+from ..tape.modes import enable_grad, no_grad
 from ..tape.places import name_of
-from ..tensor import Tensor
 
 #: Leaves, or groups of them with options of their own.
 Params: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import OptimizationError
+from ..common.errors import OptimizationError
 from .optimizer import Optimizer, Params, put
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import OptimizationError
-from ..tree import flatten
+from ..common.errors import OptimizationError
+from ..common.tree import flatten
 
 
 def as_bounds(bounds, layout):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import BFGS, LinearConstraint, NonlinearConstraint
 
-from ..errors import OptimizationError
+from ..common.errors import OptimizationError
 from .curvature import of_constraint
 from .vector_function import VectorFunction
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from ..higher.hessians import hessian
-from ..higher.products import hvp
+from ..common.tree import flatten
 from ..sparse.api import sparse_hessian
-from ..tree import flatten
+from ..transforms.hessians import hessian
+from ..transforms.products import hvp
 from .keep import kept
 from .layout import flat
 

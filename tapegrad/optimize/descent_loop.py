@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from ..native.compile import compiled
-from ..native.memory import double_at, int_at, set_double_at, set_int_at
+from ..codegen.compile import compiled
+from ..codegen.memory import double_at, int_at, set_double_at, set_int_at
 from . import loop as P
 from .point import evaluated, go_there
 from .vectors import project

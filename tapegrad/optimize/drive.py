@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from ..errors import OptimizationError
+from ..common.errors import OptimizationError
 from . import loop as P
 from .bounds import as_bounds
 from .interrupts import HeldBack

@@ -15,10 +15,10 @@ argument one after the other; each is an input of the tape.
 
 from __future__ import annotations
 
-from ..native.compile import compiled
-from ..native.memory import call3_int, call_entry, copy_bytes, load_int, store_double, store_int
-from ..replay import walk as W
-from ..replay.walk import replay
+from ..codegen.compile import compiled
+from ..codegen.memory import call3_int, call_entry, copy_bytes, load_int, store_double, store_int
+from ..program import walk as W
+from ..program.walk import replay
 
 #: Words of a handle: address of the code, parameters of the replay, where its value is, number of leaves; the kernel's
 #: address, its tables of inputs and of outputs, its workspace ...

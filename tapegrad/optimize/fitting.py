@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import OptimizationError, StructureError
+from ..common.errors import OptimizationError, StructureError
+from ..common.typing import ArrayLike, Pytree
 from ..sparse.api import sparse_jacobian
-from ..typing import ArrayLike, Pytree
 from .bounds import as_bounds
 from .keep import kept
 from .layout import Layout, flat

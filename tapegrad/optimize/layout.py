@@ -10,9 +10,9 @@ import numbers
 
 import numpy as np
 
-from ..errors import DtypeError, OptimizationError, StructureError
-from ..traced import Traced
-from ..tree import flatten, leaf_names, unflatten
+from ..array.differentiable import Traced
+from ..common.errors import DtypeError, OptimizationError, StructureError
+from ..common.tree import flatten, leaf_names, unflatten
 
 
 class Layout:

@@ -14,8 +14,8 @@ quasi-Newton direction, and the step is halved until the projected point is low 
 
 from __future__ import annotations
 
-from ..native.compile import compiled
-from ..native.memory import double_at, int_at, set_double_at, set_int_at
+from ..codegen.compile import compiled
+from ..codegen.memory import double_at, int_at, set_double_at, set_int_at
 from . import loop as P
 from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, LARGEST, STUCK, advance, begin
 from .point import evaluated, go_there

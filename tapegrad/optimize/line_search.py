@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 
-from ..native.compile import compiled
-from ..native.memory import double_at, set_double_at
+from ..codegen.compile import compiled
+from ..codegen.memory import double_at, set_double_at
 
 (
     L_STEP, L_VALUE, L_SLOPE, L_X, L_FX, L_GX, L_Y, L_FY, L_GY, L_BRACKET, L_STAGE, L_WIDTH, L_WIDTH_BEFORE,

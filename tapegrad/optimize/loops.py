@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OptimizationError
-from ..typing import Pytree
+from ..common.errors import OptimizationError
+from ..common.typing import Pytree
 from . import loop as P
 from .state import State
 

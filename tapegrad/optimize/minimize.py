@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..errors import OptimizationError
-from ..typing import Pytree
+from ..common.errors import OptimizationError
+from ..common.typing import Pytree
 from . import loops
 from .bounds import as_bounds
 from .objective import Objective

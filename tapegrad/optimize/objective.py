@@ -17,12 +17,12 @@ import time
 
 import numpy as np
 
-from ..anomaly import first_anomaly
-from ..errors import NonFiniteError, StructureError
-from ..functional import Jitted, Transformed, value_and_grad
-from ..kernel.promotion import checked_policy
-from ..replay.arguments import sort_arguments
+from ..autograd.anomaly import first_anomaly
+from ..common.errors import NonFiniteError, StructureError
 from ..tape.meta import SCALAR
+from ..transforms.functional import Jitted, Transformed, value_and_grad
+from ..transforms.replay.arguments import sort_arguments
+from ..transforms.replay.promotion import checked_policy
 from .keep import kept as kept_with
 from .layout import Layout
 from .proof import spare_a_recording, stands_for
@@ -198,7 +198,7 @@ class Objective:
         self._unproved = kind.calls < 2
         if self._entry is None:
             # Compiled code is loaded once there is something to run.
-            from ..sweep.native import data_address
+            from ..interpreter.native import data_address
             from . import entry
 
             self._entry, self._data_address = entry, data_address
@@ -235,8 +235,8 @@ class _Handle:
     """
 
     def __init__(self, kind, kept, inputs, layout):
-        from ..native.compile import native_address
-        from ..sweep.native import data_address
+        from ..codegen.compile import native_address
+        from ..interpreter.native import data_address
         from . import entry as E
 
         self.kind, self.kept, self.surroundings = kind, kept, kind.surroundings
@@ -260,7 +260,7 @@ class _Handle:
         self.address = data_address(words)
 
     def _point_inputs(self):
-        from ..sweep.native import data_address
+        from ..interpreter.native import data_address
 
         for k, array in enumerate(self._inputs):
             self.workspace.inputs[k] = data_address(array)
@@ -282,8 +282,8 @@ class _Handle:
             self._adopt(kernel)
 
     def _adopt(self, kernel):
-        from ..native.compile import native_address
-        from ..sweep.native import data_address
+        from ..codegen.compile import native_address
+        from ..interpreter.native import data_address
         from . import entry as E
 
         inputs = np.array([data_address(a) for a in self._inputs], np.int64)
@@ -297,6 +297,6 @@ class _Handle:
 
 
 def _replayed(function):
-    from ..replay.function import Replayed
+    from ..transforms.replay.function import Replayed
 
     return Replayed(function, (0,), policy=checked_policy(None))

@@ -6,8 +6,8 @@ A step of descent takes some 30 ns: called, not inlined, these would take 2 or 3
 
 from __future__ import annotations
 
-from ..native.compile import inlined
-from ..native.memory import call_entry, double_at, int_at, load_int, set_double_at, set_int_at
+from ..codegen.compile import inlined
+from ..codegen.memory import call_entry, double_at, int_at, load_int, set_double_at, set_int_at
 from . import loop as P
 from .vectors import copy, slope_norm
 

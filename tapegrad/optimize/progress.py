@@ -10,7 +10,7 @@ import math
 import sys
 import time
 
-from ..errors import OptionError
+from ..common.errors import OptionError
 
 #: Seconds before the first line, and between two.
 PATIENCE, EVERY = 1.0, 0.1

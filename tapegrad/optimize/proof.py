@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..replay.arguments import sort_arguments
-from ..tree import flatten
+from ..common.tree import flatten
+from ..transforms.replay.arguments import sort_arguments
 
 #: How near the two have to be, relative to the largest number (their exponentials differ in the last bits).
 AGREEMENT = 1e-9

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from ..errors import MissingPackageError, OptimizationError
-from ..typing import Array
+from ..common.errors import MissingPackageError, OptimizationError
+from ..common.typing import Array
 
 if TYPE_CHECKING:
     from .state import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..typing import Array
+from ..common.typing import Array
 from . import loop as P
 from .layout import Layout
 

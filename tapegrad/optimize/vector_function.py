@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..anomaly import first_anomaly
-from ..errors import NonFiniteError, StructureError
-from ..functions import sum as total
-from ..jacobians import jacobian
-from ..tree import flatten
+from ..array.functions import sum as total
+from ..autograd.anomaly import first_anomaly
+from ..common.errors import NonFiniteError, StructureError
+from ..common.tree import flatten
+from ..transforms.jacobians import jacobian
 from .keep import kept
 from .proof import spare_a_recording
 

@@ -6,8 +6,8 @@ are the same bits every time.
 
 from __future__ import annotations
 
-from ..native.compile import compiled
-from ..native.memory import double_at, set_double_at
+from ..codegen.compile import compiled
+from ..codegen.memory import double_at, set_double_at
 
 
 @compiled("float64(int64, int64, int64)")

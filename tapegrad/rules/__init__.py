@@ -16,6 +16,6 @@ cofactors, choices                additions into part of an array, cofactors, co
 """
 
 from . import elementwise, special, reductions, products, shaping, learning, linalg  # noqa: F401
-from . import triangular, stepping, scans, orders, transposed  # noqa: F401
-from . import choices, accumulating, cofactors  # noqa: F401
+from . import triangular, runge_kutta as stepping, scans, bessel as orders, transposed  # noqa: F401
+from . import predicates as choices, accumulating, cofactors  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401

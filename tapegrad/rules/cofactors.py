@@ -14,7 +14,7 @@ REGULAR = 1e-4
 
 
 def _value(a):
-    from ..eager import Eager
+    from ..array.eager import Eager
 
     return cofactors(Eager(a)).a
 

@@ -2,7 +2,7 @@
 
 A rule such as ``lambda x, z: 1.0 - z * z`` is ordinary Python over whatever it
 is given.  Given `Expr` it traces itself into a small expression (from which
-machine code is made, see `tapegrad.native`); given tensors it records; given a
+machine code is made, see `tapegrad.codegen`); given tensors it records; given a
 planner's symbolic arrays it plans.  What makes that possible is that a rule
 uses nothing but Python's arithmetic and comparisons and the functions of this
 module, every one of which asks its operands to apply it
@@ -31,7 +31,7 @@ BINARY = "pow arctan2 hypot fmod copysign polygamma".split()
 SCIPY_UNARY = "erfc erfinv erfcx logit log_expit gamma i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri y0 y1 erfcinv".split()
 SCIPY_BINARY = "beta betaln gammainc gammaincc xlogy xlog1py rel_entr kl_div jv yv iv ive".split()
 
-#: Functions that are compiled from Python (`tapegrad.native.incomplete_gamma`).
+#: Functions that are compiled from Python (`tapegrad.codegen.incomplete_gamma`).
 COMPILED_BINARY = ["gammainc_da"]
 
 

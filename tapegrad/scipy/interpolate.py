@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ..errors import UnsupportedFunctionError
+from ..common.errors import UnsupportedFunctionError
 from .mirrors import MIRRORS, Lazily, array, differentiable, own_names, value
 
 __all__ = list(MIRRORS["scipy.interpolate"])

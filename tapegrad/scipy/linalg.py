@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from ..errors import UnsupportedFunctionError
-from ..record import apply
+from ..array.record import apply
+from ..common.errors import UnsupportedFunctionError
 from .mirrors import MIRRORS, array, finite, mirror, own_names, value
 
 __all__ = list(MIRRORS["scipy.linalg"])

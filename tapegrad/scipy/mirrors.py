@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 
-from ..errors import DtypeError, UnsupportedFunctionError
+from ..common.errors import DtypeError, UnsupportedFunctionError
 
 #: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
 MIRRORS = {

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from .. import functions as F
-from ..record import apply, derived
+from ..array import functions as F
+from ..array.record import apply, derived
 from .mirrors import MIRRORS, constant, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.special"])

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
-from ..functional import Transformed, chosen
-from ..higher import nested
-from ..higher.hessians import OfGradient
-from ..jacobians import MODES, by_columns, by_rows
-from ..tree import flatten, leaf_names, unflatten
-from ..typing import Argnums, KernelPolicy, Mode
+from ..autograd import nested
+from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
+from ..common.tree import flatten, leaf_names, unflatten
+from ..common.typing import Argnums, KernelPolicy, Mode
+from ..transforms.functional import Transformed, chosen
+from ..transforms.hessians import OfGradient
+from ..transforms.jacobians import MODES, by_columns, by_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from ..replay.stats import Stats
+    from ..transforms.replay.stats import Stats
 
 
 def _refuse_nested(args, kwargs, name, instead):

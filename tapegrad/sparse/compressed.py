@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..record import normalise
-from ..recording import prepared
-from ..replay.swept import inputs_of, outputs_of
+from ..array.record import normalise
+from ..autograd.recording import prepared
+from ..program.swept import inputs_of, outputs_of
 from . import colouring
 from .elements import TooLarge
 from .pattern import pattern

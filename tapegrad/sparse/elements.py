@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..recording import pieces_of
-from ..replay.swept import inputs_of
-from ..replay.trace import ROW
+from ..autograd.recording import pieces_of
+from ..program.swept import inputs_of
+from ..program.trace import ROW
 from ..tape.layout import ARRAY_LEAF
 from ..tape.meta import SCALAR
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..kernel.promotion import Promotion
-from ..replay.function import name_of
+from ..transforms.replay.function import name_of
+from ..transforms.replay.promotion import Promotion
 
 
 class _Lanes(Promotion):

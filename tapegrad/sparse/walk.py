@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..native import memory
-from ..native.compile import compiled
+from ..codegen import memory
+from ..codegen.compile import compiled
 
 int_at, set_int_at = memory.int_at, memory.set_int_at
 

@@ -26,7 +26,7 @@ cleared     number of instructions whose values a backward pass has released;
 live_ops    of a retired store: opcodes of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
-trace       of a functional recording (`tapegrad.replay`): what a replay needs
+trace       of a functional recording (`tapegrad.transforms.replay`): what a replay needs
             beyond the records; None in define-by-run.
 others      number of records that are neither leaves nor instructions
             (continuations, and stand-ins for tensors of retired stores).
@@ -159,13 +159,13 @@ class Store:
 
     def let_go(self):
         """Drop saved values that no tensor can reach."""
-        from .reclaim import let_go  # it imports this module
+        from ..interpreter.reclaim import let_go  # it imports this module
 
         let_go(self)
 
     def reclaim(self):
         """Forget what no tensor can reach; returns the store to go on with."""
-        from .reclaim import reclaim  # it imports this module
+        from ..interpreter.reclaim import reclaim  # it imports this module
 
         return reclaim(self)
 
@@ -197,7 +197,7 @@ class Store:
             return self.address
         base = len(self.tokens) - count
         if compiled_pack is None and count > SHORT:
-            from ..sweep import native  # noqa: F401 (sets it)
+            from ..interpreter import native  # noqa: F401 (sets it)
         if compiled_pack is not None:
             compiled_pack(self, base, count)
         else:
@@ -337,7 +337,7 @@ class ThreadState:
     enabled : bool
         False inside ``no_grad``.
     checking : object or None
-        The `tapegrad.anomaly.detect_anomaly` that looks at every result.
+        The `tapegrad.autograd.anomaly.detect_anomaly` that looks at every result.
     store : Store
         Where operations on leaves are recorded now.
     anonymous : Store

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import functions, typed_methods
-from tapegrad.commands import reference
-from tapegrad.traced import Traced
+from tapegrad.array import functions, typed_methods
+from tapegrad.array.differentiable import Traced
+from tapegrad.tools.commands import reference
 from tests.annotations import held, user_code
 
 ROOT = Path(__file__).parents[2]
@@ -77,8 +77,8 @@ def put_on_traced():
     """What other modules put on `Traced`."""
     return {
         n: f for n, f in vars(Traced).items()
-        if inspect.isfunction(f) and f.__module__ != "tapegrad.traced" and n not in functions.INNER
-        or isinstance(f, property) and f.fget.__module__ != "tapegrad.traced"
+        if inspect.isfunction(f) and f.__module__ != "tapegrad.array.differentiable" and n not in functions.INNER
+        or isinstance(f, property) and f.fget.__module__ != "tapegrad.array.differentiable"
     }  # fmt: skip
 
 

@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tapegrad as tg
-from tapegrad.check import Report
-from tapegrad.comparing.compare import Comparison
-from tapegrad.comparing.scaling import Scaling
-from tapegrad.compiled import Compiled
-from tapegrad.custom.primitives import Primitive
-from tapegrad.explain_zero import Explanation
-from tapegrad.functional import Jitted, Transformed
-from tapegrad.graph import RemovableHandle
+from tapegrad.autograd.custom.primitives import Primitive
+from tapegrad.autograd.graph import RemovableHandle
+from tapegrad.common.typing import Array, Axis, Pytree, TensorLike
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.optimize.result import Result
-from tapegrad.replay.finish import FinishedTape
-from tapegrad.replay.stats import Stats
-from tapegrad.typing import Array, Axis, Pytree, TensorLike
+from tapegrad.program.finish import FinishedTape
+from tapegrad.tools.check import Report
+from tapegrad.tools.comparing.compare import Comparison
+from tapegrad.tools.comparing.scaling import Scaling
+from tapegrad.tools.explain_zero import Explanation
+from tapegrad.transforms.compiled import Compiled
+from tapegrad.transforms.functional import Jitted, Transformed
+from tapegrad.transforms.replay.stats import Stats
 from tests.annotations.held import assert_type
 
 POINT = np.array([1.0, 2.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tapegrad.demo import PUBLISHED
+from tapegrad.tools.demo import PUBLISHED
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from tapegrad.functional import value_and_grad
 from tapegrad.kernel import prediction
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.replay.workspace import Workspace
+from tapegrad.program.workspace import Workspace
+from tapegrad.transforms.functional import value_and_grad
 
 
 def tape_of(function, *args):

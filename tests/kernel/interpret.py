@@ -7,9 +7,9 @@ Temporaries begin as NaN (or as odd numbers), so that a read before a write show
 import numpy as np
 import scipy.special
 
+from tapegrad.codegen import incomplete_gamma
+from tapegrad.interpreter import native
 from tapegrad.kernel import ir
-from tapegrad.native import incomplete_gamma
-from tapegrad.sweep import native
 
 #: What `interpret` returns, as kernels do.
 FINE, NOT_FINITE = -1, -2

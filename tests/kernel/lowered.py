@@ -6,8 +6,8 @@ from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.machine import compile_program
 from tapegrad.kernel.pipeline import lower
-from tapegrad.replay.function import Replayed
-from tapegrad.replay.workspace import Workspace
+from tapegrad.program.workspace import Workspace
+from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.compare import call, waste
 from tests.kernel.interpret import interpret
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tapegrad.kernel.entry import walk as W
-from tapegrad.replay.walk import ARRAY, FLOAT, SAME
+from tapegrad.program.walk import ARRAY, FLOAT, SAME
 
 _DOUBLE = np.dtype("d")
 _empty = np.empty

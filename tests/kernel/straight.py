@@ -5,7 +5,7 @@ import numpy as np
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
 from tapegrad.kernel.arrays_views import ArrayRef, whole
-from tapegrad.replay.trace import GUARD
+from tapegrad.program.trace import GUARD
 from tapegrad.rules import ROWS
 from tapegrad.rules import lang as L
 from tapegrad.tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED

@@ -6,7 +6,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.reasons import NotLowered
-from tapegrad.replay.trace import ROW
+from tapegrad.program.trace import ROW
 from tapegrad.rules import BY_NAME
 from tests.kernel.adjoint_programs import PROGRAMS, prefix, rosenbrock
 from tests.kernel.agreement import check, close_in_ulps, replayed, swept, tape_of
@@ -115,7 +115,7 @@ def test_guards_are_kept():
     tape = tape_of(lambda x: x * x if x > 0 else -x, 2.0)
     derived = adjoint(tape)
     assert len(derived.guards) == 1
-    from tapegrad.replay.workspace import Workspace
+    from tapegrad.program.workspace import Workspace
 
     workspace = Workspace(derived)
     assert workspace.run([np.array(3.0)], False) == -1
@@ -139,7 +139,7 @@ def test_custom_primitives_are_refused():
 
 
 def test_a_tape_made_by_adjoint_is_not_swept():
-    from tapegrad.replay.workspace import Workspace
+    from tapegrad.program.workspace import Workspace
 
     derived = adjoint(tape_of(lambda x: x * x, 2.0))
     with pytest.raises(AssertionError):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from tapegrad.array.record import apply
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.reasons import NotLowered
-from tapegrad.record import apply
 from tapegrad.rules import BY_NAME
 from tests.kernel.agreement import check, tape_of
-from tests.replay.rows import moved, weighted
 from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, drawn, numbered
+from tests.transforms.replay.rows import moved, weighted
 
 #: Rows whose adjoint sums, solves systems or multiplies matrices in another order than the sweep's.
 LOOSE = {"binary_cross_entropy_with_logits", "inv", "solve", "det", "logabsdet", "cholesky", "eigh", "svd", "qr", "pinv", "solve_triangular", "matmul"}

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.functions import frozen
+from tapegrad.array.functions import frozen
+from tapegrad.array.record import apply
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
 from tapegrad.kernel.arrays_views import ArrayRef, whole
 from tapegrad.kernel.reasons import NotLowered
-from tapegrad.record import apply
-from tapegrad.replay.function import Replayed
-from tapegrad.replay.workspace import Workspace
+from tapegrad.program.workspace import Workspace
 from tapegrad.rules import BY_NAME
+from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.interpret import FINE, interpret
 from tests.kernel.straight import straight
-from tests.replay.rows import result_of
 from tests.rules.examples_of_rows import numbered
+from tests.transforms.replay.rows import result_of
 
 #: Rows whose values only NumPy computes.
 HOSTS = {"qr"}

@@ -9,9 +9,9 @@ from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.kernel import FINE, Kernel
 from tapegrad.kernel.passes import run_passes
 from tapegrad.kernel.pipeline import lower
-from tapegrad.replay.function import Replayed
+from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.straight import straight
-from tests.replay.agreement import define_by_run
+from tests.transforms.replay.agreement import define_by_run
 
 RNG = np.random.default_rng(7)
 

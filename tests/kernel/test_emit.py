@@ -6,7 +6,7 @@ import pytest
 from tapegrad.kernel import ir
 from tapegrad.kernel.emit import Options
 from tapegrad.kernel.machine import compile_program
-from tapegrad.replay.values import ValueProgram
+from tapegrad.program.values import ValueProgram
 from tapegrad.rules import BY_NAME
 from tapegrad.rules import lang as L
 from tapegrad.tape.meta import Meta

@@ -4,9 +4,9 @@
 import numba
 import numpy as np
 
+from tapegrad.codegen.memory import call3_int
 from tapegrad.kernel.entry import walk
 from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel
-from tapegrad.native.memory import call3_int
 from tapegrad.rules import lang as L
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
 from tests.kernel.short import Short

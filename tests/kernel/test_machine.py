@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.codegen.vector_math import available
 from tapegrad.kernel import ir
 from tapegrad.kernel.emit import Emission, Options
 from tapegrad.kernel.machine import compile_program
-from tapegrad.native.vector_math import available
 from tapegrad.rules import lang as L
 from tests.kernel.compare import agree, call
 from tests.kernel.programs import Writer, a, rosenbrock, temporary

@@ -8,9 +8,9 @@ from benchmarks import higher_order, jacobians, kernels, replay_sweep, scalar_ch
 from benchmarks.choice.functions import FUNCTIONS
 from benchmarks.gradbench.modules import ba, gmm, hello, llsq, lse, ode
 from examples import asian_option, bundle_adjustment, hamiltonian, logistic, mixture, modes, train_classifier
-from tapegrad import demo
-from tapegrad.replay.quick import QuickKernel
-from tapegrad.tree import flatten
+from tapegrad.common.tree import flatten
+from tapegrad.tools import demo
+from tapegrad.transforms.replay.quick import QuickKernel
 
 
 def as_kernel(function, args, argnums=0):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tests.replay.rows import result_of
 from tests.rules.examples_of_rows import numbered
+from tests.transforms.replay.rows import result_of
 
 #: Rows that no machine code computes, or whose derivative none does: they run by sweep.
 SWEPT = {"gammainc": "needs gammainc_da", "gammaincc": "needs gammainc_da", "qr": "computed by calling NumPy"}

@@ -9,8 +9,8 @@ from tapegrad.kernel.reasons import NotLowered
 from tapegrad.kernel.tangents import tangents
 from tests.kernel.adjoint_programs import PROGRAMS, rosenbrock
 from tests.kernel.agreement import close_in_ulps, replayed, tape_of
-from tests.replay.rows import weighted
 from tests.rules.examples_of_rows import numbered
+from tests.transforms.replay.rows import weighted
 
 
 def seeds_for(args, lanes, seed=5):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import GuardError
+from tapegrad.common.errors import GuardError
 from tapegrad.kernel.status import FINE, NOT_FINITE
 from tapegrad.kernel.trampoline import LIMIT
 from tests.kernel import compare

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import UnsupportedInNumbaError
+from tapegrad.common.errors import UnsupportedInNumbaError
 
 numba = pytest.importorskip("numba")
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import LeaveTapeError, UnsupportedFunctionError
+from tapegrad.common.errors import LeaveTapeError, UnsupportedFunctionError
 from tapegrad.numpy_api.dispatch import name_of
 from tapegrad.numpy_api.refused import REFUSED, WITHOUT_DERIVATIVE
 from tests.rules.checker import leaf, plain

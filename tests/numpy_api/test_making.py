@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import UnsupportedFunctionError
+from tapegrad.common.errors import UnsupportedFunctionError
 from tests.rules.checker import check, generator, leaf, plain
 
 rng = generator(41)

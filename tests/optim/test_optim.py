@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import OptimizationError
+from tapegrad.common.errors import OptimizationError
 
 RNG = np.random.default_rng(0)
 A, SIGN = RNG.normal(size=(20, 4)), np.sign(RNG.normal(size=20))

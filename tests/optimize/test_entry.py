@@ -131,7 +131,7 @@ def test_evaluations_of_both_are_the_derivative():
 @pytest.mark.parametrize("method", [tg.optimize.lbfgs, tg.optimize.minimize])
 def test_what_proves_the_function_is_an_evaluation(method, kernel, monkeypatch):
     """One workspace, one replay for each point, and two calls of the Python function: to record it, and to compare."""
-    from tapegrad.replay.workspace import Workspace
+    from tapegrad.program.workspace import Workspace
 
     made, run, calls = [], [], []
     init, walk = Workspace.__init__, Workspace.run

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 
 import tapegrad as tg
-from tapegrad.errors import NonFiniteError, OptimizationError, StructureError
+from tapegrad.common.errors import NonFiniteError, OptimizationError, StructureError
 
 T = np.linspace(0.0, 4.0, 50)
 Y = 2.5 * np.exp(-1.3 * T) + 0.5 + 0.02 * np.random.default_rng(0).normal(size=50)

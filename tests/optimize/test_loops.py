@@ -12,7 +12,7 @@ import pytest
 import scipy.optimize
 
 import tapegrad as tg
-from tapegrad.errors import NonFiniteError, NonScalarOutputError, OptimizationError
+from tapegrad.common.errors import NonFiniteError, NonScalarOutputError, OptimizationError
 from tests.optimize.problems import CONTAINED, branching, contained, rosenbrock
 from tests.threads import in_threads
 

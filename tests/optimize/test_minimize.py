@@ -8,7 +8,7 @@ import scipy.optimize
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 
 import tapegrad as tg
-from tapegrad.errors import DtypeError, NonFiniteError, NonScalarOutputError, OptimizationError, StructureError
+from tapegrad.common.errors import DtypeError, NonFiniteError, NonScalarOutputError, OptimizationError, StructureError
 from tests.optimize.problems import CONTAINED, contained, rosenbrock
 
 START = np.array([1.5, 0.5, 0.2])

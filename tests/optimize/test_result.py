@@ -8,7 +8,7 @@ import pytest
 import scipy.optimize
 
 import tapegrad as tg
-from tapegrad.errors import MissingPackageError, OptimizationError
+from tapegrad.common.errors import MissingPackageError, OptimizationError
 from tests.optimize.problems import rosenbrock
 
 START = np.array([1.5, 0.5, 0.2])

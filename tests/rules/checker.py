@@ -3,7 +3,7 @@
 import numpy as np
 
 import tapegrad as tg
-from tapegrad.check import CHECKS
+from tapegrad.tools.check import CHECKS
 
 
 def generator(seed=0):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tapegrad import record
+from tapegrad.array import record
 from tapegrad.rules import BY_NAME, ROWS
 from tests.rules.checker import generator, wrap
 from tests.rules.structural_cases import CASES

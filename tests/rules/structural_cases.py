@@ -13,7 +13,7 @@ import scipy.special as special
 
 import tapegrad as tg
 import tapegrad.scipy.linalg as scipy_linalg
-from tapegrad.record import apply
+from tapegrad.array.record import apply
 from tapegrad.rules.scans import recurrence_value
 from tapegrad.scipy.integrate.runge_kutta import moved
 from tests.rules.checker import generator

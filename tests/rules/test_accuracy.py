@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.special as special
 
-from tapegrad.errors import UnsupportedFunctionError
-from tapegrad.record import apply
+from tapegrad.array.record import apply
+from tapegrad.common.errors import UnsupportedFunctionError
 from tapegrad.rules import ROWS
 from tests.rules.checker import gradient, leaf
 

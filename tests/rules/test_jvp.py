@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
-from tapegrad.eager import Eager, unbroadcast
-from tapegrad.native.loops import loop_kernel
-from tapegrad.record import normalise
+from tapegrad.array.eager import Eager, unbroadcast
+from tapegrad.array.record import normalise
+from tapegrad.codegen.loops import loop_kernel
+from tapegrad.interpreter import program as P
+from tapegrad.interpreter.plan import Planner, Signature
 from tapegrad.rules import BY_NAME, ROWS
-from tapegrad.sweep import program as P
-from tapegrad.sweep.plan import Planner, Signature
 from tapegrad.tape.layout import ARRAY_RECORD
 from tapegrad.tape.meta import meta_of
 from tests.rules.checker import generator
@@ -217,7 +217,7 @@ def test_reads_no_value_that_the_vjp_does_not_read(name):
 
 def run(example, planner, tangents):
     """Run a planned JVP by the sweep's own interpreter of programs."""
-    from tapegrad.sweep import steps
+    from tapegrad.interpreter import steps
 
     row, value = example.row, example.value
     words = np.array(planner.words, np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.eager import Eager
+from tapegrad.array.eager import Eager
 from tapegrad.rules.minors import change, cofactors
 from tests.rules.checker import generator
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tapegrad.eager import Eager
-from tapegrad.record import apply
+from tapegrad.array.eager import Eager
+from tapegrad.array.record import apply
 from tapegrad.rules import BY_NAME
 from tests.rules.checker import check, generator, wrap
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.special as special
 
 import tapegrad as tg
-from tapegrad.record import apply
+from tapegrad.array.record import apply
 from tapegrad.rules import BY_NAME, ROWS
 from tests.rules.checker import check, generator, gradient, leaf, plain, wrap
 from tests.rules.examples_of_rows import DOMAINS, ELEMENTWISE, drawn
@@ -163,7 +163,7 @@ def test_every_structural_row_has_a_case():
 @pytest.mark.parametrize("name", CASES)
 def test_structural_row(name, monkeypatch):
     met = set()
-    import tapegrad.record as record
+    import tapegrad.array.record as record
 
     write = record._write
     monkeypatch.setattr(record, "_write", lambda row, *rest: met.add(row.name) or write(row, *rest))

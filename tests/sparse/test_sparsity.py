@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.record import apply
+from tapegrad.array.record import apply
 from tapegrad.rules import ROWS
 from tests.rules.examples_of_rows import examples_of
 

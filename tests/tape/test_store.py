@@ -29,9 +29,9 @@ def record():
     records["offset"] = 0
     return bytes(tape.store.buffer[: 32 * len(records)]), lines, [t for t in tape.store.tokens if type(t) is float]
 
-assert "tapegrad.sweep.native" not in sys.modules
+assert "tapegrad.interpreter.native" not in sys.modules
 by_python = record()
-import tapegrad.sweep.native
+import tapegrad.interpreter.native
 by_machine = record()
 assert len(by_python[0]) > 32 * 10
 assert by_python == by_machine

@@ -19,8 +19,8 @@ and contributions ``(operand 0 or 1, value, sign)``, added in order.
 
 from __future__ import annotations
 
-from ...native.array_functions import compiled_on_arrays
-from ...sweep.access import helper
+from ...codegen.array_functions import compiled_on_arrays
+from ...interpreter.access import helper
 
 _COLUMNS = "int32[::1], int32[::1], int32[::1], float64[::1], int32[::1]"
 

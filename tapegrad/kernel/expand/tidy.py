@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...native.array_functions import compiled_on_arrays
-from ...sweep.access import helper
+from ...codegen.array_functions import compiled_on_arrays
+from ...interpreter.access import helper
 from ...tape.layout import FIRST_ARRAY, SCALAR_LEAF
 
 

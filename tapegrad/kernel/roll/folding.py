@@ -12,8 +12,8 @@ as a run of that class: the executions of a loop with unequal numbers of
 iterations.
 """
 
-from ...native.array_functions import compiled_on_arrays
-from ...native.compile import helper
+from ...codegen.array_functions import compiled_on_arrays
+from ...codegen.compile import helper
 from .hashing import HIGH, mix
 
 _ints = "int64[::1]"

@@ -1,6 +1,6 @@
 """A hash of two integers, for the compiled parts of this folder."""
 
-from ...native.compile import helper
+from ...codegen.compile import helper
 
 #: Bits from which on those of a `mix` are good: the place in a hash table is made of them.
 HIGH = 20

@@ -11,7 +11,7 @@ no stretch is compared twice for one distance.
 
 import numpy as np
 
-from ...native.array_functions import compiled_on_arrays
+from ...codegen.array_functions import compiled_on_arrays
 
 _ints = "int64[::1]"
 

@@ -4,7 +4,7 @@ A grammar is a text and, for each token that is a loop, the text that it
 repeats.  Token ``base + s`` is the loop over ``tokens[bodies[s] : bodies[s + 1]]``.
 """
 
-from ...native.array_functions import compiled_on_arrays
+from ...codegen.array_functions import compiled_on_arrays
 
 _ints = "int64[::1]"
 

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 
-from ...errors import UnsupportedFunctionError
+from ...common.errors import UnsupportedFunctionError
 from ..mirrors import Lazily, array, constant, differentiable, value
 from .runge_kutta import TABLES, TOO_SMALL, Stepper, classical_step
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...modes import no_grad
-from ...record import apply
+from ...array.record import apply
+from ...tape.modes import no_grad
 from ..mirrors import value
 
 SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10.0

@@ -12,7 +12,7 @@ import inspect
 
 import numpy as np
 
-from ...errors import UnsupportedFunctionError
+from ...common.errors import UnsupportedFunctionError
 from ..mirrors import Lazily, array, constant, differentiable
 
 special = Lazily("scipy.special")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...errors import UnsupportedFunctionError
+from ...common.errors import UnsupportedFunctionError
 from ..linalg import solve_triangular
 from ..mirrors import Lazily, array, differentiable, value
 from .distribution import Frozen, special

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tapegrad.higher.hessians import _Rows
 from tapegrad.kernel import ir
 from tapegrad.kernel.passes import halving
 from tapegrad.kernel.passes.halving import halve
 from tapegrad.kernel.pipeline import lower
-from tapegrad.replay.function import Replayed
+from tapegrad.transforms.hessians import _Rows
+from tapegrad.transforms.replay.function import Replayed
 from tests.kernel.lowered import agrees, tape_of
 
 N, ROWS = 96, 40

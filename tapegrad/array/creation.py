@@ -1,0 +1,141 @@
+"""Functions that make tensors: zeros, ones, random numbers, and their ``*_like`` forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..common import docstrings
+from ..common.dtypes import check_class, readable
+from ..common.typing import TensorLike
+from .differentiable import Traced
+from .functions import broadcast_to
+from .record import normalise
+from .tensor import Tensor, rebuilt, tensor
+
+T = TypeVar("T", bound=Traced)
+
+if TYPE_CHECKING:
+
+    class ByShape(Protocol):
+        def __call__(
+            self, *size: int | tuple[int, ...] | list[int], requires_grad: bool = False, dtype: DTypeLike | None = None
+        ) -> Tensor: ...
+
+    class Like(Protocol):
+        def __call__(self, x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
+
+_RANDOM = np.random.default_rng()
+
+
+def manual_seed(seed: int) -> np.random.Generator:
+    """Seed the generator of `rand` and `randn`; returns it (a `numpy.random.Generator`)."""
+    global _RANDOM
+    _RANDOM = np.random.default_rng(seed)
+    return _RANDOM
+
+
+def _made(array, requires_grad, dtype=None):
+    check_class(array, "a tensor")
+    array = np.asarray(array, dtype=dtype)
+    return rebuilt(Tensor, normalise(readable(array)), requires_grad, None)
+
+
+def _shape(size):
+    return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+
+
+def _by_shape(name: str, maker: Callable[[Any], Any], doc: str) -> ByShape:
+    def function(*size: int | tuple[int, ...] | list[int], requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+        return _made(maker(_shape(size)), requires_grad, dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{doc}
+
+    Parameters
+    ----------
+    *size : int, or one tuple
+    requires_grad : bool
+    dtype : dtype, optional
+        float64 by default.
+
+    Returns
+    -------
+    Tensor
+    """
+    return function
+
+
+zeros = _by_shape("zeros", np.zeros, "A tensor of zeros.")
+ones = _by_shape("ones", np.ones, "A tensor of ones.")
+empty = _by_shape("empty", np.empty, "A tensor of unspecified values.")
+rand = _by_shape("rand", lambda s: _RANDOM.random(s), "Uniform random numbers on [0, 1); see `manual_seed`.")
+randn = _by_shape("randn", lambda s: _RANDOM.standard_normal(s), "Standard normal random numbers; see `manual_seed`.")
+
+
+def full(size: int | tuple[int, ...], fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor of `fill_value`."""
+    return _made(np.full(size, fill_value, dtype=dtype or np.float64), requires_grad)
+
+
+def eye(n: int, m: int | None = None, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """A matrix with ones on the diagonal."""
+    return _made(np.eye(n, m), requires_grad, dtype)
+
+
+def arange(*args: float, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """Evenly spaced values, as ``np.arange``."""
+    array = np.arange(*args, dtype=dtype)
+    return _made(array.astype(np.float64) if requires_grad and array.dtype.kind in "iu" else array, requires_grad)
+
+
+def linspace(start: float, end: float, steps: int = 50, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """`steps` evenly spaced values from `start` to `end`, both included."""
+    return _made(np.linspace(start, end, steps), requires_grad, dtype)
+
+
+def from_numpy(array: NDArray[Any]) -> Tensor:
+    """A constant tensor that shares the memory of `array`."""
+    return _made(array, False)
+
+
+def _like(name: str, maker: Callable[[Any], Any]) -> Like:
+    def function(x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+        shape = tuple(x.shape) if isinstance(x, Traced) else np.shape(x)
+        kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
+        return _made(maker(shape), requires_grad, kind)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"As `{name[:-5]}`, with the shape and dtype of `x`."
+    return function
+
+
+zeros_like = _like("zeros_like", np.zeros)
+ones_like = _like("ones_like", np.ones)
+empty_like = _like("empty_like", np.empty)
+rand_like = _like("rand_like", lambda s: _RANDOM.random(s))
+randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
+
+
+def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
+    if isinstance(fill_value, Traced) and fill_value.requires_grad:
+        return broadcast_to(fill_value, tuple(np.shape(getattr(x, "_v", x))))
+    kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
+    value = fill_value._let_out("a constant") if isinstance(fill_value, Traced) else fill_value
+    return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), value, kind), requires_grad)
+
+
+@overload
+def as_tensor(data: T, dtype: None = None) -> T: ...  # type: ignore[overload-overlap]
+@overload
+def as_tensor(data: TensorLike, dtype: DTypeLike | None = None) -> Tensor: ...
+def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Any:
+    """`data` itself if it is a tensor, else a tensor made of it."""
+    return data if isinstance(data, Traced) and dtype is None else tensor(data, dtype=dtype)
+
+
+docstrings.complete(globals(), docstrings.CREATION, {"manual_seed": "numpy.random.Generator"})

@@ -1,0 +1,246 @@
+"""What every number that carries a derivative has in common: tensors and dual numbers.
+
+`Traced` holds the value and answers for it (shape, dtype, truth, length), and
+refuses the conversions that would cut a derivative.  Operators, indexing,
+functions and NumPy's protocols are put on it by the modules of those names, so
+whatever can be done with a `Tensor` can be done with a `Dual`.
+
+All slots are declared here: the two classes have one layout, so that a constant
+tensor (``y = tg.zeros(n)``) can turn into a dual number when one is assigned to
+an element of it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.errors import UnsupportedFunctionError
+from ..common.observers import LISTENERS, tell
+from ..common.printing import format_number
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from .tensor import Tensor
+    from .typed_methods import Methods
+else:
+    Methods = object
+
+
+def below(thing):
+    """The number below dual numbers: what is computed with where no derivative passes."""
+    while getattr(thing, "_is_dual", False):
+        thing = thing.value
+    return thing
+
+
+class Extras:
+    """What few tensors have: gradient, hooks, where it was changed in place (`changed`), the
+    leaf whose memory it shares (`source`), the tensor that it is a view of (`made`) and its own `views`
+    (`tapegrad.array.views`); whether it was the variable of a derivative inside of another one that is done (`past`)."""
+
+    __slots__ = ("grad", "hooks", "changed", "source", "made", "views", "past")
+
+    def __init__(self):
+        self.grad = None
+        self.hooks = None
+        self.changed = None
+        self.source = None
+        self.made = None
+        self.views = None
+        self.past = False
+
+
+class Traced(Methods):
+    """Base class of `Tensor` and `Dual`.
+
+    Attributes
+    ----------
+    shape, dtype, ndim, size
+        As of a NumPy array.
+    """
+
+    __slots__ = ("_v", "_t", "_i", "_m", "_r", "_k", "_x", "__weakref__")
+
+    if TYPE_CHECKING:
+        # The slots, and what both classes define.
+        _v: Any
+        _t: Any
+        _i: int
+        _m: Any
+        _r: bool
+        _k: Any
+        _x: Any
+
+        @property
+        def requires_grad(self) -> bool: ...
+        def detach(self) -> Tensor: ...
+        def _refuse(self, how: str, instead: str) -> None: ...
+
+    __array_priority__ = 1000.0
+    _is_dual = False
+
+    # -- arithmetic: see tapegrad.array.operators ----------------------------------
+    __hash__ = object.__hash__
+
+    # -- leaving the tape -------------------------------------------------------
+    def __float__(self) -> float:
+        self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
+        self._let_out("float()")
+        return float(self._only())
+
+    def __int__(self) -> int:
+        self._refuse("int()", "for the integer part of the value write int(t.item())")
+        self._let_out("int()")
+        return int(self._only())
+
+    def __trunc__(self) -> int:
+        self._refuse("math.trunc()", "for the integer part of the value write np.trunc(t)")
+        self._let_out("int()")
+        return int(self._only())
+
+    def __complex__(self) -> complex:
+        self._refuse("complex()", "complex numbers are not supported")
+        self._let_out("complex()")
+        return complex(self._only())
+
+    def _let_out(self, how):
+        """The value, which leaves the tape here: a functional recording guards it."""
+        base = below(self)
+        store = base._t if isinstance(base, Traced) else None
+        if store is not None and store.trace is not None:
+            store.trace.exact(base, how)
+        return self._v
+
+    def __index__(self) -> int:
+        value = np.asarray(self._let_out("index"))
+        if value.dtype.kind not in "iub":
+            raise TypeError(f"only integer tensors can be an index, this one has dtype {value.dtype}")
+        return operator.index(value.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
+            )
+        base = below(self)
+        store = base._t if isinstance(base, Traced) else None
+        if store is not None and store.trace is not None:
+            return store.trace.truth(base)
+        return bool(self._v)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if self.requires_grad:
+            from ..scipy.mirrors import advice
+
+            self._refuse(
+                "conversion to an ndarray",
+                "a tensor needs no np.asarray(t): leave it out; to join tensors write np.stack([t, u]), to multiply write"
+                " A @ t (A.dot(t) never reaches tapegrad), "
+                f"to assign into an array make it with tg.zeros; {advice()}",
+            )
+        return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
+
+    def _only(self):
+        if self.size != 1:
+            raise ValueError(f"only a tensor with one element has a number as its value, this one has {self.size}")
+        return np.asarray(self._v).reshape(-1)[0]
+
+    def item(self) -> Any:
+        """The only element as a Python number; leaves the tape.
+
+        Raises
+        ------
+        ValueError
+            If the tensor does not have exactly one element.
+        """
+        if LISTENERS:
+            tell(".item()", self)
+        self._let_out("item()")
+        # A new object: the value itself is the token by which the tape knows that this tensor is alive.
+        return 1.0 * self._v if type(self._v) is float else self._only().item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers; leaves the tape."""
+        if LISTENERS:
+            tell(".tolist()", self)
+        self._let_out("tolist()")
+        return 1.0 * self._v if type(self._v) is float else self._v.tolist()
+
+    def numpy(self) -> NDArray[Any]:
+        """The values as an ndarray that shares memory; read-only if a gradient is required."""
+        if LISTENERS:
+            tell(".numpy()", self)
+        array = np.asarray(self._let_out("numpy()"))
+        if self.requires_grad:
+            array = array.view()
+            array.flags.writeable = False
+        return array
+
+    @property
+    def _numba_type_(self):
+        # Numba asks for this when a compiled function is called with a tensor.
+        raise UnsupportedFunctionError(
+            "a function compiled by Numba was called with a tensor: it would compute on plain numbers and cut the "
+            "derivative. Call the Python function itself (f.py_func), or give it t.detach().numpy()"
+        )
+
+    # -- description --------------------------------------------------------------
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._v.shape if type(self._v) is not float else ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._v.dtype if type(self._v) is not float else np.dtype(np.float64)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return 1 if type(self._v) is float else self._v.size
+
+    def dim(self) -> int:
+        """Number of dimensions (PyTorch's name)."""
+        return self.ndim
+
+    def numel(self) -> int:
+        """Number of elements (PyTorch's name)."""
+        return self.size
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(np.any(self == value))
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self) if self.shape else format_number(self._v, spec)
+        if self.shape:
+            raise TypeError(f"unsupported format string {spec!r} for a tensor of shape {tuple(self.shape)}")
+        return format_number(self._v, spec)
+
+    def _extras(self, make=True):
+        # Fast-path tensors leave the slot unset.
+        try:
+            found = self._x
+        except AttributeError:
+            found = self._x = None
+        if found is None and make:
+            found = self._x = Extras()
+        return found

@@ -1,0 +1,424 @@
+"""Dual numbers: forward mode with no tape.
+
+A `Dual` carries a value and one or several tangents through every operation:
+the primal result comes from the operation itself, its tangent from the row's
+rule (`tapegrad.rules.table.Row.tangent`).  It shares operators, indexing,
+methods and NumPy's protocols with tensors (`tapegrad.array.differentiable`).
+
+Primal and tangent may themselves be tensors or dual numbers; the *level* says
+who is inside whom.  An operation belongs to the highest level among its
+operands, and to it everything of a lower level is a constant, so perturbations
+of different derivatives cannot be confused (J. Siskind and B. Pearlmutter,
+"Nesting forward-mode AD in a functional framework", 2008).
+
+Fields beside those of `Traced`: `_p` the primal if that is not the plain value
+`_v`, `_d` the tangent (None: zero), `_lanes` how many tangents (None: one, without
+an axis for them), `_level`.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..common.dtypes import check_class, check_dtype, readable
+from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
+from ..common.printing import format_tensor
+from ..common.typing import TensorLike
+from ..tape.places import name_of
+from . import record as _record
+from .closures import tangent_on_floats
+from .differentiable import Traced, below
+from .eager import Eager
+from .lifted import Lifted
+from .record import as_operand, normalise, plain, tracked
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_new = object.__new__
+
+
+#: Levels of transformations are this far apart: dual numbers made by hand nest in between.
+LEVELS_APART = 1 << 20
+
+
+class _Running(threading.local):
+    """The level of the innermost derivative that this thread is computing."""
+
+    level = 0
+
+
+running = _Running()
+
+
+class Dual(Traced):
+    """A number or array with its tangent: the derivative along one or several directions.
+
+    Parameters
+    ----------
+    value : number, array-like, Tensor or Dual
+        The primal; arrays are copied.  Python ints count as floats.
+    tangent : number, array-like, Tensor or Dual, optional
+        Of the shape of `value`, or with one leading axis of extent `lanes`; zero
+        by default.
+    lanes : int, optional
+        How many tangents; powers of two from 4 to 16 are a good choice.
+    level : int, optional
+        Which derivative this is; by default one more than that of the numbers it
+        is made of and of the derivative being computed.  Dual numbers of one
+        level share their directions.
+
+    Attributes
+    ----------
+    value : float, ndarray, Tensor or Dual
+    tangent : float, ndarray, Tensor or Dual
+    lanes : int or None
+    level : int
+
+    Raises
+    ------
+    SeedShapeError
+        A tangent of another shape.
+    DtypeError
+        Complex numbers, objects, arrays of integers, or a tangent of another
+        float dtype than the value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> d = tg.Dual(2.0, 1.0)
+    >>> d * d + 1.0
+    Dual(5.0, tangent=4.0)
+    >>> np.exp(tg.Dual(0.0, [1.0, 2.0], lanes=2)).tangent
+    array([1., 2.])
+    """
+
+    __slots__ = ()
+
+    _is_dual = True
+    #: A dual number is on no tape.
+    _t = None
+    _r = False
+    #: The slots of a tensor under the names of their content here.
+    _p, _d, _lanes, _level = (Traced.__dict__[name] for name in ("_k", "_i", "_t", "_r"))
+
+    def __new__(
+        cls, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
+    ) -> Dual:
+        value = _primal(value)
+        shape = np.shape(value)
+        if lanes is not None and (not isinstance(lanes, (int, np.integer)) or lanes < 1):
+            raise SeedShapeError(f"lanes is the number of tangents, a positive int, not {lanes!r}")
+        if tangent is not None:
+            tangent = check_tangent(tangent, value, shape if lanes is None else (int(lanes), *shape))
+        inner = max(level_of(value), level_of(tangent))
+        if level is None:
+            level = 1 + max(inner, running.level)
+        elif not isinstance(level, (int, np.integer)) or not 1 <= level < max(inner, running.level) + LEVELS_APART:
+            raise StructureError(f"the level of a dual number is a small positive int, not {level!r}")
+        elif level <= inner:
+            raise StructureError(
+                f"a dual number of level {level} cannot hold one of level {inner}; the level must be higher"
+            )
+        return made(value, tangent, lanes if lanes is None else int(lanes), level)
+
+    def __init__(
+        self, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
+    ) -> None:
+        pass
+
+    # -- parts --------------------------------------------------------------------
+    @property
+    def value(self) -> Any:
+        return self._v if self._p is None else self._p
+
+    @property
+    def tangent(self) -> Any:
+        if self._d is not None:
+            return self._d
+        shape = self.shape if self._lanes is None else (self._lanes, *self.shape)
+        return normalise(np.zeros(shape, self.dtype))
+
+    @property
+    def lanes(self) -> int | None:
+        return self._lanes
+
+    @property
+    def level(self) -> int:
+        return self._level
+
+    @property
+    def requires_grad(self) -> bool:
+        """True: a dual number carries a derivative, as a tensor that requires a gradient does."""
+        return True
+
+    def detach(self) -> Tensor:
+        """The plain value as a constant tensor; every tangent is dropped, and every tape left.
+
+        In a functional recording it is a live tensor through which no derivative passes.
+        """
+        base = below(self)
+        if _record.trace_of((base,)) is not None:
+            return base.detach()
+        if type(self._v) is float:
+            return plain(self._v)
+        array = self._v.view()
+        array.flags.writeable = False
+        return plain(array)
+
+    def _refuse(self, how, instead):
+        name = name_of(self)
+        which = f"{name!r}" if name else f"one of shape {tuple(self.shape)}"
+        raise LeaveTapeError(
+            f"{how} on a dual number ({which}) would drop its tangent without a word. To drop it on purpose use "
+            f"`.item()` or `.detach()`; {instead}"
+        )
+
+    # -- description --------------------------------------------------------------
+    def __repr__(self):
+        lanes = "" if self._lanes is None else f", lanes={self._lanes}"
+        return f"Dual({_shown(self.value)}, tangent={_shown(self.tangent)}{lanes})"
+
+    __str__ = __repr__
+
+    def __reduce__(self):
+        return made, (self.value, self._d, self._lanes, self._level)
+
+    # -- operations ---------------------------------------------------------------
+    def _become(self, other):
+        other._copy_to(self)
+
+    def _copy_to(self, target):
+        """Make `target`, a tensor or dual number, this dual number."""
+        target.__class__ = Dual
+        target._v, target._m = self._v, None
+        target._p, target._d, target._lanes, target._level = self._p, self._d, self._lanes, self._level
+
+    def _apply_row(self, row, operands, attrs=(), value=None, integer=0):
+        """`tapegrad.array.record.apply` where some operand is a dual number."""
+        if not attrs:
+            found = _on_scalars(row, operands)
+            if found is not None:
+                return found
+        operands = [o if isinstance(o, Traced) else as_operand(o, row.name) for o in operands]
+        level, lanes = _common(operands)
+        primals = [_inside(o, level) for o in operands]
+        if row.refused:
+            for k in row.refused:
+                if operands[k] is not primals[k]:
+                    _record.refuse_operand(row, k)
+        result = _record.apply(row, primals, attrs, value, integer)
+        if row.dynamic:
+            attrs = (*attrs, (row.dynamic, integer))
+        return _carried(row, operands, primals, result, attrs, lanes, level)
+
+    def _apply_two(self, row, a, b):
+        """`tapegrad.array.record.apply_two` where some operand is a dual number."""
+        found = _on_scalars(row, (a, b))
+        if found is not None:
+            return found
+        level, lanes = _common((a, b))
+        primals = [_inside(a, level), _inside(b, level)]
+        result = _record.apply_two(row, *primals)
+        primals = [p if isinstance(p, Traced) else as_operand(p, row.name) for p in primals]
+        return _carried(row, (a, b), primals, result, (), lanes, level)
+
+
+def made(value, tangent, lanes, level):
+    """A `Dual` of parts that are known to fit; what a pickled one is made again by."""
+    d = _new(Dual)
+    if isinstance(value, Traced):
+        d._p, d._v = value, value._v
+    else:
+        d._p, d._v = None, value
+    d._d, d._lanes, d._level = tangent, lanes, level
+    d._m = d._x = None
+    return d
+
+
+def level_of(thing):
+    """The level of a dual number; 0 for anything else."""
+    return thing._level if thing.__class__ is Dual else 0
+
+
+def _common(operands):
+    """The highest level among the operands, and the lanes there."""
+    level, lanes, seen = 0, None, None
+    for o in operands:
+        if o.__class__ is not Dual or o._level < level:
+            continue
+        if o._level > level:
+            level, lanes, seen = o._level, o._lanes, None
+        if o._d is not None:
+            if seen is not None and o._lanes != seen._lanes:
+                raise StructureError(
+                    "dual numbers of one level met with different numbers of tangents "
+                    f"({_count(seen)} and {_count(o)}): give them the same lanes, or different levels (tg.Dual(..., level=...))"
+                )
+            seen, lanes = o, o._lanes
+    return level, lanes
+
+
+def _count(d):
+    return "one without an axis" if d._lanes is None else f"lanes={d._lanes}"
+
+
+def _inside(operand, level):
+    """What an operand is for an operation of `level`: its primal, or itself as a constant."""
+    return operand.value if operand.__class__ is Dual and operand._level == level else operand
+
+
+def _on_scalars(row, operands):
+    """The result on float64 scalars with one tangent; None if that is not the case, or takes NumPy's care."""
+    rule = tangent_on_floats(row)
+    if rule is None:
+        return None
+    values, tangents, level = [], [], 0
+    for o in operands:
+        kind = o.__class__
+        if kind is Dual:
+            if o._p is not None or o._lanes is not None or level and o._level != level:
+                return None
+            level = o._level
+            x, t = o._v, 0.0 if o._d is None else o._d
+            if x.__class__ is not float or t.__class__ is not float:
+                return None
+        elif kind is float or kind is int:
+            x, t = float(o), 0.0
+        else:
+            return None
+        values.append(x)
+        tangents.append(t)
+    try:
+        value = row.scalar(*values)
+        tangent = rule(*values, value, *tangents)
+    except (ArithmeticError, ValueError):
+        return None
+    return made(value, tangent, None, level) if value.__class__ is float else None
+
+
+def _carried(row, operands, primals, result, attrs, lanes, level):
+    """The dual number whose primal is `result`, a tensor or dual number of lower level."""
+    value = result._v
+    if type(value) is not float and value.dtype.kind != "f":
+        return result
+    primal = result if tracked(result) else value
+    tangents = [
+        o._d if o.__class__ is Dual and o._level == level else None
+        for o in (operands[k] for k in row.slots(len(operands)))
+    ]
+    tangent = None
+    if any(t is not None for t in tangents):
+        plain_values = not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Traced) for t in tangents)
+        if plain_values and row.elementwise:
+            given = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
+            values = [p._v if isinstance(p, Traced) else p for p in primals]
+            tangent = _compiled()(row, [*values, value], given, lanes)
+            return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
+        primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
+        if plain_values:  # in C order, as in a sweep: how NumPy adds depends on strides
+            tangents = [t if t is None else np.asarray(t, order="C") for t in tangents]
+        lift = Eager if plain_values and lanes is None else Lifted
+        wrapped = [None if t is None else Eager(t) if lift is Eager else Lifted(t, lanes) for t in tangents]
+        found = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))
+        if found is not None:
+            tangent = _fitted(found, value, lanes)
+    return made(primal, tangent, lanes, level)
+
+
+@cache
+def _compiled():
+    """`sweep.single.tangent_of`, imported with the compiled code that dual numbers of scalars do without."""
+    from ..interpreter.single import tangent_of
+
+    return tangent_of
+
+
+def _operand(primal, constant):
+    """A primal as a rule takes it: constants without their tensor, integers and truth values as floats."""
+    if isinstance(primal, Traced):
+        if tracked(primal):
+            return primal
+        primal = primal._v
+    return primal if constant or type(primal) is float or primal.dtype.kind == "f" else primal.astype(np.float64)
+
+
+def _fitted(found, value, lanes):
+    """What a rule has found as a tangent of `value`: its shape, its dtype, its lanes."""
+    shape, dtype = np.shape(value), np.float64 if type(value) is float else value.dtype
+    if lanes is not None and found.lanes is None:
+        found = Lifted(np.broadcast_to(found.a, (lanes, *found.shape)), lanes)
+    if found.shape != shape:
+        found = found.broadcast_to(shape)
+    tangent = found.a
+    if tangent.dtype != dtype:
+        tangent = tangent.astype(dtype)
+    return tangent if isinstance(tangent, Traced) else normalise(tangent)
+
+
+# ---- making one --------------------------------------------------------------------
+
+
+def _primal(value):
+    if isinstance(value, Traced):
+        if not tracked(value):
+            return _primal(np.asarray(value._v))
+        return value
+    if type(value) is float:
+        return value
+    return as_float(value, "tg.Dual")
+
+
+def as_float(data, what):
+    """`data` as a float, or as a new float64 or float32 array.
+
+    Python ints, also in lists, count as floats; arrays of integers do not.
+    """
+    check_class(data, what)
+    array = readable(np.array(data))
+    check_dtype(array, what)
+    if array.dtype.kind in "iub":
+        if isinstance(data, (np.ndarray, np.generic)):
+            raise DtypeError(
+                f"{what}: an array of integers (dtype {array.dtype}, shape {array.shape}) cannot carry a derivative; "
+                "convert with .astype(float)"
+            )
+        array = array.astype(np.float64)
+    if array.dtype.char not in "df":
+        raise DtypeError(f"{what}: dtype {array.dtype} cannot carry a derivative; use float64 or float32")
+    return normalise(array)
+
+
+def check_tangent(tangent, value, shape):
+    """`tangent` as one of `value`, or an error that says why it is none."""
+    weak = not isinstance(tangent, (Traced, np.ndarray, np.generic))
+    if isinstance(tangent, Traced) and not tracked(tangent):
+        tangent = tangent._v
+    if not isinstance(tangent, Traced):
+        tangent = as_float(tangent, "tangent")
+    dtype = np.dtype(np.float64) if type(value) is float else value.dtype
+    if np.shape(tangent) != shape:
+        must = "must have that shape" if shape == np.shape(value) else f"must be of shape {shape} with lanes={shape[0]}"
+        raise SeedShapeError(
+            f"a tangent of shape {np.shape(tangent)} was given for a value of shape {tuple(np.shape(value))}; it {must}"
+        )
+    found = np.dtype(np.float64) if type(tangent) is float else tangent.dtype
+    if found != dtype:
+        if not weak:
+            raise DtypeError(f"a tangent of dtype {found} was given for a value of dtype {dtype}; convert with .astype")
+        tangent = np.asarray(tangent, dtype)
+    return tangent
+
+
+def _shown(part):
+    if isinstance(part, Traced) or type(part) is float:
+        return repr(part)
+    return format_tensor(part)[len("tensor(") : -1] if np.ndim(part) == 0 else np.array2string(part, separator=", ")
+
+
+_record.Types.Dual = Dual

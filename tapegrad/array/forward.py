@@ -1,0 +1,360 @@
+"""Forward-mode transformations: `jvp`, `derivative`, `jacfwd`.
+
+Each runs the function once per pass on dual numbers of a fresh level
+(`tapegrad.array.dual`) and takes the tangents of that level out of what it returns.
+Forward mode costs about as much as the function itself, times the number of
+inputs that are varied; see ``docs/forward.md`` for when that is the better way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+import numpy as np
+
+from ..common.dtypes import check_dtype
+from ..common.errors import StructureError
+from ..common.typing import Argnums, Between, OfJacobian
+from ..tape.places import function_name
+from .differentiable import Traced
+from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
+from .record import normalise, tracked
+
+R = TypeVar("R", bound=Any)
+X = TypeVar("X", bound=Any)
+
+_LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
+
+#: Tangents that share one pass of `jacfwd`.
+MOST_LANES, FEWEST_LANES = 16, 4
+
+
+class _Level:
+    """A fresh level, higher than that of every dual number there is, while a function runs."""
+
+    def __enter__(self):
+        self.before, running.level = running.level, next(_LEVELS)
+        return running.level
+
+    def __exit__(self, *exc):
+        running.level = self.before
+
+
+# ---- containers of numbers -------------------------------------------------------------
+
+
+def _map(function, tree, *others, what, where=""):
+    """`function` of the leaves of nested tuples, lists and dicts, which must all have the same structure."""
+    if isinstance(tree, dict):
+        for other in others:
+            if not isinstance(other, dict) or other.keys() != tree.keys():
+                raise StructureError(
+                    f"{what}{where}: a dict with the keys {list(tree)} has a partner that is {_described(other)}"
+                )
+        found = {
+            key: _map(function, value, *(o[key] for o in others), what=what, where=f"{where}[{key!r}]")
+            for key, value in tree.items()
+        }
+        return found if type(tree) is dict else type(tree)(found)
+    if isinstance(tree, (tuple, list)):
+        for other in others:
+            if not isinstance(other, (tuple, list)) or len(other) != len(tree):
+                raise StructureError(
+                    f"{what}{where}: a {type(tree).__name__} of {len(tree)} has a partner that is {_described(other)}"
+                )
+        parts = [
+            _map(function, value, *(o[k] for o in others), what=what, where=f"{where}[{k}]")
+            for k, value in enumerate(tree)
+        ]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        for other in others:
+            if type(other) is not type(tree):
+                raise StructureError(f"{what}{where}: a {type(tree).__name__} has a partner that is {_described(other)}")
+        leaves = [
+            _map(function, getattr(tree, f.name), *(getattr(o, f.name) for o in others), what=what, where=f"{where}.{f.name}")
+            for f in dataclasses.fields(tree)
+        ]
+        copy = object.__new__(type(tree))
+        for field, leaf in zip(dataclasses.fields(tree), leaves):
+            object.__setattr__(copy, field.name, leaf)
+        return copy
+    return function(tree, *others, f"{what}{where}")
+
+
+def _described(thing):
+    if isinstance(thing, dict):
+        return f"a dict with the keys {list(thing)}"
+    if isinstance(thing, (tuple, list)):
+        return f"a {type(thing).__name__} of {len(thing)}"
+    return f"of type {type(thing).__name__}"
+
+
+# ---- in and out --------------------------------------------------------------------------
+
+
+def _entered(thing, what):
+    """A primal as a dual number can hold it: float, new array, tracked tensor or dual number."""
+    if isinstance(thing, Traced):
+        if tracked(thing):
+            return thing
+        thing = np.asarray(thing._v)
+    if isinstance(thing, (dict, tuple, list, str, bytes)) or thing is None or callable(thing):
+        raise StructureError(f"{what} is not a number or an array but {_described(thing)}")
+    return as_float(thing, what)
+
+
+def _parts(result, level, what):
+    """Primal and tangent (None: zero) of `level` in a result of a function."""
+    if result.__class__ is Dual:
+        if result._level == level:
+            return result.value, result._d
+        if result._level > level:
+            # A dual number made by hand around ours: look inside both of its parts.
+            primal, tangent = _parts(result.value, level, what)
+            if result._d is None:
+                return made(primal, None, result._lanes, result._level), tangent
+            inner, moved = _parts(result._d, level, what)
+            if moved is not None or tangent is not None:
+                tangent = _zeros(primal, None) if tangent is None else tangent
+                tangent = made(tangent, moved, result._lanes, result._level)
+            return made(primal, inner, result._lanes, result._level), tangent
+        return result, None
+    if isinstance(result, Traced):
+        return (result if tracked(result) else result._v), None
+    if result is None and what.startswith("the result"):
+        raise StructureError(f"{what} is None: does the function return what it computes?")
+    if isinstance(result, (str, bytes)) or result is None or callable(result):
+        raise StructureError(
+            f"{what} is not a number or an array but of type {type(result).__name__}; "
+            "return numbers, arrays, or tuples, lists and dicts of them"
+        )
+    array = np.asarray(result)
+    if array.dtype.kind == "O":
+        raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
+    check_dtype(array, what)
+    return result, None
+
+
+def _zeros(value, lanes):
+    """A zero tangent of `value`."""
+    array = np.asarray(value._v if isinstance(value, Traced) else value)
+    shape = array.shape if lanes is None else (lanes, *array.shape)
+    return normalise(np.zeros(shape, array.dtype if array.dtype.kind == "f" else np.float64))
+
+
+def _given_out(thing):
+    """A result without wrapping: 0-d arrays become scalars of NumPy."""
+    return thing[()] if isinstance(thing, np.ndarray) and thing.ndim == 0 else thing
+
+
+def _pass(function, arguments, level, lanes, what):
+    """One pass; the values and the tangents, in the structure of the result."""
+    result = function(*arguments)
+    pairs = []
+
+    def take(leaf, where):
+        value, tangent = _parts(leaf, level, where)
+        pairs.append((value, _zeros(value, lanes) if tangent is None else tangent))
+        return len(pairs) - 1
+
+    places = _map(take, result, what=what)
+    values = _map(lambda k, _: _given_out(pairs[k][0]), places, what=what)
+    return values, _map(lambda k, _: _given_out(pairs[k][1]), places, what=what)
+
+
+def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
+    """The value of a function and its derivative along one direction: the Jacobian-vector product.
+
+    Parameters
+    ----------
+    f : callable
+        Of numbers, arrays, or nested tuples, lists, dicts and dataclasses of them; returns the same.
+    primals : tuple or list
+        The arguments of `f`: floats, arrays of float64 or float32, tensors, dual
+        numbers.  Python ints count as floats.
+    tangents : tuple or list
+        The direction; structure, shapes and dtypes as `primals`.
+
+    Returns
+    -------
+    value, tangent
+        Each of the structure that `f` returns.  Floats and NumPy arrays, except
+        where an argument was a tensor that requires a gradient or a dual number.
+        What does not depend on the arguments has a zero tangent.
+
+    Raises
+    ------
+    StructureError
+        `tangents` is not of the structure of `primals`, or `f` returns something
+        that is not a number or array.
+    SeedShapeError, DtypeError
+        A tangent does not fit its primal; an argument cannot carry a derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.jvp(lambda x, y: x * y, (3.0, 4.0), (1.0, 0.5))
+    (12.0, 5.5)
+    >>> tg.jvp(np.cumsum, (np.array([1.0, 2.0, 3.0]),), (np.array([1.0, 0.0, 1.0]),))
+    (array([1., 3., 6.]), array([1., 1., 2.]))
+    """
+    for thing, what in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(thing, (tuple, list)):
+            raise StructureError(
+                f"jvp: {what} must be a tuple or list of the arguments, not {_described(thing)}; write (x,)"
+            )
+
+    with _Level() as level:
+
+        def enter(primal, tangent, where):
+            value = _entered(primal, f"jvp: {where}")
+            if isinstance(tangent, (dict, tuple)) or tangent is None:
+                raise StructureError(f"jvp: the tangent of {where} is {_described(tangent)}, not a number or an array")
+            return made(value, check_tangent(tangent, value, np.shape(value)), None, level)
+
+        arguments = _map(enter, tuple(primals), tangents, what="primals")
+        return _pass(f, arguments, level, None, f"the result of {function_name(f)}")
+
+
+def derivative(f: Between[Any, R]) -> Callable[..., R]:
+    """The derivative of a function of one number, in forward mode.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args, **kwargs)`` with a number `x`; returns a number, an array, or
+        nested tuples, lists and dicts of them.
+
+    Returns
+    -------
+    callable
+        ``df(x, *args, **kwargs)``: of the structure and shapes that `f` returns.
+
+    Raises
+    ------
+    StructureError
+        `x` is not a number (use `jacfwd`), or `f` returns something that is not a
+        number or array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.derivative(lambda x: x ** 3)(2.0)
+    12.0
+    >>> tg.derivative(tg.derivative(lambda x: x ** 3))(2.0)
+    12.0
+    >>> tg.derivative(lambda t: {"position": t * np.array([1.0, 2.0])})(3.0)
+    {'position': array([1., 2.])}
+    """
+
+    @functools.wraps(f)
+    def df(x, *args, **kwargs):
+        value = _entered(x, f"the argument of derivative({function_name(f)})")
+        if np.shape(value):
+            raise StructureError(
+                f"derivative({function_name(f)}) takes a number, not an array of shape {tuple(np.shape(value))}; "
+                "use tg.jacfwd or tg.jvp"
+            )
+        with _Level() as level:
+            one = np.ones((), getattr(value, "dtype", np.float64))
+            seeded = made(value, normalise(one), None, level)
+            return _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {function_name(f)}")[1]
+
+    return df
+
+
+@overload
+def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
+@overload
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or nested tuples, lists and dicts of them.
+    argnums : int or tuple of int
+        The arguments to differentiate in: numbers or arrays.
+
+    Returns
+    -------
+    callable
+        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
+        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
+
+    Raises
+    ------
+    StructureError
+        An argument that is not a number or array, or such a result.
+    DtypeError
+        An array of integers.
+
+    Notes
+    -----
+    Several directions (4, 8 or 16) share one pass: the partial derivatives of
+    each operation are computed once.  Use it where outputs outnumber inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
+    array([[3., 2.],
+           [1., 0.]])
+    """
+
+    @functools.wraps(f)
+    def jacobian(*args, **kwargs):
+        several = isinstance(argnums, (tuple, list))
+        found = []
+        for k in argnums if several else (argnums,):
+            if not -len(args) <= k < len(args):
+                raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
+            found.append(_jacobian(f, args, k % len(args), kwargs))
+        return tuple(found) if several else found[0]
+
+    return jacobian
+
+
+def lanes_for(rest):
+    """How many tangents a pass of dual numbers carries, if so many are left."""
+    lanes = FEWEST_LANES
+    while lanes < min(rest, MOST_LANES):
+        lanes *= 2
+    return lanes
+
+
+def _jacobian(f, args, k, kwargs):
+    """The Jacobian in argument `k`, a few columns at a time."""
+    value = _entered(args[k], f"argument {k} of {function_name(f)}")
+    shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
+    size = int(np.prod(shape, dtype=np.int64))
+    chunks, start = [], 0
+    while start < size or not chunks:
+        lanes = lanes_for(size - start)
+        count = min(lanes, size - start)
+        with _Level() as level:
+            seeds = np.zeros((lanes, size), dtype)
+            seeds[np.arange(count), start + np.arange(count)] = 1.0
+            seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
+            arguments = (*args[:k], seeded, *args[k + 1 :])
+            tangents = _pass(lambda *a: f(*a, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")[1]
+        chunks.append(_map(lambda t, _, count=count: t[:count], tangents, what="the Jacobian"))
+        start += count
+    return _map(lambda *parts: _arranged(parts[:-1], shape), *chunks, what=f"the result of {function_name(f)}")
+
+
+def _arranged(parts, shape):
+    """Rows of tangents, joined, with the directions last and in the shape of the argument."""
+    rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=0)
+    out = rows.shape[1:]
+    found = np.reshape(np.moveaxis(rows, 0, -1), (*out, *shape))
+    return found if isinstance(found, Traced) else normalise(np.array(found, order="C", copy=None))

@@ -1,0 +1,56 @@
+"""The functions of the library's namespace, which are also tensor methods.
+
+Each is a thin call of `tapegrad.array.record.apply`: it sorts out arguments (NumPy's
+``axis``/``keepdims`` and PyTorch's ``dim``/``keepdim`` mean the same) and names
+the row.  `install` puts them on the `Traced` class; NumPy's own functions reach
+the same rows through `tapegrad.numpy_api.dispatch`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...common import docstrings
+from ..differentiable import Traced
+from .arguments import axis_index, axis_tuple, chosen_axes, lift
+from .copies import *
+from .elementwise import *
+from .elementwise import ELEMENTWISE, power
+from .products import *
+from .reductions import *
+from .shapes import *
+from .shapes import along_axis, frozen, moved, moved_by, part, view
+
+#: Names of this module that are also methods of tensors.
+METHODS = [
+    *(name for name in ELEMENTWISE if name not in ("where",)),
+    *"clip sum mean prod max min amax amin norm logsumexp var std cumsum softmax log_softmax matmul dot outer trace "
+    "reshape ravel flatten squeeze expand_dims unsqueeze transpose permute t swapaxes moveaxis flip broadcast_to "
+    "expand diagonal diag split repeat tile roll take clone astype power".split(),
+]
+
+
+def install(cls):
+    """Put the functions of this module on the tensor class."""
+    for name in METHODS:
+        setattr(cls, name, globals()[name])
+    cls.pow = power
+    cls.T = property(transpose)
+    cls.mT = property(lambda self: swapaxes(self, -1, -2))
+    cls.double = lambda self: astype(self, np.float64)
+    cls.float = lambda self: astype(self, np.float32)
+    cls.copy = clone
+    cls.conj = cls.conjugate = clone
+
+
+pow = power
+install(Traced)
+docstrings.complete(globals(), docstrings.FUNCTIONS, {"split": "list of Tensor", "array_split": "list of Tensor"})
+
+#: Rows that only derivatives and kernels use: no functions of the namespace.
+INNER = {"absolute_product", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}
+
+if not TYPE_CHECKING:  # type checkers take every name without an underscore
+    __all__ = sorted({*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"} - INNER)

@@ -1,0 +1,47 @@
+"""What the functions of this package take: anything as a tensor, and axes in NumPy's and PyTorch's ways of naming them."""
+
+from __future__ import annotations
+
+from operator import index as as_index
+from typing import Any
+
+import numpy as np
+
+from ..differentiable import Traced
+from ..record import as_operand, plain
+
+
+def lift(x: Any) -> Any:
+    """`x` as a tensor."""
+    if x is True or x is False:
+        # Promotes as a boolean does, not as a float.
+        return plain(np.asarray(x))
+    return x if isinstance(x, Traced) else plain(as_operand(x))
+
+
+def axis_index(axis, ndim):
+    """An axis counted from the front; an error as NumPy's if there is none of that number."""
+    axis = as_index(axis)
+    if not -ndim <= axis < ndim:
+        raise np.exceptions.AxisError(axis, ndim)
+    return axis % ndim
+
+
+def axis_tuple(axes, ndim):
+    """Axes, or one, counted from the front; each may be named once."""
+    axes = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    found = tuple(axis_index(a, ndim) for a in axes)
+    if len(set(found)) != len(found):
+        raise ValueError(f"an axis is repeated in {axes}")
+    return found
+
+
+def chosen_axes(x: Any, axis: Any, dim: Any) -> Any:
+    """The axes that NumPy's `axis` or PyTorch's `dim` names, sorted; None for all."""
+    axis = dim if axis is None else axis
+    if axis is None:
+        return None
+    if x.ndim == 0 and axis in (0, -1):
+        # NumPy and PyTorch take these for a scalar too.
+        return ()
+    return tuple(sorted(axis_tuple(axis, x.ndim)))

@@ -1,0 +1,39 @@
+"""Copies on the tape: the same elements again, or in another dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...common.errors import DtypeError
+from ...common.host_functions import recomputed
+from ...common.typing import DTypeLike, TensorLike
+from ..differentiable import Traced
+from ..record import apply, observed
+from .arguments import lift
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def clone(x: TensorLike) -> Tensor:
+    """A copy that is recorded: the gradient passes through."""
+    return apply("clone", (x,))
+
+
+@recomputed
+def _cast(x, dtype):
+    return x.astype(dtype)
+
+
+def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
+    """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
+    x, dtype = lift(x), np.dtype(dtype)
+    if dtype.kind != "f":
+        if isinstance(x, Traced) and x.requires_grad and x.dtype.kind == "f":
+            raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
+        return observed(_cast(dtype.str), (x,), np.asarray(x._v).astype(dtype))
+    if dtype.char not in "df":
+        raise DtypeError(f"tensors that require a gradient are float64 or float32, not {dtype}")
+    return apply("astype", (x,), (("dtype", dtype.char),))

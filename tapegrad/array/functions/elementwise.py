@@ -1,0 +1,121 @@
+"""Element-wise functions, one for each element-wise row, under all their names; and `power`, `where`, `clip`."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, overload
+
+from ...common.host_functions import recomputed
+from ...common.typing import TensorLike
+from ...rules import BY_NAME
+from ..differentiable import Traced
+from ..record import apply, apply_one, derived
+from .arguments import lift
+
+if TYPE_CHECKING:
+    from ..dual import Dual
+    from ..tensor import Tensor
+
+#: Names in this namespace -> element-wise row, where they differ from the row's own.
+_ALIASES = {
+    "subtract": "subtract", "sub": "subtract", "mul": "multiply", "div": "divide", "true_divide": "divide",
+    "neg": "negative", "negate": "negative", "abs": "absolute", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "gammaln": "lgamma", "mod": "remainder",
+    "expit": "sigmoid", "round": "rint",
+}  # fmt: skip
+
+
+def _elementwise(name, row):
+    arity = row.arity
+
+    def one(x: TensorLike) -> Tensor:
+        return apply_one(row, x) if isinstance(x, Traced) else apply(row, (x,))
+
+    def two(x: TensorLike, y: TensorLike) -> Tensor:
+        return apply(row, (x, y))
+
+    function = one if arity == 1 else two
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{row.doc}, element-wise.
+
+    Parameters
+    ----------
+    {"x" if arity == 1 else "x, y"} : Tensor or array-like
+        Float64 or float32; broadcast as NumPy does.
+
+    Returns
+    -------
+    Tensor
+    """
+    return function
+
+
+ELEMENTWISE = {
+    name: _elementwise(name, BY_NAME[_ALIASES.get(name, name)])
+    for name in [
+        *_ALIASES,
+        *(row.name for row in BY_NAME.values() if row.elementwise and row.arity <= 2 and row.name != "power2"),
+    ]
+    if name not in ("power", "polygamma", "clone")
+}
+globals().update(ELEMENTWISE)
+
+if TYPE_CHECKING:
+    # The same names, for type checkers; a test keeps the two equal.
+    @overload
+    def _unary(x: Dual) -> Dual: ...  # type: ignore[overload-overlap]
+    @overload
+    def _unary(x: TensorLike) -> Tensor: ...
+    def _unary(x: Any) -> Any: ...
+    @overload
+    def _binary(x: Dual, y: TensorLike) -> Dual: ...  # type: ignore[overload-overlap]
+    @overload
+    def _binary(x: TensorLike, y: Dual) -> Dual: ...  # type: ignore[overload-overlap]
+    @overload
+    def _binary(x: TensorLike, y: TensorLike) -> Tensor: ...
+    def _binary(x: Any, y: Any) -> Any: ...
+
+    abs = absolute = acos = acosh = arccos = arccosh = arcsin = arcsinh = arctan = arctanh = asin = asinh = atan = atanh = \
+        cbrt = ceil = cos = cosh = deg2rad = digamma = entr = erf = erfc = erfcinv = erfcx = erfinv = exp = exp2 = \
+        expit = expm1 = floor = gamma = gammaln = i0 = i0e = i1 = i1e = is_nan = j0 = j1 = lgamma = log = log10 = log1p = \
+        log2 = log_expit = log_ndtr = logit = ndtr = ndtri = neg = negate = negative = rad2deg = reciprocal = relu = rint = \
+        round = sigmoid = sign = sin = sinc = sinh = softplus = sqrt = square = tan = tanh = trunc = y0 = y1 = _unary
+    absolute_product = add = arctan2 = atan2 = beta = betaln = copysign = div = divide = floor_divide = fmax = fmin = \
+        fmod = gammainc = gammaincc = heaviside = hypot = if_false = if_true = is_equal = is_less = is_less_equal = iv = \
+        ive = jv = kl_div = ldexp = logaddexp = logaddexp2 = maximum = minimum = mod = mul = multiply = rel_entr = \
+        remainder = sub = subtract = true_divide = xlog1py = xlogy = yv = _binary
+
+
+def power(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
+    return x**y if isinstance(x, Traced) else apply("power", (x, y))
+
+
+@recomputed
+def _truth(condition):
+    return condition.astype(bool)
+
+
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
+    """`x` where `condition` holds, else `y`.
+
+    Parameters
+    ----------
+    condition : bool array-like or Tensor
+    x, y : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+        The gradient of the branch that is not taken is exactly zero.
+    """
+    return apply("where", (derived(_truth(), condition), x, y))
+
+
+def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
+    """`x` limited to ``[min, max]``; either bound may be None.  The derivative is 1 at the bounds themselves."""
+    if min is None and max is None:
+        return lift(x)
+    min = -inf if min is None else min
+    max = inf if max is None else max
+    return apply("clip", (x, min, max))

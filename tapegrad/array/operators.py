@@ -1,0 +1,265 @@
+"""The operators of tensors: ``+ - * / ** % // @``, comparisons, and their reflected forms.
+
+The four arithmetic ones are written for speed on scalars: one comparison
+(`store.ident`) says that the operand is on a live tape of this very thread, and
+the instruction is appended to the store's staging lists.  Anything else goes to
+`tapegrad.array.record`.  Importing this module puts the operators on `Traced`, and the
+fast arithmetic on `Tensor`.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from _thread import get_ident
+
+import numpy as np
+
+from ..common.observers import LISTENERS, tell
+from ..rules import BY_NAME
+from ..tape.places import PACKAGE
+from .differentiable import Traced
+from .record import apply, apply_one, apply_two, observed
+from .tensor import Parameter, Tensor
+
+#: Source of the scalar operators.  Written out per operator because a call of a
+#: Python function costs as much as a tenth of the whole operation.  What follows the
+#: computation of `value` is the same in all.
+_APPEND = """
+            tokens = store.tokens
+            index = len(tokens)
+            if index >= store.limit:
+                store.make_room()
+                return {slow}
+            frame = _frame(1)
+            if frame.f_code is not store.code:
+                store.note_code(frame.f_code)
+            store.ops.append({opcode})
+            store.lefts.append({left})
+            store.rights.append({right})
+            store.offsets.append(frame.f_lasti)
+            tokens.append(value)
+            t = new(Tensor)
+            t._v = value
+            t._t = store
+            t._i = index
+            return t
+    return {slow}
+"""
+
+#: The square, which is written so often; any other power goes the long way.
+_SQUARE = """
+def __pow__(self, other):
+    store = self._t
+    if store is not None and store.ident == get_ident() and (type(other) is int or type(other) is float) and other == 2:
+        x = self._v
+        if type(x) is float:
+            value = x * x
+"""
+
+_FAST_PATH = """
+def {method}(self, other):
+    store = self._t
+    if store is not None and store.ident == get_ident():
+        {own} = self._v
+        if type({own}) is float:
+            kind = type(other)
+            if kind is float:
+                {theirs} = operand = other
+            elif kind is Tensor or kind is Parameter:
+                {theirs} = other._v
+                if type({theirs}) is not float:
+                    return binary(row, {order})
+                theirs = other._t
+                if theirs is store:
+                    operand = other._i
+                elif theirs is not None:
+                    return binary(row, {order})
+                elif other._r:
+                    try:
+                        operand = store.leaves[other._k]
+                    except KeyError:
+                        operand = store.enter(other)
+                else:
+                    operand = {theirs}
+            elif kind is int:
+                {theirs} = operand = float(other)
+            else:
+                return binary(row, {order})
+            try:
+                value = x {symbol} y
+            except ArithmeticError:
+                return binary(row, {order})
+"""
+
+
+def _accepts(other):
+    return isinstance(other, (Traced, float, int, np.ndarray, np.generic, list, tuple, complex))
+
+
+_NEGATIVE = BY_NAME["negative"]
+
+#: Types that need no closer look.
+_KNOWN = {float, int, np.ndarray, np.float64, Tensor, Parameter}
+
+
+def _binary(row, a, b):
+    """What an operator gives for a row of two operands, where the fast path does not serve."""
+    if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
+        return apply_two(row, a, b, 4)
+    return NotImplemented
+
+
+def _arithmetic(row, reflected):
+    def method(self, other):
+        return _binary(row, other, self) if reflected else _binary(row, self, other)
+
+    return method
+
+
+_UFUNC = {
+    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
+    operator.eq: np.equal, operator.ne: np.not_equal,
+}  # fmt: skip
+
+
+def _compare(function):
+    def method(self, other):
+        if not _accepts(other):
+            return NotImplemented
+        if LISTENERS:
+            tell(f"comparison ({_UFUNC[function].__name__})", self, other)
+        found = function(self._v, other._v if isinstance(other, Traced) else other)
+        return observed(_UFUNC[function], (self, other), found)
+
+    return method
+
+
+def __neg__(self):
+    return apply_one(_NEGATIVE, self)
+
+
+def __pos__(self):
+    return self
+
+
+def __abs__(self):
+    return apply("absolute", (self,))
+
+
+def __pow__(self, other):
+    if not _accepts(other):
+        return NotImplemented
+    if type(other) in (int, float) and other == 2:
+        return apply("power2", (self,))
+    return apply("power", (self, other))
+
+
+def __rpow__(self, other):
+    return _binary(BY_NAME["power"], other, self)
+
+
+def __mod__(self, other):
+    return _binary(BY_NAME["remainder"], self, other)
+
+
+def __rmod__(self, other):
+    return _binary(BY_NAME["remainder"], other, self)
+
+
+def __floordiv__(self, other):
+    return _binary(BY_NAME["floor_divide"], self, other)
+
+
+def __rfloordiv__(self, other):
+    return _binary(BY_NAME["floor_divide"], other, self)
+
+
+def __divmod__(self, other):
+    return self // other, self % other
+
+
+def __rdivmod__(self, other):
+    return other // self, other % self
+
+
+def __matmul__(self, other):
+    return _binary(BY_NAME["matmul"], self, other)
+
+
+def __rmatmul__(self, other):
+    return _binary(BY_NAME["matmul"], other, self)
+
+
+__lt__ = _compare(operator.lt)
+__le__ = _compare(operator.le)
+__gt__ = _compare(operator.gt)
+__ge__ = _compare(operator.ge)
+__eq__ = _compare(operator.eq)
+__ne__ = _compare(operator.ne)
+
+
+def __and__(self, other):
+    return observed(np.logical_and, (self, other), np.logical_and(self._v, getattr(other, "_v", other)))
+
+
+def __or__(self, other):
+    return observed(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
+
+
+def __xor__(self, other):
+    return observed(np.logical_xor, (self, other), np.logical_xor(self._v, getattr(other, "_v", other)))
+
+
+def __invert__(self):
+    return observed(np.logical_not, (self,), np.logical_not(self._v))
+
+
+#: The operators defined above.
+_NAMES = (
+    "neg pos abs pow rpow mod rmod floordiv rfloordiv divmod rdivmod matmul rmatmul and or xor invert "
+    "lt le gt ge eq ne"
+).split()
+
+
+_SCOPE = {
+    "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary, "get_ident": get_ident,
+    "new": object.__new__,
+}  # fmt: skip
+
+
+def _install_operators():
+    """Put the operators on `Traced`; those of tensors for ``+ - * /`` come from the template `_FAST_PATH`."""
+    for name in _NAMES:
+        setattr(Traced, f"__{name}__", globals()[f"__{name}__"])
+    for name, symbol, method in (
+        ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
+    ):  # fmt: skip
+        row = BY_NAME[name]
+        scope = {**_SCOPE, "row": row}
+        for reflected in (False, True):
+            full = f"__{'r' if reflected else ''}{method}__"
+            order = "other, self" if reflected else "self, other"
+            source = (_FAST_PATH.rstrip() + _APPEND).format(
+                method=full,
+                symbol=symbol,
+                own="y" if reflected else "x",
+                theirs="x" if reflected else "y",
+                order=order,
+                slow=f"binary(row, {order})",
+                left="operand" if reflected else "self._i",
+                right="self._i" if reflected else "operand",
+                opcode=row.opcode,
+            )
+            setattr(Tensor, full, _compiled(source, scope, full))
+            setattr(Traced, full, _arithmetic(row, reflected))
+    source = (_SQUARE.rstrip() + _APPEND).format(slow="power(self, other)", opcode=BY_NAME["power2"].opcode, left="self._i", right="0")
+    Tensor.__pow__ = _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")
+
+
+def _compiled(source, scope, name):
+    exec(compile(source, f"{PACKAGE}<operators>", "exec"), scope)
+    return scope[name]
+
+
+_install_operators()

@@ -1,0 +1,598 @@
+"""Recording: one operation on tensors becomes a value and, if needed, an instruction.
+
+`apply` is the way of every operation but the scalar operators, which have a
+fast path of their own in `tapegrad.array.operators`.  It computes the value at once with
+the row's NumPy function, and writes an instruction if some operand is tracked
+and recording is on.  `apply_one`, `apply_two` and `apply_view` are shorter ways for the most
+frequent kinds of calls; all of them end in `_write`.
+
+What has no derivative is computed through `observed`, `derived` or `decided`, so that a functional
+recording (`tapegrad.transforms.replay`) knows of it: as a result, as a constant of a rule, as what Python decides on.
+
+These functions run for every operation of a user's program.  Where they are long, or say a thing twice,
+that is because a call of a Python function costs as much as a tenth of an operation.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+from typing import Any
+
+import numpy as np
+
+from ..common.dtypes import check_class, check_dtype, readable
+from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from ..common.observers import LISTENERS, tell
+from ..interpreter.plan import Signature
+from ..rules import BY_NAME
+from ..tape.layout import CLEARED, TRACED
+from ..tape.meta import SCALAR, meta_of
+from ..tape.places import PACKAGE
+from ..tape.store import OBJECT_BYTES, thread_state
+from ..tape.watch import stamp
+from .differentiable import below
+
+_new = object.__new__
+_frame = sys._getframe
+
+
+class Types:
+    """The classes that operands are told apart by, set by the modules that define them, which import this one.
+
+    Tensors and parameters are of `tapegrad.tensor`, dual numbers of `tapegrad.array.dual`, calls of the user's
+    primitives of `tapegrad.autograd.custom.calls`.
+    """
+
+    Traced: Any = None
+    Tensor: Any = None
+    Parameter: Any = None
+    Call: Any = None
+    Dual: Any = None
+
+
+def plain(value):
+    """A tensor that is not on any tape, around `value` (normalised already)."""
+    t = _new(Types.Tensor)
+    t._v = value
+    t._t = None
+    t._i = 0
+    t._m = None
+    t._r = False
+    t._k = None
+    t._x = None
+    return t
+
+
+def _described(t):
+    """The description of an array tensor, found out when it is first needed."""
+    t._m = found = meta_of(t._v)
+    return found
+
+
+def normalise(value):
+    """What a tensor holds: a Python float for float64 scalars, else an ndarray."""
+    kind = type(value)
+    if kind is float:
+        return value
+    if kind is np.ndarray:
+        if value.ndim == 0 and value.dtype.char == "d":
+            return float(value)
+        return value
+    if kind is np.float64 or kind is int:
+        return float(value)
+    return normalise(np.asarray(value))
+
+
+def as_operand(thing, row_name="operation"):
+    """An operand that is not a tensor as something NumPy computes with.
+
+    Python ints become floats; arrays are checked for dtypes without derivative.
+    """
+    kind = type(thing)
+    if kind is float:
+        return thing
+    if kind is np.ndarray and thing.ndim and thing.dtype.char in "dfl?" and thing.dtype.isnative and thing.flags.aligned:
+        return thing
+    if kind is int or kind is bool or isinstance(thing, np.float64):
+        return float(thing)
+    if isinstance(thing, (np.ndarray, np.generic)):
+        check_class(thing, row_name)
+        array = readable(np.asarray(thing))
+        check_dtype(array, row_name)
+        if array.dtype.char == "e":
+            # Promotes like half precision with everything that carries a derivative.
+            array = array.astype(np.float32)
+        return float(array) if array.ndim == 0 and array.dtype.char == "d" else array
+    if isinstance(thing, (list, tuple)):
+        return as_operand(_array_of(thing), row_name)
+    if isinstance(thing, complex):
+        check_dtype(np.asarray(thing), row_name)
+    if kind is Types.Call:
+        return thing
+    raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
+
+
+def _array_of(sequence):
+    def has_tensor(items):
+        return any(isinstance(i, Types.Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
+
+    if has_tensor(sequence):
+        raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
+    return np.asarray(sequence)
+
+
+def settle(t):
+    """Bring tensor `t`, an interior one, to a store it can be used on; returns that store.
+
+    Follows stores that have moved, and refuses those of other threads.  A store
+    that a backward pass has used up is returned as it is.
+    """
+    store = t._t
+    while store.forward is not None:
+        new, kept = store.forward
+        slot = int(np.searchsorted(kept, t._i))
+        assert slot < len(kept) and kept[slot] == t._i, "a live tensor was not kept"
+        t._t = store = new
+        t._i = slot
+    if store.retired is None and store.thread.ident != get_ident():
+        raise TapeMismatchError(
+            f"this tensor of shape {tuple(t.shape)} was computed in another thread, on that thread's tape; "
+            "pass leaves (or .detach()ed values) between threads and compute in the thread that differentiates"
+        )
+    return store
+
+
+def nesting_error(what):
+    """The error for a number that is being differentiated by somebody else."""
+    return NestingError(
+        f"{what} is itself being differentiated, outside of the function that is differentiated here: derivatives of "
+        "derivatives by nesting are not supported here. Pass it as an argument, or its value (.detach()); for a second "
+        "derivative put forward mode inside (tg.grad(tg.derivative(f)))"
+    )
+
+
+def choose_store(operands):
+    """The store that an operation on these tracked tensors is recorded on."""
+    chosen = None
+    for t in operands:
+        if t._t is None:
+            continue
+        store = settle(t)
+        if store.retired is not None or store is chosen:
+            continue
+        if chosen is not None and (chosen.trace is not None or store.trace is not None):
+            raise nesting_error("an operand of an operation")
+        if chosen is not None:
+            raise TapeMismatchError(
+                "the operands were recorded on two different tapes; compute them under the same `with tg.Tape()` "
+                "block, or .detach() the one that needs no gradient here"
+            )
+        chosen = store
+    if chosen is None:
+        chosen = thread_state().store
+    return chosen
+
+
+def slot_of(store, t):
+    """The slot of tensor `t` on `store` (0: a constant)."""
+    if t._t is None:
+        return store.enter(t) if t._r else 0
+    if t._t is store:
+        return t._i
+    # Its own store is used up: an instruction that says so when it is needed.
+    slot = store.write(CLEARED, len(store.clearings))
+    store.clearings.append(t._t.retired)
+    return slot
+
+
+def tracked(t):
+    """Whether `t` is a tensor that requires a gradient, or a dual number."""
+    return isinstance(t, Types.Traced) and (t._t is not None or t._r or t.__class__ is Types.Dual)
+
+
+def recorded(*operands):
+    """Whether an operation on these carries a derivative: one is tracked, and not switched off by ``no_grad``."""
+    if thread_state().enabled:
+        return any(map(tracked, operands))
+    return Types.Dual in map(type, operands)
+
+
+def apply(row, operands, attrs=(), value=None, integer=0):
+    """Compute a row and record it.
+
+    Parameters
+    ----------
+    row : Row or str
+    operands : sequence
+        Tensors, arrays, numbers.
+    attrs : tuple of (str, hashable)
+        Attributes of the row.
+    value : optional
+        The result, where the caller has it already.
+    integer : int
+        The dynamic attribute.
+
+    Returns
+    -------
+    Tensor
+    """
+    if row.__class__ is str:
+        row = BY_NAME[row]
+    Tensor, Parameter = Types.Tensor, Types.Parameter
+    operands = list(operands)
+    values, metas, flags, scalars, strong = [], [], [], True, []
+    for k, o in enumerate(operands):
+        kind = o.__class__
+        if kind is Tensor or kind is Parameter:
+            v = o._v
+            flags.append(o._t is not None or o._r)
+            if v.__class__ is float:
+                metas.append(SCALAR)
+            else:
+                metas.append(o._m or _described(o))
+                scalars = False
+        else:
+            if kind is Types.Dual:
+                return o._apply_row(row, operands, attrs, value, integer)
+            v = operands[k] = as_operand(o, row.name)
+            flags.append(False)
+            if v.__class__ is float:
+                metas.append(SCALAR)
+                if isinstance(o, (np.float64, np.ndarray)):
+                    strong.append(k)
+            else:
+                metas.append(meta_of(v))
+                scalars = False
+        values.append(v)
+    if strong and not scalars and row.elementwise:
+        for k in strong:
+            values[k] = operands[k] = np.asarray(values[k])
+            metas[k] = meta_of(values[k])
+    if value is None:
+        if attrs:
+            keywords = dict(attrs)
+            if row.dynamic:
+                keywords[row.dynamic] = integer
+            value = normalise(row.value(*values, **keywords))
+        elif scalars and row.scalar is not None:
+            value = scalar_value(row, values)
+        else:
+            value = row.value(*values)
+            if value.__class__ is not np.ndarray or value.ndim == 0:
+                value = normalise(value)
+    if True not in flags:
+        return plain(value)
+    if row.constants:
+        for k in row.refused:
+            if flags[k] and thread_state().enabled:
+                refuse_operand(row, k)
+        flags = [flags[k] for k in row.slots(len(operands))]
+        if True not in flags:
+            return without_derivative(row, operands, values, attrs, value, integer)
+    if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", *operands)
+        return without_derivative(row, operands, values, attrs, value, integer)
+    return _write(row, operands, values, metas, flags, attrs, value, integer)
+
+
+def trace_of(operands):
+    """The trace of a functional recording that one of the operands belongs to, or None."""
+    for o in operands:
+        o = below(o)
+        if isinstance(o, Types.Tensor) and o._t is not None and o._t.trace is not None:
+            return o._t.trace
+    return None
+
+
+def without_derivative(row, operands, values, attrs, value, integer=0):
+    """The result of an operation that passes no derivative: a constant, except in a functional recording."""
+    trace = trace_of(operands)
+    return plain(value) if trace is None else trace.record(row, attrs, operands, values, integer, value)
+
+
+def observed(function, operands, value):
+    """The result `value` of a NumPy function without derivative: a constant, except in a functional recording."""
+    trace = trace_of(operands)
+    value = np.asarray(value)
+    return plain(value) if trace is None else trace.host(function, list(map(below, operands)), {}, value)
+
+
+def derived(function, *operands):
+    """``function(*values)``, an array that a rule takes as a constant: computed again at each replay.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and gives plain arrays; looks at nothing else.
+    *operands : Tensor, ndarray or number
+
+    Returns
+    -------
+    ndarray, or Tensor
+        A live tensor in a functional recording.
+    """
+    values = [o._v if isinstance(o, Types.Traced) else o for o in operands]
+    value = function(*[np.asarray(v) for v in values])
+    trace = trace_of(operands)
+    return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
+
+
+def decided(function, *operands):
+    """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
+    values = [np.asarray(o._v if isinstance(o, Types.Traced) else o) for o in operands]
+    value = function(*values)
+    trace = trace_of(operands)
+    if trace is not None:
+        outcome = trace.host(function, list(map(below, operands)), {}, np.asarray(value))
+        trace.exact(outcome, "a decision")
+    return value
+
+
+def refuse_operand(row, k):
+    """Raise the error for a tracked operand where the row has no derivative."""
+    raise UnsupportedFunctionError(
+        f"{row.name} has no derivative in its argument {k + 1}: {row.refused[k]}. Give it a plain number or array, or "
+        "leave the tape on purpose with .detach()"
+    )
+
+
+def scalar_value(row, values):
+    """The value on Python floats, with NumPy's result where Python raises."""
+    try:
+        result = row.scalar(*values)
+        if type(result) is float:
+            return result
+    except (ZeroDivisionError, OverflowError, ValueError):
+        pass
+    return normalise(row.value(*[np.float64(v) for v in values]))
+
+
+def apply_two(row, a, b, depth=3):
+    """`apply` for a row of two operands without attributes.
+
+    `depth` is how many calls the user's code is away from `_write`: asking for
+    each frame in between costs more than writing the instruction.  The two
+    operands are looked at by the same lines twice, for the same reason.
+    """
+    Tensor, Parameter = Types.Tensor, Types.Parameter
+    given = other = None
+    kind = a.__class__
+    if kind is Tensor or kind is Parameter:
+        x = a._v
+        on_a = a._t is not None or a._r
+    else:
+        if kind is Types.Dual:
+            return a._apply_two(row, a, b)
+        given = a
+        x = a = a if kind is float else as_operand(a, row.name)
+        on_a = False
+    kind = b.__class__
+    if kind is Tensor or kind is Parameter:
+        y = b._v
+        on_b = b._t is not None or b._r
+    else:
+        if kind is Types.Dual:
+            return b._apply_two(row, a if given is None else given, b)
+        other = b
+        y = b = b if kind is float else as_operand(b, row.name)
+        on_b = False
+    if x.__class__ is float:
+        if y.__class__ is not float and given is not None and y.dtype.char != "d":
+            x = a = _strong(given, x, y.dtype.char)
+    elif y.__class__ is float and other is not None and x.dtype.char != "d":
+        y = b = _strong(other, y, x.dtype.char)
+    if x.__class__ is float and y.__class__ is float and row.scalar is not None:
+        value = scalar_value(row, (x, y))
+    else:
+        value = row.value(x, y)
+        if value.__class__ is not np.ndarray or value.ndim == 0:
+            value = normalise(value)
+    if not (on_a or on_b):
+        return plain(value)
+    if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a, b)
+        return without_derivative(row, (a, b), (x, y), (), value)
+    of_a = SCALAR if x.__class__ is float else meta_of(x) if a is x else a._m or _described(a)
+    of_b = SCALAR if y.__class__ is float else meta_of(y) if b is y else b._m or _described(b)
+    return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
+
+
+def _strong(given, number, char):
+    """The constant `number`, given as `given`, so that it promotes as in NumPy beside an array that is not float64, but of `char`.
+
+    A Python float, and a tracked one, is weak; a NumPy scalar is float64; a
+    Python int beside integers stays one.
+    """
+    if isinstance(given, (np.float64, np.ndarray)):
+        return np.asarray(number)
+    if given.__class__ is int and char not in "df":
+        return np.asarray(given, "l" if char == "?" else char)
+    return number
+
+
+def apply_one(row, a):
+    """`apply` for a row of one operand, a tensor, without attributes."""
+    x = a._v
+    if x.__class__ is float and row.scalar is not None:
+        value = scalar_value(row, (x,))
+        of_a = SCALAR
+    else:
+        of_a = SCALAR if x.__class__ is float else a._m or _described(a)
+        value = row.value(x)
+        if value.__class__ is not np.ndarray or value.ndim == 0:
+            value = normalise(value)
+    if a._t is None and not a._r:
+        return plain(value) if a.__class__ is not Types.Dual else a._apply_row(row, (a,), (), value)
+    if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", a)
+        return without_derivative(row, (a,), (x,), (), value)
+    return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
+
+
+_ON = (True,)
+
+
+def apply_view(row, x, attrs, value, offset):
+    """Record that `value` is the view of the tracked array `x` at `offset`."""
+    if not thread_state().enabled:
+        if LISTENERS:
+            tell("no_grad", x)
+        return without_derivative(row, (x,), (x._v,), attrs, value, offset)
+    return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
+
+
+def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
+    """Write the instruction of an operation already computed; returns its tensor.
+
+    Parameters
+    ----------
+    operands, values, metas : sequence
+        Every operand: itself, its value, its description.
+    flags : sequence of bool
+        For every operand that can carry a derivative: whether it is on the tape.
+    """
+    slots = row.slots(len(operands)) if row.constants else _RANGES[len(operands)] if len(operands) < 3 else range(len(operands))
+    store = None
+    places = []
+    for k, on in zip(slots, flags):
+        if not on:
+            places.append(0)
+            continue
+        t = operands[k]
+        own = t._t
+        if own is None:
+            if store is None:
+                store = thread_state().store
+                if flags.count(True) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
+                    break
+            place = store.leaves.get(t._k)
+            places.append(store.enter(t) if place is None else place)
+        elif store is own:
+            places.append(t._i)
+        elif store is None and own.ident == get_ident():
+            store = own
+            places.append(t._i)
+        else:
+            break
+    scalar = value.__class__ is float
+    if (
+        len(places) < len(flags)
+        or len(store.tokens) + len(operands) >= store.limit
+        or (store.nbytes > store.byte_limit and not store.explicit and not store.pinned)
+    ):
+        store, places = _placed([operands[k] if on else None for k, on in zip(slots, flags)])
+    try:
+        frame = _frame(depth)
+    except ValueError:  # called by tapegrad itself, at the bottom of the stack
+        frame = _frame(1)
+    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
+    if frame.f_code is not store.code:
+        store.note_code(frame.f_code)
+    if store.ident < 0 and store.thread.checking is not None:
+        store.thread.checking.result(row.name, values, value, frame)
+
+    trace = store.trace
+    if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (
+        # A choice between a value and a constant has no room for the constant in its record, only in an entry.
+        trace is None
+        or (len(values) < 3 or 0 not in places) and all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
+    ):
+        if row.calls_scipy:
+            store.special = True
+        if value is values[0] or value is values[-1]:
+            # A token is nobody else's: the same number as a new object (1.0 * x is x to the bit).
+            value = 1.0 * value
+        token = value
+        opcode = row.opcode
+        if len(values) == 3:
+            # Only `where` has a third, constant operand: it is the inline constant.
+            left, right = (places[0], places[1], float(values[0])), 0
+        else:
+            sides = [float(v) for v in values]
+            for k, place, on in zip(slots, places, flags):
+                if on:
+                    sides[k] = place
+            left, right = sides if len(sides) == 2 else (sides[0], 0)
+    elif trace is not None:
+        trace.note(row, attrs, operands, values, integer, value)
+        token, opcode, left, right = object(), TRACED, 0, 0
+    else:
+        key = (row, attrs, tuple(metas), tuple(flags))
+        signature = Signature.BY_KEY.get(key)
+        if signature is None:
+            signature = Signature.find(key, value)
+        if len(places) > 2:
+            store.write_operands(places)
+        if signature.saves:
+            integer = _keep(store, signature, operands, values, value)
+        # Not the value itself: the store may keep that for a rule.
+        token = 1.0 * value if scalar else object()
+        opcode = signature.opcode
+        left, right = (places[0], places[1] if len(places) > 1 else 0, float(integer)), 0
+    slot = len(store.tokens)
+    store.ops.append(opcode)
+    store.lefts.append(left)
+    store.rights.append(right)
+    store.offsets.append(frame.f_lasti)
+    store.tokens.append(token)
+    t = _new(Types.Tensor)
+    t._v = value
+    t._t = store
+    t._i = slot
+    if token is not value:
+        t._k = token
+        if not scalar:
+            t._m = meta_of(value) if trace is not None else signature.out
+    return t
+
+
+_RANGES = (range(0), range(1), range(2))
+
+
+def _placed(operands):
+    """The store to record on, with room, and the slots of the operands on it (None: a constant)."""
+    live = [t for t in operands if t is not None]
+    store = choose_store(live)
+    if len(store.tokens) + len(operands) >= store.limit:
+        store.make_room()
+    elif store.nbytes > store.byte_limit and not store.explicit and not store.pinned:
+        store.let_go()
+    store = choose_store(live)
+    return store, [0 if t is None else slot_of(store, t) for t in operands]
+
+
+def _keep(store, signature, operands, values, value):
+    """Put the values that the signature's program reads on the store; returns their position."""
+    objects = store.objects
+    position = len(objects)
+    if signature.in_python:
+        store.in_python[len(store.tokens)] = True
+        store.nbytes += values[0].nbytes
+    for k, constant in signature.kept:
+        if k < 0:
+            objects.append(value)
+            continue
+        saved = values[k]
+        if constant and saved.__class__ is np.ndarray:
+            base = saved.base
+            if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
+                # Nobody can change it: an index map of our own.
+                objects.append(saved)
+                continue
+            store.watched.add(len(store.tokens), saved, stamp(saved), operands[k])
+        objects.append(saved)
+    store.nbytes += signature.saved_bytes + OBJECT_BYTES
+    return position
+
+
+def _all_scalars(metas):
+    """Whether all operands are float64 scalars or single booleans."""
+    for m in metas:
+        if m is not SCALAR and not (m.shape == () and m.char == "?"):
+            return False
+    return True

@@ -1,0 +1,422 @@
+"""The tensor: a value, and where on the tape it came from.
+
+A tensor is one of three things:
+
+constant    not on a tape, needs no gradient;
+leaf        made by the user with ``requires_grad=True``; belongs to no tape and
+            may be shared by threads; each store that uses it enters it;
+interior    the result of a recorded operation: slot `_i` of store `_t`.
+
+Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` the
+description of an ndarray, `_t`/`_i` store and slot, `_r` leaf that requires a gradient, `_k`
+key (of a leaf: a new object after each change in place; of an interior array:
+the token it shares with the store), `_x` rarely used extras.
+
+Operators, indexing, functions and NumPy's protocols are added by the modules of
+those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
+methods that call it.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..common.dtypes import check_class, check_dtype, readable
+from ..common.errors import DtypeError, GradientError, LeaveTapeError
+from ..common.observers import LISTENERS, tell
+from ..common.printing import format_tensor
+from ..common.typing import TensorLike
+from ..tape.meta import meta_of
+from ..tape.places import name_of
+from . import record as _record
+from .differentiable import Traced
+from .record import normalise, plain
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ..autograd.graph import RemovableHandle
+
+_new = object.__new__
+
+
+class Tensor(Traced):
+    """A float array (or scalar) whose operations are recorded on a tape.
+
+    Make one with `tapegrad.tensor`; see there for parameters.
+
+    Attributes
+    ----------
+    shape, dtype, ndim, size
+        As of a NumPy array.
+    requires_grad : bool
+    grad : Tensor or None
+        Accumulated gradient of a leaf (or of a tensor after `retain_grad`).
+    grad_fn : Node or None
+        Node of the instruction that made this tensor.
+    is_leaf : bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> isinstance(tg.tensor(1.0), tg.Tensor)
+    True
+    """
+
+    __slots__ = ()
+
+    # -- leaving the tape -------------------------------------------------------
+    def _refuse(self, how, instead):
+        if self.requires_grad:
+            name = name_of(self)
+            which = f"{name!r}" if name else f"a tensor of shape {tuple(self.shape)}"
+            raise LeaveTapeError(
+                f"{how} on {which}, which requires a gradient, would cut the derivative without a word. "
+                f"To leave the tape on purpose use `.item()` or `.detach()`; {instead}"
+            )
+
+    def detach(self) -> Tensor:
+        """The same value as a constant: no gradient flows through it.
+
+        An array shares memory.  That of a leaf may be written to (it counts as a
+        change of the leaf); that of a computed tensor is read-only, because the
+        tape may need it: write to a ``.clone()``.
+        """
+        if LISTENERS:
+            tell(".detach()", self)
+        if self._t is not None and self._t.trace is not None:
+            return self._t.trace.detached(self)
+        if type(self._v) is float:
+            return plain(1.0 * self._v)
+        if self._t is not None:
+            array = self._v.view()
+            array.flags.writeable = False
+            return plain(array)
+        found = plain(self._v)
+        found._extras().source = weakref.ref(self)
+        return found
+
+    def __repr__(self) -> str:
+        leaf = self._t is None
+        return format_tensor(
+            self._v,
+            grad_fn_name=None if leaf else self.grad_fn.name(),
+            requires_grad=leaf and self._r,
+        )
+
+    __str__ = __repr__
+
+    def __reduce__(self):
+        if self._t is not None:
+            raise GradientError(
+                "only leaf tensors can be copied or pickled: this one was computed "
+                f"({self.grad_fn.name()}); use .detach() for its value or .clone() to copy it on the tape"
+            )
+        return rebuilt, (type(self), self._v, self._r, None if self._x is None else self._x.grad)
+
+    def __copy__(self):
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo):
+        rebuild, args = self.__reduce__()
+        kind, value, requires, grad = args
+        value = value if type(value) is float else value.copy()
+        copied = memo[id(self)] = rebuild(kind, value, requires, grad)
+        return copied
+
+    # -- gradients ----------------------------------------------------------------
+    @property
+    def requires_grad(self) -> bool:
+        store = self._t
+        if store is not None and store.trace is not None:
+            # In a functional recording everything is on the tape, with a derivative or not.
+            return store.trace.carries(self._i)
+        return store is not None or self._r
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Set `requires_grad` in place; returns self."""
+        if self._t is not None:
+            if requires_grad:
+                return self
+            raise GradientError(
+                "requires_grad of a computed tensor cannot be switched off; use .detach() for its value"
+            )
+        if requires_grad:
+            _check_differentiable(self._v)
+            if not self._r:
+                self._k = object()
+        self._r = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._t is None
+
+    @property
+    def data(self) -> Tensor:
+        """The value as a tensor outside the tape that shares memory."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        from .inplace import assign_value
+
+        assign_value(self, value)
+
+    @property
+    def grad(self) -> Tensor | None:
+        try:
+            return self._x and self._x.grad
+        except AttributeError:  # an interior tensor of the fast path
+            return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad must be a Tensor or None, got {type(value).__name__}")
+            if value.shape != self.shape:
+                raise ValueError(f"grad must have the tensor's shape {tuple(self.shape)}, got {tuple(value.shape)}")
+        self._extras().grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    def _become(self, other):
+        """Point to the value and instruction of `other` from now on (or be the dual number it is)."""
+        if other.__class__ is not Tensor:
+            other._copy_to(self)
+            return
+        self._v, self._t, self._i = other._v, other._t, other._i
+        if type(other._v) is not float:
+            self._m = other._m
+        # A scalar made by the fast path shares its value itself as token.
+        self._k = getattr(other, "_k", None)
+
+    @property
+    def grad_fn(self) -> Any:
+        if self._t is None:
+            return None
+        from ..autograd.graph import node_of
+
+        return node_of(self)
+
+    def backward(
+        self, gradient: TensorLike | None = None, retain_graph: bool | None = None, create_graph: bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None, *, retain_variables: bool | None = None,
+    ) -> None:  # fmt: skip
+        """Accumulate the gradients of this tensor into the leaves it depends on.
+
+        Parameters
+        ----------
+        gradient : array-like, optional
+            Seed (the adjoint of this tensor), of its shape; 1 for a scalar.
+        retain_graph : bool, optional
+            Keep the instructions for another backward pass; by default they
+            are released during this one.
+        create_graph : bool
+            Record the gradient itself (higher order).
+        inputs : tensor or sequence, optional
+            Accumulate into these only.
+
+        Raises
+        ------
+        NonScalarOutputError
+            No seed and more than one element.
+        ClearedTapeError
+            An earlier backward pass has released what this one needs.
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> x = tg.tensor(2.0, requires_grad=True)
+        >>> (x ** 2).backward()
+        >>> x.grad
+        tensor(4.)
+        """
+        if retain_variables is not None:
+            warnings.warn(
+                "retain_variables is the old name of retain_graph; use retain_graph", DeprecationWarning, stacklevel=2
+            )
+            retain_graph = retain_variables
+        _autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this computed tensor in `.grad` after backward."""
+        from ..autograd.gradients import retain_grad
+
+        retain_grad(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
+        from ..autograd.gradients import retains_grad
+
+        return retains_grad(self)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Call ``hook(grad)`` whenever the gradient of this tensor is computed.
+
+        A hook that returns a tensor replaces the gradient; None leaves it.
+
+        Returns
+        -------
+        RemovableHandle
+            Its ``remove()`` takes the hook away.
+        """
+        from ..autograd.gradients import register_hook
+
+        return register_hook(self, hook)
+
+    def zero_grad(self) -> None:
+        """Forget the accumulated gradient (sets `.grad` to None)."""
+        if self._extras(False) is not None:
+            self._x.grad = None
+
+
+class Parameter(Tensor):
+    """A leaf that requires a gradient by default: a weight of a model.
+
+    Parameters
+    ----------
+    data : array-like
+        Values; a tensor's values are shared, anything else is copied.
+    requires_grad : bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.Parameter([1.0, 2.0])
+    Parameter containing:
+    tensor([1., 2.], requires_grad=True)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data: TensorLike | None = None, requires_grad: bool = True) -> Self:
+        value = data._v if isinstance(data, Tensor) else tensor(() if data is None else data)._v
+        return rebuilt(cls, value, requires_grad, None)
+
+    def __init__(self, data: TensorLike | None = None, requires_grad: bool = True) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + Tensor.__repr__(self)
+
+    __str__ = __repr__
+
+
+def _check_differentiable(value):
+    if type(value) is float:
+        return
+    if value.dtype.kind in "iub":
+        raise DtypeError(
+            f"an integer tensor (dtype {value.dtype}, shape {value.shape}) cannot require a gradient; "
+            "convert with .astype(float)"
+        )
+    if value.dtype.char not in "df":
+        raise DtypeError(f"dtype {value.dtype} cannot require a gradient; use float64 or float32")
+
+
+def rebuilt(kind, value, requires_grad, grad):
+    """A constant or leaf of class `kind` around `value` (normalised already); what a pickled tensor is made again by."""
+    t = _new(kind)
+    t._v = value
+    t._t = None
+    t._i = 0
+    if type(value) is not float:
+        t._m = meta_of(value)
+    t._r = False
+    t._k = object()
+    t._x = None
+    if requires_grad:
+        t.requires_grad_(True)
+    if grad is not None:
+        t.grad = grad
+    return t
+
+
+def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor with a copy of `data`.
+
+    Parameters
+    ----------
+    data : number, array-like or Tensor
+        Python floats become float64, Python ints int64 (float64 if a gradient
+        is required), arrays keep their dtype.
+    requires_grad : bool
+        Whether operations on it are recorded.
+    dtype : dtype, optional
+        ``float64`` or ``float32`` for tensors that require a gradient.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    DtypeError
+        For complex or object data, and for an integer array that is to require
+        a gradient.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    if isinstance(data, Tensor):
+        data = np.array(data._let_out("tg.tensor()"))
+    elif isinstance(data, Traced):
+        data._refuse("tg.tensor()", "to have a tensor with a tangent, write tg.Dual(tensor, tangent)")
+    elif isinstance(data, (list, tuple)) and _contains_tensor(data):
+        if any(t.requires_grad for t in _tensors_in(data)):
+            raise LeaveTapeError(
+                "tg.tensor([...]) of tensors that require a gradient would cut the derivative; join them with tg.stack"
+            )
+        data = _values_of(data)
+    if type(data) is int and requires_grad:
+        data = float(data)
+    check_class(data, "tg.tensor")
+    value = readable(np.array(data, dtype=dtype))
+    check_dtype(value, "tg.tensor")
+    value = normalise(value)
+    return rebuilt(Tensor, value, requires_grad, None)
+
+
+def _tensors_in(data):
+    for item in data:
+        if isinstance(item, Traced):
+            yield item
+        elif isinstance(item, (list, tuple)):
+            yield from _tensors_in(item)
+
+
+def _contains_tensor(data):
+    return next(_tensors_in(data), None) is not None
+
+
+def _values_of(data):
+    return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Traced) else d for d in data]
+
+
+#: The module tapegrad.autograd, which imports this one and sets it: so `Tensor.backward` need not look for it.
+_autograd: Any = None
+_record.Types.Traced = Traced
+_record.Types.Tensor = Tensor
+_record.Types.Parameter = Parameter
+

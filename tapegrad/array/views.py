@@ -1,0 +1,123 @@
+"""Views: tensors that look at the memory of another, as slices and reshapes do in NumPy.
+
+On the tape a write makes a new value (`tapegrad.array.indexing`), but a program must
+not be able to tell: whoever writes to a tensor or to a view of it sees the
+change in all of them.  So a tensor knows its living views weakly, a view knows
+the tensor that owns the memory (its root), and a write is made to the root,
+whose views are then read again.  Where in the root a view looks is found from
+the addresses of the two arrays, at the time of a write.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+
+from ..common.errors import ModifiedInPlaceError
+from ..tape.meta import c_strides
+
+
+class Views:
+    """Weak references to the views of one tensor; noting one costs O(1) on average."""
+
+    __slots__ = ("references", "limit")
+
+    def __init__(self):
+        self.references = []
+        self.limit = 8
+
+    def add(self, view):
+        if len(self.references) >= self.limit:
+            self.references = [r for r in self.references if r() is not None]
+            self.limit = 2 * len(self.references) + 8
+        self.references.append(weakref.ref(view))
+
+    def alive(self):
+        """The views that still exist."""
+        return [v for v in (r() for r in self.references) if v is not None]
+
+
+def note_view(x, view):
+    """Remember that `view` looks at the memory of `x` (if it does); returns `view`."""
+    value = view._v
+    if type(value) is np.ndarray and value is not x._v and value.base is not None and view is not x:
+        root = x._extras().made
+        if root is None or not _looks_at(root, x):
+            root = x
+        extras = root._extras()
+        if extras.views is None:
+            extras.views = Views()
+        extras.views.add(view)
+        view._extras().made = root
+    return view
+
+
+def _looks_at(root, x):
+    owner, array = root._v, x._v
+    return type(owner) is not float and type(array) is not float and np.may_share_memory(owner, array)
+
+
+def _address(array):
+    return array.__array_interface__["data"][0]
+
+
+def window_of(root, view):
+    """Strides and offset, in elements of the C-ordered `root`, of what `view` looks at; None if at other memory."""
+    owner, array = root._v, view._v
+    if type(owner) is float or type(array) is float or array.size == 0:
+        return None
+    start = _address(array) - _address(owner)
+    item = owner.itemsize
+    extent = owner.nbytes
+    if not owner.flags.c_contiguous:
+        extent = sum(abs(s) * (n - 1) for s, n in zip(owner.strides, owner.shape)) + item
+        if 0 <= start < extent:
+            raise ModifiedInPlaceError(
+                f"a tensor of shape {tuple(root.shape)} that is not stored row by row is written to while a view of "
+                "it is alive; write to a copy made with .clone(), or let go of the view (del) first"
+            )
+        return None
+    if not 0 <= start < extent:
+        return None
+    return tuple(s // item for s in array.strides), start // item
+
+
+def root_of(x):
+    """The tensor that owns the memory `x` looks at, and the window of `x` in it (None: `x` itself)."""
+    extras = x._extras(False)
+    if extras is None or extras.made is None:
+        return x, None
+    window = window_of(extras.made, x)
+    return (x, None) if window is None else (extras.made, window)
+
+
+def views_of(root):
+    """Living views that look at the memory of `root`: list of (view, shape, strides, offset)."""
+    extras = root._extras(False)
+    if extras is None or extras.views is None:
+        return []
+    found = []
+    for view in extras.views.alive():
+        window = window_of(root, view)
+        if window is not None:
+            found.append((view, view.shape, *window))
+    return found
+
+
+def span(shape, strides, offset):
+    """Lowest and highest flat position of a window."""
+    low = offset + sum(s * (n - 1) for s, n in zip(strides, shape) if s < 0)
+    high = offset + sum(s * (n - 1) for s, n in zip(strides, shape) if s > 0)
+    return low, high
+
+
+def look(array, shape, strides, offset):
+    """The window of a C-contiguous array."""
+    item = array.itemsize
+    return np.ndarray(shape, array.dtype, array, offset * item, [s * item for s in strides])
+
+
+def steps_of(x, window):
+    """Strides of the elements of `x` and position of the first: in its root, or in `x` itself."""
+    return (c_strides(x.shape, 1), 0) if window is None else window

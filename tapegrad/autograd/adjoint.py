@@ -1,0 +1,261 @@
+"""The reverse sweep with tensors: the gradient is written on the tape that is walked.
+
+What the compiled sweep does with numbers is done here with the rules' language on
+tensors (`tapegrad.array.lifted`), so each contribution to an adjoint is an instruction of
+its own, with derivatives of its own.  The walk is a loop over slots, not a recursion,
+and visits what lies between the roots and the wanted slots only.
+
+An adjoint that is zero *as a number* is walked on: its derivative need not be zero
+(the Hessian of ``(x - 1) ** 2`` at 1 is 2).  Only where nothing depends on the root at
+all is there nothing to do.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..array.differentiable import Traced
+from ..array.lifted import Lifted
+from ..array.record import normalise, tracked
+from ..common.errors import HigherOrderError, TapegradError, said_by
+from ..interpreter.contributions import Placed, Scattered
+from ..rules import BY_NAME
+from .reading import like
+
+_SELECT = BY_NAME["select"]
+#: In arrays of at most so many elements those that are read one by one are treated as any window.
+FEW = 4
+
+
+def between(stretch, roots, bottoms):
+    """Slots on the way from `bottoms` up to `roots`, ascending.
+
+    Parameters
+    ----------
+    stretch : Stretch
+        Reaches from the lowest of `bottoms` to the highest of `roots`.
+    roots, bottoms : iterable of int
+
+    Returns
+    -------
+    list of int
+    """
+    low, operands = stretch.low, stretch.operands
+    marks = bytearray(stretch.high - low + 1)
+    for slot in roots:
+        if slot >= low:
+            marks[slot - low] = 1
+    for at in range(len(marks) - 1, -1, -1):
+        if marks[at]:
+            for o in operands(low + at):
+                if o >= low:
+                    marks[o - low] = 1
+    reached = bytearray(len(marks))
+    for slot in bottoms:
+        reached[slot - low] = 1
+    found = []
+    for at, marked in enumerate(marks):
+        if marked:
+            if not reached[at]:
+                for o in operands(low + at):
+                    if o >= low and reached[o - low]:
+                        reached[at] = 1
+                        break
+            if reached[at]:
+                found.append(low + at)
+    return found
+
+
+def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
+    """Walk down, recording the adjoint.
+
+    Parameters
+    ----------
+    stretch : Stretch
+    order : list of int
+        The slots to visit, ascending; adjoints of others are not computed.
+    adjoints : dict of int to (float, ndarray, Tensor or Dual)
+        The seeds by slot; at the end the adjoints of what was not passed through.
+    lanes : int, optional
+        The adjoints have one leading axis of this extent: several seeds at once.
+    visit : callable, optional
+        ``visit(slot, adjoint)`` sees each complete adjoint, and returns the one to go on with.
+    through : dict of int to callable, optional
+        ``through[slot](row, gradients, adjoint)`` sees what an instruction hands to its operands (None: constants), and
+        returns what is handed on.
+    """
+    through = through or {}
+    wanted, reads = set(order), {}
+    with np.errstate(all="ignore"):
+        for slot in reversed(order):
+            g = adjoints.get(slot)
+            if slot in reads:
+                g = adjoints[slot] = reads.pop(slot).total(g, lanes)
+            if g is None:
+                continue
+            if visit is not None:
+                g = adjoints[slot] = visit(slot, g)
+                if g is None:
+                    del adjoints[slot]
+                    continue
+            read = stretch.read(slot)
+            if read is None:
+                continue
+            del adjoints[slot]
+            if slot in through:
+                found = _seen(through[slot], stretch, slot, read, g, lanes)
+            elif read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
+                o = read.slots[0][1]
+                if o not in reads:
+                    reads[o] = _Reads(read.metas[0])
+                reads[o].add(read.integer, g)
+                continue
+            else:
+                found = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
+            slots = dict(read.slots)
+            for k, part in found:
+                if slots[k] in wanted:
+                    adjoints[slots[k]] = joined(adjoints.get(slots[k]), part, read.metas[k], lanes)
+
+
+def _seen(see, stretch, slot, read, g, lanes):
+    """`contributions` to all operands, as `see` lets them pass."""
+    found, slots = {}, dict(read.slots)
+    for k, part in contributions(stretch, slot, read, g, lanes, list(slots)):
+        found[k] = joined(found.get(k), part, read.metas[k], lanes)
+    positions, front = read.row.slots(len(read.operands)), () if lanes is None else (lanes,)
+    for k in slots.keys() - found.keys():
+        found[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
+    handed = see(read.row, tuple(found.get(k) for k in positions), g)
+    return [(k, Lifted(value, lanes)) for k, value in zip(positions, handed) if k in slots and value is not None]
+
+
+class _Reads:
+    """What comes back to elements of one array that were read one by one.
+
+    It is added all at once when the walk arrives at the array: a loop over n elements takes n
+    instructions, not n additions of n elements.
+    """
+
+    def __init__(self, meta):
+        self.meta, self.positions, self.parts = meta, [], []
+
+    def add(self, position, g):
+        """The adjoint of the element at a flat position."""
+        self.positions.append(position)
+        self.parts.append(g)
+
+    def total(self, known, lanes):
+        """The adjoint of the array, with what is `known` of it already (or None)."""
+        parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
+        found = Lifted(np.stack(parts, axis=-1), lanes)
+        return joined(known, found.scatter(Lifted(np.array(self.positions)), self.meta.shape), self.meta, lanes)
+
+
+def contributions(stretch, slot, read, g, lanes, positions):
+    """What the adjoint `g` of an instruction adds to the operands at `positions`: pairs of a position and a contribution."""
+    row = read.row
+    if not positions:
+        return []
+    if row.primitive is not None:
+        found = _of_primitive(stretch, slot, read, g, lanes, positions)
+    else:
+        operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
+        result = Lifted(as_rule_takes(read.result, read.out, False))
+        with naming(row, stretch, slot):
+            found = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
+        found = dict(zip(row.slots(len(operands)), found))
+    parts = []
+    for k in positions:
+        c = found.get(k)
+        parts += [(k, part) for part in (c if isinstance(c, tuple) else (c,)) if part is not None]
+    return parts
+
+
+def joined(known, part, meta, lanes):
+    """The adjoint of an operand, of which `known` (or None) is known, with one contribution more."""
+    if isinstance(part, (Placed, Scattered)):
+        source = part.source
+        if source.lanes != lanes:
+            source = Lifted(np.broadcast_to(source.a, (lanes, *source.shape)), lanes)
+        if source.a.dtype.char != meta.char:
+            source = source._with(source.a.astype(meta.char))
+        found = part.joined(None if known is None else Lifted(known, lanes), source).a
+        return found if isinstance(found, Traced) else normalise(found)
+    part = fitted(part, meta, lanes)
+    return part if known is None else known + part
+
+
+@contextmanager
+def naming(row, stretch, slot):
+    """An error that says that a rule cannot be differentiated again names the row, and where it was called."""
+    try:
+        yield
+    except HigherOrderError as error:
+        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {said_by(error)}") from error
+
+
+def as_rule_takes(value, meta, constant):
+    """An operand as a rule takes it: constants without their tensor, integers and truth values as floats."""
+    if value is None:
+        return like(meta)
+    if isinstance(value, Traced):
+        if tracked(value):
+            return value
+        value = value._v
+    if constant or type(value) is float or value.dtype.kind == "f":
+        return value
+    return value.astype(np.float64)
+
+
+def fitted(part, meta, lanes):
+    """A contribution as the adjoint of an operand: summed over the axes it was broadcast along, in its dtype."""
+    a, shape = part.a, meta.shape
+    front = () if lanes is None else (lanes,)
+    if part.lanes is None and lanes is not None:
+        a = np.broadcast_to(a, (lanes, *a.shape))
+    at = len(front)
+    if a.shape[at:] != shape:
+        extra = a.ndim - at - len(shape)
+        if extra > 0:
+            a = np.sum(a, axis=tuple(range(at, at + extra)))
+        axes = tuple(at + k for k, (n, m) in enumerate(zip(a.shape[at:], shape)) if m == 1 and n != 1)
+        if axes and a.ndim - at == len(shape):
+            a = np.sum(a, axis=axes, keepdims=True)
+        if a.shape[at:] != shape:
+            aligned = (*front, *(1,) * (len(shape) - (a.ndim - at)), *a.shape[at:])
+            a = np.broadcast_to(np.reshape(a, aligned), (*front, *shape))
+    if a.dtype.char != meta.char:
+        a = a.astype(meta.char)
+    return a if isinstance(a, Traced) else normalise(a)
+
+
+def _of_primitive(stretch, slot, read, g, lanes, positions):
+    """The rule of the user's, run on tensors: position -> contribution."""
+    primitive = read.row.primitive
+    seeds = [g] if lanes is None else [g[j] for j in range(lanes)]
+    found = []
+    for seed in seeds:
+        try:
+            found.append(primitive.pull_recorded(seed, read.operands, read.result, positions, read.metas))
+        except HigherOrderError:
+            raise
+        except (TapegradError, TypeError, ValueError, AttributeError) as error:
+            raise HigherOrderError(
+                f"{primitive._rule_name('vjp')}, called at {stretch.store.place(slot)}, is needed for a second derivative, "
+                f"and cannot be run on tensors ({type(error).__name__}: {said_by(error)}). Write it in NumPy functions that tapegrad "
+                "differentiates"
+            ) from error
+    together = {}
+    for k in positions:
+        parts = [f.get(k) for f in found]
+        if all(p is None for p in parts):
+            continue
+        if lanes is None:
+            together[k] = Lifted(parts[0])
+        else:
+            shape = read.metas[k].shape
+            together[k] = Lifted(np.stack([np.zeros(shape) if p is None else p for p in parts]), lanes)
+    return together

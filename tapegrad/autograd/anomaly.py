@@ -1,0 +1,154 @@
+"""Finding the operation from which a number is not finite.
+
+Inside `detect_anomaly` every operation on tensors looks at its result, and a
+backward pass goes instruction by instruction and looks at each adjoint.  What is
+infinite or not a number although everything it was made from is finite is an error, raised at the
+operation, so that a debugger lands on its line.
+
+`tapegrad.autograd.backward` and `tapegrad.array.record` call the two methods that look, `result` and `adjoint`; the
+optimisers call `first_anomaly`, to say where a start that is not finite comes from.
+
+Recording goes the long way then: the stores of the thread say that nobody owns them
+(`ThreadState.checking`), so that the fast scalar operators leave every operation to
+`record`, which looks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..array.tensor import Tensor, tensor
+from ..common.errors import NonFiniteError
+from ..common.tree import flatten, unflatten
+from ..tape.places import Place
+from ..tape.store import thread_state
+from .tape import Tape
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class detect_anomaly:
+    """Context manager (and decorator): raise at the operation whose result or derivative is not finite.
+
+    Parameters
+    ----------
+    inf : bool
+        Whether infinities count; else only what is not a number.  ``np.where(x > 0, np.log(x), 0.0)``
+        computes infinities on purpose, which nobody uses.
+
+    Raises
+    ------
+    NonFiniteError
+        (Inside.)  In the forward pass at the operation; in ``backward()`` it names the operation whose
+        derivative is not finite, with file and line.
+
+    Notes
+    -----
+    It holds for the thread that enters it.  Operations are much slower then.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> x = tg.tensor([1.0, 0.0], requires_grad=True)
+    >>> with tg.detect_anomaly():
+    ...     y = np.sum(np.sqrt(x))
+    ...     try:
+    ...         y.backward()
+    ...     except tg.errors.NonFiniteError as error:
+    ...         print(str(error).partition(" at ")[0])
+    the derivative of sqrt
+    """
+
+    def __init__(self, inf: bool = True) -> None:
+        self.inf = inf
+        self._before: list[Any] = []
+
+    def __enter__(self) -> detect_anomaly:
+        state = thread_state()
+        self._before.append(state.checking)
+        state.set_checking(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        thread_state().set_checking(self._before.pop())
+
+    def __call__(self, function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with detect_anomaly(self.inf):
+                return function(*args, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+    def bad(self, value: Any) -> bool:
+        """Whether some number in `value` is one to be found."""
+        if type(value) is float:
+            return value != value or self.inf and value - value != 0.0
+        array = np.asarray(value)
+        if array.dtype.kind != "f":
+            return False
+        return bool((~np.isfinite(array) if self.inf else np.isnan(array)).any())
+
+    # -- forward --------------------------------------------------------------------
+    def result(self, name: str, values: Any, value: Any, frame: Any) -> None:
+        """Look at the result of an operation."""
+        if not self.bad(value) or any(self.bad(v) for v in values):
+            return
+        place = Place(frame.f_code, frame.f_lasti)
+        raise NonFiniteError(f"{name} at {place}{_text(place)} gave {_example(value, self.bad)}, from {_operands(values)}")
+
+    # -- backward -------------------------------------------------------------------
+    def adjoint(self, name: str, place: Any, adjoint: Any, found: Any, which: Any) -> None:
+        """Raise for a derivative `found` that is not finite although `adjoint` is."""
+        what = "the operand" if which is None else f"operand {which + 1}"
+        raise NonFiniteError(
+            f"the derivative of {name} at {place}{_text(place)} is not finite: the adjoint of {what} became "
+            f"{_example(found, self.bad)} from an adjoint of the result of {_short(adjoint)}; keep away from this point "
+            "(a kink or a pole), for instance by np.where on the operand"
+        )
+
+
+def first_anomaly(function, args):
+    """Run `function` at `args` by itself and say which operation first is not finite: a text, or an empty one.
+
+    The leaves of the first argument are differentiated.
+    """
+    leaves, structure = flatten(args[0])
+    live = [tensor(leaf, requires_grad=True) for leaf in leaves]
+    try:
+        with Tape(), np.errstate(all="ignore"), detect_anomaly():
+            value = function(unflatten(structure, live), *args[1:])
+            if isinstance(value, Tensor) and value.requires_grad:
+                value.backward()
+    except NonFiniteError as error:
+        return error.message
+    return ""
+
+
+def _text(place):
+    text = place.text
+    return f" (`{text if len(text) <= 100 else text[:97] + '...'}`)" if text else ""
+
+
+def _short(value):
+    if np.ndim(value) == 0:
+        return f"{float(value):.6g}"
+    with np.printoptions(precision=6, threshold=6, edgeitems=2):
+        return " ".join(str(np.asarray(value)).split())
+
+
+def _example(value, bad):
+    """The value, or one bad element of it with its index."""
+    if np.ndim(value) == 0:
+        return f"{float(value)}"
+    array = np.asarray(value)
+    at = tuple(int(i) for i in next(i for i in zip(*np.nonzero(~np.isfinite(array))) if bad(array[i])))
+    return f"{array[at]} at [{', '.join(map(str, at))}] of shape {array.shape}"
+
+
+def _operands(values):
+    return ", ".join(_short(v) for v in values if np.asarray(v).dtype.kind in "fiub") or "no operands"

@@ -1,0 +1,438 @@
+"""One backward pass over one store, from marking to clearing.
+
+`autograd.backward` and `autograd.grad` call `sweep_back`, which makes a `Pass` for each store that the
+roots lie on.  A pass that is itself to be differentiated is another one (`higher.passes`).
+
+1. mark the ancestors of the roots (`sweep.walk.mark`); refuse if one of them
+   was cleared, or if a value that a rule needs was changed in place;
+2. seed the adjoints and sweep down; the sweep comes back to Python only at
+   slots where somebody waits (hooks, ``retain_grad``, requested inputs), and to
+   let go of large saved values;
+3. take the adjoints of the leaves and run their hooks.  The caller adds them to
+   ``.grad`` after that, so a hook that raises has changed nothing;
+4. unless the graph is retained, clear what was visited.  If that is everything
+   on the store, the store is retired as a whole and the thread goes on with a
+   fresh one that takes over its buffer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.record import normalise, plain, settle
+from ..array.tensor import Tensor
+from ..common.errors import ClearedTapeError, GradientError, ModifiedInPlaceError, SeedShapeError
+from ..common.memory import TRIMMED, trim
+from ..rules import lang as L
+from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, LEAF_MARK, MARK
+from ..tape.meta import SCALAR
+from ..tape.places import caller_place, name_of
+from ..tape.store import Store
+from .graph import Instruction
+
+_NATIVE = None
+
+#: So many leaves of a store are looked at one by one.
+FEW = 64
+
+
+def load_native():
+    """The module `sweep.native`, imported (and compiled) at the first backward pass."""
+    global _NATIVE
+    if _NATIVE is None:
+        from ..interpreter import native
+
+        _NATIVE = native
+    return _NATIVE
+
+
+SECOND_BACKWARD = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "saved tensors after calling backward."
+)
+
+
+def second_backward_error(store, slot):
+    """The error for instruction `slot`, which was cleared."""
+    cleared = store.retired or store.clearings[store.read(slot, ARRAY_RECORD)[-1]]
+    where = f"It was cleared at {cleared}. " if cleared is not None else ""
+    return ClearedTapeError(
+        f"{SECOND_BACKWARD}\n{where}Three ways out: (1) pass retain_graph=True to the call there; (2) cut the old part "
+        "off with .detach() where the new computation starts from it; (3) recompute the loss before this call."
+    )
+
+
+class Result:
+    """What a backward pass found, before anything is changed."""
+
+    def __init__(self):
+        self.leaves = []  # (leaf, value)
+        self.requested = {}  # id(tensor) -> value
+        self.retained = []  # (weak reference, value)
+
+    def retained_alive(self):
+        """Tensors that called ``retain_grad``, with their gradients."""
+        found = ((reference(), value) for reference, value in self.retained)
+        return [(tensor, value) for tensor, value in found if tensor is not None]
+
+
+def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
+    """Run one backward pass; returns a `Result`."""
+    result = Result()
+    interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
+    for t, seed in zip(roots, seeds):
+        if t._t is None:
+            value = _run_hooks(t._extras(False) and t._x.hooks, seed)
+            result.leaves.append((t, value))
+            if wanted is not None and any(w is t for w in wanted):
+                _merge(result.requested, t, value)
+    stores = stores_of([t for t, _ in interior])
+    passes = [Pass(store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
+    for one in passes:
+        one.check()
+    missing = set()
+    if wanted is not None:
+        missing = {id(t) for t in wanted} - set(result.requested)
+        for one in passes:
+            missing -= one.reaches()
+        if missing and not allow_unused:
+            refuse_unused(wanted, missing)
+    for one in passes:
+        one.run(result, retain)
+    return result
+
+
+def stores_of(tensors):
+    """The stores that computed tensors lie on, each once; an error if one of them was used up by an earlier pass."""
+    stores = []
+    for t in tensors:
+        store = settle(t)
+        if store.retired is not None:
+            raise second_backward_error(store, t._i)
+        if not any(store is s for s in stores):
+            stores.append(store)
+    return stores
+
+
+def refuse_unused(wanted, missing):
+    """Raise for the first wanted tensor that is missing (by id): the outputs do not depend on it."""
+    for k, t in enumerate(wanted):
+        if id(t) in missing:
+            name = name_of(t)
+            raise GradientError(
+                f"One of the differentiated Tensors appears to not have been used in the graph: input {k}"
+                f"{f' ({name!r})' if name else ''}, of shape {tuple(t.shape)}. Set allow_unused=True if this is the "
+                "desired behavior (its gradient is then None); a .detach() or no_grad() between it and the outputs "
+                "also has this effect"
+            )
+
+
+def _merge(table, tensor, value):
+    known = table.get(id(tensor))
+    table[id(tensor)] = value if known is None else known + value
+
+
+def _run_hooks(hooks, value):
+    """Pass a gradient (float or ndarray) through tensor hooks."""
+    if hooks:
+        for hook in list(hooks.values()):
+            changed = hook(plain(normalise(value)))
+            if changed is not None:
+                new = changed._v if isinstance(changed, Tensor) else changed
+                if np.shape(new) != np.shape(value):
+                    raise SeedShapeError(f"a hook returned a gradient of shape {np.shape(new)} for {np.shape(value)}")
+                value = float(new) if type(value) is float else np.array(new, np.asarray(value).dtype, order="C")
+    return value
+
+
+def _marked_leaves(store, marks):
+    """The entries of the store's `leaf_list` that a pass reaches; leaves of long ago, which it does not reach, cost nothing."""
+    found = store.leaf_list
+    if len(found) <= FEW:
+        return [entry for entry in found if marks[entry[0]]]
+    return [entry for slot in (marks == LEAF_MARK).nonzero()[0].tolist() for entry in store.leaves_from(slot, slot)]
+
+
+class Pass:
+    """One backward pass over one store."""
+
+    def __init__(self, store, roots, wanted):
+        if store.trace is not None:
+            # A pass that is recorded can be: `higher.passes.TracedPass`.
+            store.trace.cannot = "it runs a backward pass of its own"
+            raise GradientError("a backward pass inside a function that is being recorded")
+        self.store = store
+        self.roots = roots
+        self.high = max([slot for slot, _ in roots])
+        self.marks, self.count, self.low, self.cleared = load_native().ancestors(store, [slot for slot, _ in roots])
+        self.leaves = _marked_leaves(store, self.marks)
+        self.wanted = {}
+        for t in wanted or ():
+            if t._t is None:
+                slot = store.leaves.get(t._k)
+            else:
+                slot = t._i if settle(t) is store else None
+            if slot is not None and slot <= self.high and self.marks[slot]:
+                self.wanted.setdefault(slot, []).append(t)
+        self.only_wanted = wanted is not None
+        self.let_go = 0
+
+    def reaches(self):
+        """ids of the wanted tensors that this pass reaches."""
+        return {id(t) for ts in self.wanted.values() for t in ts}
+
+    # -- before -------------------------------------------------------------------
+    def check(self):
+        """Raise if something needed is gone or was changed."""
+        if self.cleared >= 0:
+            raise second_backward_error(self.store, self.cleared)
+        marks = self.marks
+        for slot, reference, key in self.leaves:
+            leaf = reference()
+            if leaf is not None and leaf._k is not key:
+                self._check_changed_leaf(slot, leaf)
+        watched = self.store.watched
+        if watched.slots:
+            changed = load_native().first_changed(watched, marks, self.low, self.high)
+            if changed >= 0:
+                raise self._modified(watched.owners[changed], watched.slots[changed])
+
+    def _check_changed_leaf(self, slot, leaf):
+        """A leaf changed after use: an error if a rule reads its old value."""
+        if type(leaf._v) is float:
+            readers = self._scalar_readers(slot)
+        else:
+            readers = self._array_readers(slot)
+        for reader in readers:
+            raise self._modified(leaf, reader)
+
+    def _readers(self, slot):
+        for i in range(slot + 1, self.high + 1):
+            if self.marks[i]:
+                instruction = Instruction(self.store, i)
+                if instruction.row is not None and slot in instruction.operands:
+                    yield instruction
+
+    def _scalar_readers(self, slot):
+        for instruction in self._readers(slot):
+            if instruction.signature is None:
+                if _reads_operand(instruction, slot):
+                    yield instruction.slot
+            else:
+                yield from self._kept(instruction, slot)
+
+    def _array_readers(self, slot):
+        for instruction in self._readers(slot):
+            yield from self._kept(instruction, slot)
+
+    def _kept(self, instruction, slot):
+        signature = instruction.signature
+        for k in signature.saves:
+            if k >= 0 and k in signature.slots and instruction.operands[signature.slots.index(k)] == slot:
+                yield instruction.slot
+
+    def _modified(self, owner, reader):
+        name = name_of(owner)
+        which = f"{name!r}" if name else "a variable"
+        changed = owner._extras().changed if isinstance(owner, Tensor) else None
+        where = f"changed in place at {changed}" if changed else "changed in place since then"
+        kind = Instruction(self.store, reader).row.name
+        return ModifiedInPlaceError(
+            f"one of the variables needed for gradient computation has been modified by an inplace operation: {which} "
+            f"(shape {np.shape(getattr(owner, '_v', owner))}) is needed by {kind} at {self.store.place(reader)} and "
+            f"was {where}. Change it after backward(), or use a copy in one of the two places"
+        )
+
+    # -- the sweep -------------------------------------------------------------------
+    def run(self, result, retain):
+        store, marks = self.store, self.marks
+        sweep = load_native().Sweep(store, marks, self.high)
+        place = caller_place()
+        store.pinned += 1
+        try:
+            for slot, seed in self.roots:
+                sweep.add(slot, seed)
+            at = self.high
+            for stop in self._stops():
+                if at > stop:
+                    self._go(sweep, at, stop + 1, retain)
+                self._visit(sweep, stop, result, retain)
+                at = stop - 1
+            if at >= self.low:
+                self._go(sweep, at, self.low, retain)
+            for slot, reference, _ in self.leaves:
+                leaf = reference()
+                if leaf is not None:
+                    self._leave(sweep, slot, leaf, result)
+                elif Instruction(store, slot).op == ARRAY_LEAF:
+                    sweep.drop(slot)
+        except BaseException:
+            # Nothing has been added to any .grad; what a clearing sweep let go is gone.
+            sweep.free_all()
+            raise
+        finally:
+            store.pinned -= 1
+            sweep.close()
+            if not retain:
+                self._clear(place)
+
+    def _go(self, sweep, high, low, retain):
+        """Sweep a stretch, letting go of large saved values as it passes them."""
+        if self.store.thread.checking is not None:
+            return self._checked(sweep, high, low, retain)
+        while True:
+            at = sweep.run(high, low, not retain)
+            if at >= 0:
+                return
+            self._let_go(-1 - at)
+            high = -2 - at
+            if high < low:
+                return
+
+    def _checked(self, sweep, high, low, retain):
+        """Sweep a stretch one instruction at a time, and look at what each hands to its operands."""
+        checking = self.store.thread.checking
+        for slot in range(high, low - 1, -1):
+            if self.marks[slot] != MARK:
+                continue
+            instruction = Instruction(self.store, slot)
+            signature = instruction.signature
+            adjoint = self._adjoint(sweep, slot, SCALAR if signature is None else signature.out) if instruction.row else None
+            if sweep.run(slot, slot, not retain) < 0:
+                self._let_go(slot)
+            if adjoint is None or checking.bad(adjoint):
+                continue
+            for k, operand in enumerate(instruction.operands):
+                if operand:
+                    found = self._adjoint(sweep, operand, SCALAR if signature is None else signature.metas[signature.slots[k]])
+                    if checking.bad(found):
+                        which = k if len(instruction.operands) > 1 else None
+                        checking.adjoint(instruction.row.name, self.store.place(slot), adjoint, found, which)
+
+    def _let_go(self, slot):
+        """Drop the large saved values of an instruction that the sweep has passed."""
+        instruction = Instruction(self.store, slot)
+        saved = len(instruction.signature.saves)
+        self.store.objects[instruction.integer : instruction.integer + saved] = [None] * saved
+        self.let_go += instruction.signature.saved_bytes
+        if self.let_go >= TRIMMED:
+            self.let_go = 0
+            trim()
+
+    def _stops(self):
+        """Slots at which somebody waits, from high to low."""
+        store = self.store
+        if not (store.in_python or store.hooks or store.node_hooks or store.pre_hooks or store.retained or self.wanted):
+            return ()
+        waiting = {*store.in_python, *store.hooks, *store.node_hooks, *store.pre_hooks, *store.retained, *self.wanted}
+        return sorted((s for s in waiting if s <= self.high and self.marks[s] == MARK), reverse=True)
+
+    def _adjoint(self, sweep, slot, meta):
+        if meta is SCALAR:
+            return float(sweep.adjoint[slot])
+        return sweep.peek(slot, meta.shape, np.dtype(meta.char))
+
+    def _visit(self, sweep, slot, result, retain):
+        """An interior slot whose complete adjoint somebody wants to see."""
+        store = self.store
+        instruction = Instruction(store, slot)
+        meta = instruction.signature.out if instruction.signature is not None else SCALAR
+        value = self._adjoint(sweep, slot, meta)
+        changed = _run_hooks(store.hooks.get(slot), value)
+        for hook in list(store.pre_hooks.get(slot, {}).values()):
+            returned = hook((plain(normalise(changed)),))
+            if returned is not None:
+                returned = returned[0] if isinstance(returned, tuple) else returned
+                new = returned._v if isinstance(returned, Tensor) else returned
+                changed = float(new) if type(value) is float else np.array(new, value.dtype, order="C")
+        if changed is not value:
+            sweep.replace(slot, changed)
+        for t in self.wanted.get(slot, ()):
+            _merge(result.requested, t, _copy(changed))
+        if slot in store.retained:
+            result.retained.append((store.retained[slot], _copy(changed)))
+        if slot in store.node_hooks or slot in store.in_python:
+            self._run_node(sweep, instruction, changed, store.node_hooks.get(slot, {}))
+            if slot in store.in_python and not retain:
+                self._let_go(slot)
+        elif slot >= self.low:
+            self._go(sweep, slot, slot, retain)
+
+    def _run_node(self, sweep, instruction, g, hooks):
+        """Compute a node in Python, because its rule is the user's or hooks want to see its gradients."""
+        arrays = instruction.pull(np.asarray(g))
+        inputs = tuple(None if a is None else plain(normalise(a)) for a in arrays)
+        for hook in list(hooks.values()):
+            returned = hook(inputs, (plain(normalise(_copy(g))),))
+            if returned is not None:
+                returned = returned if isinstance(returned, tuple) else (returned,)
+                if len(returned) != len(inputs):
+                    raise GradientError(
+                        f"a hook on {instruction.row.node_name} returned {len(returned)} gradients for {len(inputs)}"
+                    )
+                inputs = returned
+        for operand, value in zip(instruction.operands, inputs):
+            if operand and value is not None:
+                value = value._v if isinstance(value, Tensor) else normalise(np.asarray(value))
+                sweep.add(operand, value if type(value) is float else np.ascontiguousarray(value))
+        if type(g) is not float:
+            sweep.drop(instruction.slot)
+
+    def _leave(self, sweep, slot, leaf, result):
+        """Take the gradient of a leaf, whose adjoint is complete."""
+        old = leaf._v
+        value = float(sweep.adjoint[slot]) if type(old) is float else sweep.take(slot, old.shape, old.dtype)
+        if self.only_wanted and slot not in self.wanted:
+            return
+        if leaf._x is not None and leaf._x.hooks:
+            value = _run_hooks(leaf._x.hooks, value)
+        if self.wanted:
+            for t in self.wanted.get(slot, ()):
+                _merge(result.requested, t, value)
+        result.leaves.append((leaf, value))
+
+    # -- after -----------------------------------------------------------------------
+    def _clear(self, place):
+        """Release what was visited; its cost is that of the stretch from `low` to `high`."""
+        store = self.store
+        store.cleared += self.count
+        if store.cleared >= len(store) and not store.pinned:
+            retire(store, place)
+            return
+        stretch = slice(self.low, self.high + 1)
+        visited = self.marks[stretch] == MARK
+        for start, stop in load_native().saved_ranges(store, self.marks, self.low, self.high):
+            store.objects[start:stop] = [None] * (stop - start)
+        records = store.records()[stretch]
+        records["op"][visited] |= CLEARED
+        # A cleared record keeps, in place of its attribute, the number of the clearing.
+        records["integer"][visited] = len(store.clearings)
+        store.clearings.append(place)
+        store.watched.forget(self.low, visited)
+
+
+def _copy(value):
+    return value if type(value) is float else value.copy()
+
+
+def retire(store, place):
+    """End `store`; its thread goes on with a fresh one."""
+    ops = load_native().live_ops(store) if len(store.tokens) > 1 else {}
+    parts = store.retire(place)
+    store.live_ops = ops
+    store.thread.replace(store, Store(store.thread, store.explicit, parts))
+
+
+def _reads_operand(instruction, slot):
+    """Whether a scalar row's partials read the value of the operand in `slot`."""
+    row = instruction.row
+    names = ["x", "y", "w"][: row.arity]
+    args = [L.arg(n) for n in names]
+    slots = row.slots(row.arity)
+    read = set()
+    for k, operand in zip(slots, instruction.operands):
+        if operand:
+            read |= set(L.Expr.lift(row.partials[k](*args, L.arg("z"))).leaves())
+    return any(operand == slot and names[k] in read for k, operand in zip(slots, instruction.operands))

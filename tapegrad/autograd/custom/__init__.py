@@ -1,0 +1,169 @@
+"""Functions with derivative rules of the user's own: `primitive`, `custom_vjp`, `custom_jvp`; and `stop_gradient`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, overload
+
+from ...array.differentiable import Traced
+from .primitives import Primitive
+
+Rule: TypeAlias = Callable[..., Any]
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def primitive(function: Callable[..., R]) -> Primitive[R]:
+    """Make a function one instruction, with derivative rules of its own.
+
+    Parameters
+    ----------
+    function : callable
+        Of plain arrays and floats, written in anything: NumPy, Numba
+        (``@njit``), C.  Positional arguments may carry derivatives, keyword
+        arguments are static.  Returns a float, an array, or a tuple or list of
+        them; arrays of integers and booleans have no derivative.
+
+    Returns
+    -------
+    Primitive
+        Called with tensors (or dual numbers) it runs the function on their values
+        and records one instruction; called with plain arrays only it is the
+        function.
+
+    Raises
+    ------
+    MissingRuleError
+        From ``backward()``: neither rule was given.
+    RuleError
+        A rule returned what is no derivative of its operand.
+
+    See Also
+    --------
+    custom_vjp, custom_jvp
+
+    Notes
+    -----
+    Where one rule is missing it is made from the other by transposition, if that
+    is written in NumPy functions that tapegrad can differentiate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> @tg.primitive
+    ... def cube(x):
+    ...     return x ** 3
+    >>> @cube.defvjp
+    ... def _(g, result, x):
+    ...     return 3 * x ** 2 * g
+    >>> x = tg.tensor(2.0, requires_grad=True)
+    >>> y = cube(x)
+    >>> y
+    tensor(8., grad_fn=<CubeBackward0>)
+    >>> y.backward()
+    >>> x.grad
+    tensor(12.)
+    """
+    return function if isinstance(function, Primitive) else Primitive(function)
+
+
+@overload
+def custom_vjp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
+@overload
+def custom_vjp(function: Callable[..., Any], rule: None = None) -> Callable[[Rule], Rule]: ...
+def custom_vjp(function: Callable[..., Any], rule: Rule | None = None) -> Primitive[Any] | Callable[[Rule], Rule]:
+    """Give a function its VJP (reverse-mode) rule.
+
+    Parameters
+    ----------
+    function : callable or Primitive
+        A function that is no primitive yet becomes one.
+    rule : callable, optional
+        ``rule(g, result, *operands, **static)``: see `Primitive.defvjp`.
+
+    Returns
+    -------
+    Primitive
+        Without `rule`, a decorator for the rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> scaled = tg.custom_vjp(lambda x, y: x * y, lambda g, result, x, y: (g * y, g * x))
+    >>> x = tg.tensor(3.0, requires_grad=True)
+    >>> scaled(x, 2.0).backward()
+    >>> x.grad
+    tensor(2.)
+    """
+    found = primitive(function)
+    if rule is None:
+        return found.defvjp
+    found.defvjp(rule)
+    return found
+
+
+@overload
+def custom_jvp(function: Callable[..., R], rule: Rule) -> Primitive[R]: ...
+@overload
+def custom_jvp(function: Callable[..., Any], rule: None = None) -> Callable[[Rule], Rule]: ...
+def custom_jvp(function: Callable[..., Any], rule: Rule | None = None) -> Primitive[Any] | Callable[[Rule], Rule]:
+    """Give a function its JVP (forward-mode) rule.
+
+    Parameters
+    ----------
+    function : callable or Primitive
+    rule : callable, optional
+        ``rule(tangents, result, *operands, **static)``: see `Primitive.defjvp`.
+
+    Returns
+    -------
+    Primitive
+        Without `rule`, a decorator for the rule.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> square = tg.custom_jvp(lambda x: x * x, lambda tangents, result, x: 2 * x * tangents[0])
+    >>> x = tg.tensor(3.0, requires_grad=True)
+    >>> square(x).backward()                  # the VJP is the transpose of the JVP
+    >>> x.grad
+    tensor(6.)
+    """
+    found = primitive(function)
+    if rule is None:
+        return found.defjvp
+    found.defjvp(rule)
+    return found
+
+
+def stop_gradient(thing: T) -> T:
+    """The same value, through which no derivative passes.
+
+    Parameters
+    ----------
+    thing : Tensor, dual number, array, number, or tuple, list or dict of them
+        Anything else inside is returned as it is.
+
+    Returns
+    -------
+    Of the same structure: tensors detached.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> x = tg.tensor(3.0, requires_grad=True)
+    >>> (x * tg.stop_gradient(x)).backward()
+    >>> x.grad
+    tensor(3.)
+    """
+    if isinstance(thing, Traced):
+        return thing.detach()  # type: ignore[return-value]
+    if isinstance(thing, dict):
+        return type(thing)((key, stop_gradient(value)) for key, value in thing.items())
+    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
+        return type(thing)(*map(stop_gradient, thing))
+    if isinstance(thing, (tuple, list)):
+        return type(thing)(map(stop_gradient, thing))
+    return thing

@@ -1,0 +1,180 @@
+"""One call of a primitive of the user's own: what its rules are handed, what they may return, and how results are packed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...array.differentiable import Traced
+from ...array.record import Types, normalise, plain, tracked
+from ...common.errors import LeaveTapeError, RuleError
+from ...tape.meta import SCALAR
+
+
+class Call:
+    """One call of a primitive: what its rules are handed besides the numbers on the tape.
+
+    Attributes
+    ----------
+    template : tuple
+        For each positional argument: the number of the operand that holds it, or
+        `Fixed` with the argument itself.
+    static : dict
+        Keyword arguments.
+    outputs : tuple of Output
+    several : type or None
+        ``tuple`` or ``list`` if there are several results.
+    context
+        Context of the class form.
+    nbytes : int
+        What the context keeps besides operands and result.
+    """
+
+    __slots__ = ("template", "static", "outputs", "several", "context", "nbytes")
+
+    # What the tape's bookkeeping reads from an array.
+    shape = strides = ()
+    dtype = np.dtype(object)
+
+    def __init__(self, template, static):
+        self.template, self.static = template, static
+        self.outputs, self.several, self.context, self.nbytes = (), None, None, 0
+
+    def arguments(self, values):
+        """The positional arguments, from the values of the operands (this call first)."""
+        return [t.value if type(t) is Fixed else values[t] for t in self.template]
+
+
+class Fixed:
+    """A positional argument that is on no tape and cannot change: a number, a string, an object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Output:
+    """Shape, dtype and place (in the packed vector) of a result; `value` of one without derivative."""
+
+    __slots__ = ("shape", "dtype", "start", "stop", "value")
+
+    def __init__(self, array, start):
+        self.shape, self.dtype = array.shape, array.dtype
+        differentiable = array.dtype.kind == "f"
+        self.start, self.stop = start, start + (array.size if differentiable else 0)
+        self.value = None if differentiable else array
+
+
+Types.Call = Call
+
+
+def refuse_hidden(name, args, static):
+    """Raise for tensors inside of containers or in keyword arguments, whose derivative would be lost."""
+
+    def hidden(thing):
+        if isinstance(thing, (list, tuple, dict)):
+            items = thing.values() if isinstance(thing, dict) else thing
+            return any(tracked(x) or hidden(x) for x in items)
+        return False
+
+    for key, value in static.items():
+        if tracked(value) or hidden(value):
+            raise LeaveTapeError(
+                f"{name}: the keyword argument {key!r} holds a tensor that requires a gradient; keyword arguments are "
+                "static. Pass it by position"
+            )
+    for k, value in enumerate(args):
+        if hidden(value):
+            raise LeaveTapeError(
+                f"{name}: argument {k} is a {type(value).__name__} that holds a tensor that requires a gradient; pass "
+                "each tensor as an argument of its own, or join them with np.stack"
+            )
+
+
+def handed(things, function):
+    """Arguments as a user's function gets them: it cannot change what the tape keeps.
+
+    Arrays are read-only; a function compiled by Numba, which may have been
+    compiled for arrays that are not, gets copies.
+    """
+    copies = hasattr(function, "py_func")
+
+    def one(thing):
+        if type(thing) is np.ndarray:
+            if copies:
+                return thing.copy()
+            thing = thing.view()
+            thing.flags.writeable = False
+        elif type(thing) in (tuple, list):
+            return type(thing)(one(x) for x in thing)
+        return thing
+
+    return [one(thing) for thing in things]
+
+
+def packed(parts):
+    """Several results as one flat vector."""
+    parts = [np.asarray(p) if not isinstance(p, Traced) else p for p in parts]
+    dtype = np.result_type(*(p.dtype for p in parts))
+    return np.concatenate([_cast(np.reshape(p, (-1,)), dtype) for p in parts])
+
+
+def _cast(part, dtype):
+    return part if part.dtype == dtype else part.astype(dtype)
+
+
+def unpacked(whole, call):
+    """The results, from the value of the instruction (an array, tensor or dual number)."""
+    if not call.several:
+        return whole
+    return call.several(parts_of(whole, call))
+
+
+def parts_of(whole, call):
+    if not call.several:
+        return [whole]
+    found = []
+    for o in call.outputs:
+        if o.value is not None:
+            found.append(plain(normalise(o.value)) if isinstance(whole, Traced) else o.value)
+            continue
+        part = whole[o.start : o.stop] if o.shape else whole[o.start]
+        part = _cast(np.reshape(part, o.shape) if len(o.shape) != 1 else part, o.dtype)
+        found.append(part if isinstance(part, Traced) else normalise(part))
+    return found
+
+
+def results_of(result, call):
+    return None if result is None else unpacked(result, call)
+
+
+def is_float(a):
+    return type(a) is float or getattr(getattr(a, "dtype", None), "kind", "") == "f"
+
+
+def like_of(meta):
+    """Something of the shape and dtype of an operand that costs no memory."""
+    return 0.0 if meta is SCALAR else np.broadcast_to(np.zeros((), meta.char), meta.shape)
+
+
+def fitted(found, like, what):
+    """A cotangent as the adjoint of a value: its shape and dtype, in memory of its own."""
+    if isinstance(found, Traced):
+        if tracked(found):
+            raise RuleError(
+                f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes "
+                "with what it is handed"
+            )
+        found = found._v
+    try:
+        array = np.asarray(found)
+    except ValueError:
+        array = None
+    if array is None or array.dtype.kind not in "fiub":
+        shown = type(found).__name__ if array is None or array.dtype.kind == "O" else f"an array of dtype {array.dtype}"
+        raise RuleError(f"{what} {shown}, which is not a cotangent; return an array of floats, or None for zero")
+    if array.shape != np.shape(like):
+        raise RuleError(
+            f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}"
+        )
+    return np.array(array, np.float64 if type(like) is float else like.dtype, order="C")

@@ -1,0 +1,276 @@
+"""`Function`: a primitive as a class with ``forward`` and ``backward``, as in ``torch.autograd``.
+
+The context is made for each call, and is data: arrays that are arguments or the
+result are kept by the tape as the operands they are, so that a change in place
+is noticed; any others are copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...array.differentiable import Traced
+from ...array.record import tracked
+from ...common.errors import HigherOrderError, MissingRuleError, RuleError, noted
+from .calls import Fixed, handed, parts_of
+from .primitives import Primitive
+
+
+class Context:
+    """What ``forward`` leaves for ``backward``: saved arrays, and any attributes you set.
+
+    Attributes
+    ----------
+    needs_input_grad : tuple of bool
+        For each argument of ``apply``.
+    """
+
+    def __init__(self, needed: Iterable[bool]) -> None:
+        self.needs_input_grad = tuple(needed)
+        self._saved: tuple[Any, ...] = ()  # argument numbers, ("result", number), or arrays in a tuple
+        self._given: tuple[Any, ...] = ()
+        self._plain_results: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *arrays: Any) -> None:
+        """Keep arrays (or floats) for ``backward``, which finds them in `saved_tensors`."""
+        self._given = arrays
+
+    save_for_forward = save_for_backward
+
+    def mark_non_differentiable(self, *results: Any) -> None:
+        """Say that these results carry no derivative."""
+        self._plain_results = results
+
+    def mark_dirty(self, *arrays: Any) -> None:
+        """Refused: arguments are read-only."""
+        raise RuleError("ctx.mark_dirty: a Function cannot change its arguments in place; return a new array")
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The saved arrays, read-only."""
+        return self._given
+
+
+class _View:
+    """A context for one run of a rule: attributes of the call's context, saved arrays from the tape."""
+
+    def __init__(self, context, arguments, results):
+        found = []
+        for kind, thing in context._saved:
+            found.append(arguments[thing] if kind == "argument" else results[thing] if kind == "result" else thing)
+        self.__dict__.update({k: v for k, v in vars(context).items() if not k.startswith("_")})
+        self.saved_tensors = tuple(handed(found, None))
+
+
+class FunctionPrimitive(Primitive[Any]):
+    """The primitive behind a `Function` class."""
+
+    def __init__(self, cls):
+        self.cls = cls
+        self.with_setup = cls.setup_context is not Function.setup_context
+        super().__init__(cls.forward, cls.__name__)
+        self._skipped = 0 if self.with_setup else 1
+
+    def _direct(self, args, static):
+        return self._forward(Context([False] * len(args)), args)
+
+    def _forward(self, context, args):
+        if self.with_setup:
+            found = self.cls.forward(*args)
+            self.cls.setup_context(context, tuple(args), found)
+            return found
+        return self.cls.forward(context, *args)
+
+    def _compute(self, call, arguments, needed):
+        context = Context(needed)
+        given = handed(arguments, None)
+        found = self._forward(context, given)
+        plain_results = context._plain_results
+        several = type(found) if type(found) in (tuple, list) else None
+        listed = list(found) if several else [found]
+        results = self._note_results(call, found)
+        for k, part in enumerate(listed):
+            if any(part is p for p in plain_results):
+                call.outputs[k].value = results[k]
+        if plain_results:
+            at = 0
+            for o in call.outputs:
+                size = 0 if o.value is not None else int(np.prod(o.shape))
+                o.start, o.stop, at = at, at + size, at + size
+        call.context = _settled(context, given, listed, call, arguments)
+        return results
+
+    def _keeps(self, call):
+        kept = {0}
+        for kind, thing in call.context._saved:
+            if kind == "argument" and type(call.template[thing]) is not Fixed:
+                kept.add(call.template[thing])
+            elif kind == "result":
+                kept.add(-1)
+        return tuple(sorted(kept))
+
+    # -- rules ------------------------------------------------------------------------
+    def _rule_name(self, kind):
+        return f"{self.name}.{'backward' if kind == 'vjp' else 'jvp'}"
+
+    def _has(self, name):
+        return getattr(self.cls, name) is not getattr(Function, name)
+
+    def _context(self, call, arguments, result):
+        results = None if result is None else parts_of(result, call)
+        return _View(call.context, arguments, results)
+
+    def _cotangents(self, call, arguments, parts, result, likes):
+        if self._has("backward"):
+            return self._run_vjp(call, arguments, parts, result)
+        if not self._has("jvp"):
+            raise MissingRuleError(
+                f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
+            )
+        from .transposing import transpose
+
+        return transpose(
+            lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts,
+            self._rule_name("jvp"), f"a static method {self.name}.backward(ctx, *gradients)",
+        )  # fmt: skip
+
+    def _has_rule(self, kind):
+        return self._has("backward" if kind == "vjp" else "jvp")
+
+    def _cotangents_recorded(self, call, arguments, parts, result, likes):
+        kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
+        if any(kind == "array" and _is_number(thing) for kind, thing in call.context._saved):
+            kept.append("saved_tensors")
+        if kept:
+            raise HigherOrderError(
+                f"{self._rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
+                "no second derivative passes. Save arguments and results only, and compute the rest in backward"
+            )
+        return super()._cotangents_recorded(call, arguments, parts, result, likes)
+
+    def _run_vjp(self, call, arguments, parts, result):
+        context = self._context(call, arguments, result)
+        with noted(f"raised in {self._rule_name('vjp')}"):
+            found = self.cls.backward(context, *handed(parts, None))
+        return self._counted(found, len(call.template), "vjp")
+
+    def _run_jvp(self, call, arguments, tangents, result):
+        context = self._context(call, arguments, result)
+        with noted(f"raised in {self._rule_name('jvp')}"):
+            found = self.cls.jvp(context, *handed(tangents, None))
+        return self._result_tangents(call, found)
+
+    def push(self, call, arguments, tangents, result):
+        if any(isinstance(x, Traced) and tracked(x) for x in (*arguments, result)):
+            self._refuse_second()
+        if self._has("jvp"):
+            return self._run_jvp(call, arguments, tangents, result)
+        if not self._has("backward"):
+            return self._cotangents(call, arguments, None, result, ())
+        instead = f"a static method {self.name}.jvp(ctx, *tangents)"
+        return self._transposed_push(call, arguments, tangents, result, instead)
+
+
+def _is_number(thing):
+    """Whether a thing that a context keeps may depend on the values of arguments: a float or an array of floats."""
+    return isinstance(thing, (float, np.floating)) or isinstance(thing, np.ndarray) and thing.dtype.kind == "f"
+
+
+def _settled(context, given, results, call, arguments):
+    """The context as data: saved arguments and results by number, everything else in copies."""
+    saved = []
+    for thing in context._given:
+        if tracked(thing):
+            raise RuleError(
+                "ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays"
+            )
+        number = next((k for k, a in enumerate(given) if a is thing), None)
+        if number is not None:
+            saved.append(("argument", number))
+            continue
+        number = next((k for k, r in enumerate(results) if r is thing), None)
+        if number is not None and call.outputs[number].value is None:
+            saved.append(("result", number))
+        else:
+            saved.append(("array", thing.copy() if isinstance(thing, np.ndarray) else thing))
+    context._saved = tuple(saved)
+    context._given = context._plain_results = ()
+    arrays = [a for a in arguments if isinstance(a, np.ndarray)]
+    for name, value in list(vars(context).items()):
+        if isinstance(value, np.ndarray) and any(np.may_share_memory(value, a) for a in arrays):
+            setattr(context, name, value.copy())
+    call.nbytes = sum(getattr(thing, "nbytes", 0) for thing in (*vars(context).values(), *(t for _, t in saved)))
+    return context
+
+
+class Function:
+    """Base class of primitives with ``forward`` and ``backward``, as ``torch.autograd.Function``.
+
+    Static methods to write:
+
+    ``forward(ctx, *args)``
+        The value, on plain arrays and floats; several results as a tuple.  Or
+        ``forward(*args)`` together with ``setup_context(ctx, inputs, output)``.
+    ``backward(ctx, *gradients)``
+        One gradient per argument of ``apply`` (None where there is none), from one
+        per result.
+    ``jvp(ctx, *tangents)``
+        The tangent of the result, from one per argument (None: zero).  Optional: it is made from
+        ``backward`` by transposition where that is written in NumPy, and the
+        other way round.
+
+    Call it by ``apply(*args)``.
+
+    Raises
+    ------
+    MissingRuleError, RuleError
+        From ``backward()``: see `tapegrad.primitive`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> class Exp(tg.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         result = np.exp(x)
+    ...         ctx.save_for_backward(result)
+    ...         return result
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (result,) = ctx.saved_tensors
+    ...         return g * result
+    >>> x = tg.tensor(0.0, requires_grad=True)
+    >>> y = Exp.apply(x)
+    >>> y.backward()
+    >>> x.grad
+    tensor(1.)
+    """
+
+    @staticmethod
+    def forward(*args: Any) -> Any:
+        """To be written."""
+        raise MissingRuleError("a Function needs a static method forward(ctx, *args)")
+
+    @staticmethod
+    def setup_context(ctx: Context, inputs: Any, output: Any) -> None:
+        """To be written where ``forward`` takes no context."""
+
+    @staticmethod
+    def backward(ctx: Context, *gradients: Any) -> Any:
+        """To be written."""
+
+    @staticmethod
+    def jvp(ctx: Context, *tangents: Any) -> Any:
+        """May be written."""
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run ``forward`` and record one instruction."""
+        found = cls.__dict__.get("_primitive")
+        if found is None:
+            found = cls._primitive = FunctionPrimitive(cls)  # type: ignore[attr-defined]
+        return found(*args)

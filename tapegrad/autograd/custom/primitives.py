@@ -1,0 +1,426 @@
+"""`Primitive`: a function that is one instruction, with the rules its user gave it.
+
+A call of such a function is one instruction.  What it needs later is data on the
+tape: the values of its operands and its result, which the tape keeps as for any
+instruction, and a `Call` (in place of the first operand) with everything that is
+not a number on the tape: static arguments, shapes of results, the context of the
+class form.  Rules are handed these; they close over nothing.  The compiled sweep
+stops at such an instruction, the rule runs in Python, and the sweep goes on.
+
+Several results are one instruction with a flat vector as its value, and a
+selection for each.  `tapegrad.autograd.custom.transposing` makes the rule that is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ...array.differentiable import Traced
+from ...array.record import apply, normalise, plain, trace_of, tracked
+from ...common.dtypes import check_class, check_dtype, readable
+from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
+from ...rules.table import Row
+from ...tape.places import function_name
+from .calls import Call, Fixed, Output, fitted, handed, is_float, like_of, packed, parts_of, refuse_hidden, results_of, unpacked
+
+R = TypeVar("R")
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+
+
+class Primitive(Generic[R]):
+    """A function with derivative rules of its own; made by `primitive`.
+
+    Call it as the function.  `defvjp` and `defjvp` give it its rules.
+    """
+
+    #: Whether a replay may call the function again at another point.
+    replayed = True
+
+    def __init__(self, function: Callable[..., R], name: str | None = None) -> None:
+        self.function = function
+        functools.update_wrapper(self, function)
+        self.name = name or function_name(function)
+        self.vjp_rule: Callable[..., Any] | None = None
+        self.jvp_rule: Callable[..., Any] | None = None
+        self.row = self._row()
+
+    def _row(self):
+        stem = "".join(w[:1].upper() + w[1:] for w in self.name.strip("<>").split("_"))
+        return Row(
+            self.name, -1, stem or "Custom", self._recomputed, f"custom primitive {self.name}", constants=(0,),
+            vjp=self._refuse_second, jvp=self._tangent, primitive=self,
+        )  # fmt: skip
+
+    def __repr__(self):
+        rules = [name for name, rule in (("vjp", self.vjp_rule), ("jvp", self.jvp_rule)) if rule is not None]
+        return f"<primitive {self.name}, rules: {', '.join(rules) or 'none'}>"
+
+    # -- rules --------------------------------------------------------------------
+    def defvjp(self, rule: Rule) -> Rule:
+        """Set the VJP rule, ``rule(g, result, *operands, **static)``; returns it (so it is also a decorator).
+
+        Parameters
+        ----------
+        rule : callable
+            Returns a tuple with one cotangent per positional argument, of its
+            shape; None for one that has none.  For a function of one argument
+            the cotangent itself will do.
+        """
+        self.vjp_rule = rule
+        return rule
+
+    def defjvp(self, rule: Rule) -> Rule:
+        """Set the JVP rule, ``rule(tangents, result, *operands, **static)``; returns it.
+
+        Parameters
+        ----------
+        rule : callable
+            `tangents` is a tuple with one tangent per positional argument (zeros
+            where nothing varies, None for what is not a float or an array of
+            floats).  Returns the tangent of the result, of its shape; for several
+            results a tuple.
+        """
+        self.jvp_rule = rule
+        return rule
+
+    # -- calling --------------------------------------------------------------------
+    def __call__(self, *args: Any, **static: Any) -> Any:
+        refuse_hidden(self.name, args, static)
+        if not any(isinstance(a, Traced) for a in args):
+            return self._direct(args, static)
+        template: list[Any] = []
+        operands: list[Any] = []
+        for a in args:
+            if isinstance(a, Traced) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.dtype.isnative and a.ndim:
+                operands.append(a)
+                template.append(len(operands))
+            else:
+                template.append(Fixed(a.copy() if isinstance(a, np.ndarray) else a))
+        call = Call(tuple(template), static)
+        values = [call, *(a._v if isinstance(a, Traced) else a for a in operands)]
+        arguments = call.arguments(values)
+        results = self._compute(call, arguments, [tracked(a) for a in args])
+        return self._wrapped(call, operands, results)
+
+    def _direct(self, args, static):
+        return self.function(*args, **static)
+
+    def _compute(self, call, arguments, needed):
+        """Run the function; notes its results in `call` and returns them as arrays."""
+        return self._note_results(call, self.function(*handed(arguments, self.function), **call.static))
+
+    def _note_results(self, call, found):
+        call.several = type(found) if type(found) in (tuple, list) else None
+        results, at = [], 0
+        for k, part in enumerate(found if call.several else (found,)):
+            which = f"result {k} of {self.name}" if call.several else f"the result of {self.name}"
+            if tracked(part):
+                raise RuleError(
+                    f"{which} is a tensor on the tape: the function closes over a tensor that requires a gradient. "
+                    "Make that tensor an argument; a primitive computes on plain arrays"
+                )
+            if part is None or isinstance(part, (str, dict, tuple, list)):
+                raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
+            # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
+            check_class(part, which)
+            array = readable(np.array(part._v if isinstance(part, Traced) else part, order="C"))
+            check_dtype(array, which)
+            if array.dtype.char == "e":
+                raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")
+            results.append(array)
+        outputs = []
+        for array in results:
+            outputs.append(Output(array, at))
+            at = outputs[-1].stop
+        call.outputs = tuple(outputs)
+        return results
+
+    def _wrapped(self, call, operands, results):
+        """The results as tensors (or dual numbers): one instruction, and a selection of it for each of several."""
+        floats = [r for r, o in zip(results, call.outputs) if o.value is None]
+        trace = trace_of(operands)
+        if trace is not None and len(floats) < len(results):
+            trace.cannot = f"the custom primitive {self.name!r} has results that are no floats, which would stay as they are"
+        if not floats:
+            found = [plain(normalise(r)) for r in results]
+            return call.several(found) if call.several else found[0]
+        value = packed(floats) if call.several else normalise(floats[0])
+        attrs = (("keeps", self._keeps(call)),)
+        whole = apply(self.row, (call, *operands), attrs, value=value)
+        return unpacked(whole, call)
+
+    def _keeps(self, call):
+        """Operands whose values the instruction keeps: all, and the result."""
+        return (*range(max((t for t in call.template if type(t) is not Fixed), default=0) + 1), -1)
+
+    def _recomputed(self, call, *values, keeps=()):
+        """The value computed again (for listings, where the tape did not keep it)."""
+        fresh = Call(call.template, call.static)
+        results = self._compute(fresh, call.arguments([call, *values]), [False] * len(call.template))
+        return packed(results) if call.several else results[0]
+
+    def again(self, recorded, values, needed):
+        """Call the function at another point of a recorded call.
+
+        Parameters
+        ----------
+        recorded : Call
+        values : sequence
+            Of the operands after the call.
+        needed : sequence of bool
+            For each of them, whether its cotangent will be asked for.
+
+        Returns
+        -------
+        tuple
+            The value of the instruction, and the new `Call`.
+        """
+        call = Call(recorded.template, recorded.static)
+        wanted = [False if type(t) is Fixed else needed[t - 1] for t in call.template]
+        results = self._compute(call, call.arguments([call, *values]), wanted)
+        return np.asarray(packed(results) if call.several else results[0]), call
+
+    # -- reverse ----------------------------------------------------------------------
+    def _refuse_second(self, *args, **kwargs):
+        """What stands in the row for a VJP: the sweep calls `pull` in its place, a recorded pass `pull_recorded`."""
+        raise HigherOrderError(
+            f"the gradient of {self.name!r}, a custom primitive, cannot be recorded for a second derivative: its rules "
+            "give first derivatives"
+        )
+
+    def pull(self, g, values, result, wanted, metas):
+        """What the adjoint `g` contributes to each operand; None where nothing.
+
+        Parameters
+        ----------
+        g : float or ndarray
+        values, result
+            As the tape kept them.
+        wanted : sequence of int
+            Operand numbers.
+        metas : sequence of Meta
+            Descriptions of the operands (the tape may not have kept their values).
+
+        Returns
+        -------
+        list
+            For operands 1, 2, ...
+        """
+        call = values[0]
+        arguments = call.arguments(values)
+        parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
+        likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
+        found = self._cotangents(call, arguments, parts, result, likes)
+        contributions = [None] * (len(values) - 1)
+        for k, (place, c, like) in enumerate(zip(call.template, found, likes)):
+            if like is not None and c is not None:
+                what = f"{self._rule_name('vjp')} returned, for {self._argument(k)},"
+                contributions[place - 1] = fitted(c, like, what)
+        return contributions
+
+    def pull_recorded(self, g, operands, result, wanted, metas):
+        """`pull` on tensors, so that what the rule computes is recorded and can be differentiated again.
+
+        Parameters
+        ----------
+        g, result : float, ndarray, Tensor or Dual
+        operands : list
+            The `Call` and the operands, as tensors where they are on the tape; None where the tape kept no value.
+        wanted, metas
+            As of `pull`.
+
+        Returns
+        -------
+        dict of int to contribution
+            By operand number.
+        """
+        call = operands[0]
+        arguments = call.arguments(operands)
+        parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
+        likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
+        found = self._cotangents_recorded(call, arguments, parts, result, likes)
+        contributions = {}
+        for k, (place, c, like) in enumerate(zip(call.template, found, likes)):
+            if like is None or c is None:
+                continue
+            if not tracked(c):
+                c = normalise(fitted(c, like, f"{self._rule_name('vjp')} returned, for {self._argument(k)},"))
+            elif np.shape(c) != np.shape(like):
+                raise RuleError(
+                    f"{self._rule_name('vjp')} returned, for {self._argument(k)}, a cotangent of shape {np.shape(c)}; it has "
+                    f"the shape of its argument, {np.shape(like)}"
+                )
+            contributions[place] = c if place not in contributions else contributions[place] + c
+        return contributions
+
+    def _cotangents_recorded(self, call, arguments, parts, result, likes):
+        """`_cotangents` on tensors."""
+        if self._has_rule("vjp"):
+            return self._run_vjp(call, arguments, parts, result)
+        if not self._has_rule("jvp"):
+            return self._cotangents(call, arguments, parts, result, likes)
+        from .transposing import transposed_on_tape
+
+        return transposed_on_tape(lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts)
+
+    def _has_rule(self, kind):
+        """Whether the rule of this kind was given."""
+        return (self.vjp_rule if kind == "vjp" else self.jvp_rule) is not None
+
+    def _rule_name(self, kind):
+        return f"the {kind.upper()} rule of {self.name!r}"
+
+    def _cotangents(self, call, arguments, parts, result, likes):
+        """One cotangent per positional argument; `likes` are of the shapes of those that are wanted, else None."""
+        if self.vjp_rule is not None:
+            return self._run_vjp(call, arguments, parts, result)
+        if self.jvp_rule is None:
+            raise MissingRuleError(
+                f"{self.name!r} has no derivative rule: give it one with tg.custom_vjp({self.name}, rule) or "
+                f"tg.custom_jvp({self.name}, rule)"
+            )
+        from .transposing import transpose
+
+        return transpose(
+            lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts,
+            self._rule_name("jvp"), f"tg.custom_vjp({self.name}, rule)",
+        )  # fmt: skip
+
+    def _run_vjp(self, call, arguments, parts, result):
+        """The VJP rule on cotangents `parts`, arrays or tensors: one cotangent per positional argument."""
+        rule = self.vjp_rule
+        results = results_of(result, call)
+        with noted(f"raised in {self._rule_name('vjp')}"):
+            found = rule(
+                *handed([call.several(parts) if call.several else parts[0], results, *arguments], rule), **call.static
+            )
+        return self._counted(found, len(call.template), "vjp")
+
+    def _counted(self, found, count, kind):
+        if not isinstance(found, (tuple, list)):
+            found = (found,)
+        if len(found) != count:
+            raise RuleError(
+                f"{self._rule_name(kind)} returned {len(found)} cotangents for {count} positional arguments; return a "
+                "tuple with one for each, None where there is none"
+            )
+        return found
+
+    def _argument(self, k):
+        try:
+            names = list(inspect.signature(self._signed()).parameters)[self._skipped :]
+            return f"argument {k} ({names[k]!r})"
+        except (ValueError, TypeError, IndexError):
+            return f"argument {k}"
+
+    #: Leading parameters of the function that are not arguments of a call.
+    _skipped = 0
+
+    def _signed(self):
+        return self.function
+
+    # -- forward ------------------------------------------------------------------------
+    def _tangent(self, tangents, *rest, **attrs):
+        # Of the attributes the rule needs none: what is static is in the call.
+        return tangent(self, tangents, rest[:-1], rest[-1])
+
+    def push(self, call, arguments, tangents, result):
+        """The tangent of each result (None: of one without derivative), from one tangent per argument.
+
+        Arguments, tangents and results may be tensors or dual numbers where a
+        rule written in differentiable NumPy is given.
+        """
+        if self.jvp_rule is not None:
+            return self._run_jvp(call, arguments, tangents, result)
+        if self.vjp_rule is None:
+            return self._cotangents(call, arguments, None, result, ())
+        return self._transposed_push(call, arguments, tangents, result, f"tg.custom_jvp({self.name}, rule)")
+
+    def _transposed_push(self, call, arguments, tangents, result, instead):
+        if any(isinstance(x, Traced) for x in (*arguments, *tangents, result)):
+            raise HigherOrderError(
+                f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
+                f"it with {instead}"
+            )
+        from .transposing import transpose
+
+        likes = [
+            None if o.value is not None else np.zeros(o.shape, o.dtype) if o.shape or o.dtype.char != "d" else 0.0
+            for o in call.outputs
+        ]
+        return transpose(
+            lambda parts: self._run_vjp(call, arguments, parts, result), likes, tangents, self._rule_name("vjp"),
+            instead,
+        )  # fmt: skip
+
+    def _run_jvp(self, call, arguments, tangents, result):
+        rule = self.jvp_rule
+        full = tuple(
+            t if t is not None or not is_float(a) else 0.0 if np.ndim(a) == 0 else np.zeros(a.shape, a.dtype)
+            for a, t in zip(arguments, tangents)
+        )
+        with noted(f"raised in {self._rule_name('jvp')}"):
+            found = rule(*handed([full, results_of(result, call), *arguments], rule), **call.static)
+        return self._result_tangents(call, found)
+
+    def _result_tangents(self, call, found):
+        name = self._rule_name("jvp")
+        found = tuple(found) if call.several and isinstance(found, (tuple, list)) else (found,)
+        if len(found) != len(call.outputs):
+            raise RuleError(f"{name} returned {len(found)} tangents for {len(call.outputs)} results; return as many")
+        checked = []
+        for j, (t, o) in enumerate(zip(found, call.outputs)):
+            if o.value is not None or t is None:
+                checked.append(None)
+                continue
+            if np.shape(t) != o.shape:
+                raise RuleError(f"{name} returned a tangent of shape {np.shape(t)} for result {j} of shape {o.shape}")
+            checked.append(t)
+        return checked
+
+
+def tangent(primitive, tangents, operands, result):
+    """The tangent of the result of a custom primitive, for `Row.tangent`.
+
+    Parameters
+    ----------
+    primitive : Primitive
+    tangents : sequence
+        One per operand after the first, in the rules' language; None where zero.
+    operands : sequence
+        The `Call` and the operands, in the rules' language.
+    result
+        The value of the instruction.
+
+    Returns
+    -------
+    In the rules' language.
+    """
+    call = operands[0].a.item()
+    values = [call, *(_unwrapped(o) for o in operands[1:])]
+    arguments, value = call.arguments(values), _unwrapped(result)
+    lanes = next((t.lanes for t in tangents if getattr(t, "lanes", None) is not None), None)
+
+    def one(pick):
+        given = [None if type(p) is Fixed or tangents[p - 1] is None else pick(tangents[p - 1]) for p in call.template]
+        found = primitive.push(call, arguments, given, value)
+        parts = [
+            t if t is not None else np.zeros(o.shape, o.dtype)
+            for t, o in zip(found, call.outputs)
+            if o.value is None
+        ]
+        return packed(parts) if call.several else parts[0]
+
+    if lanes is None:
+        return type(result)(one(_unwrapped))
+    rows = [one(lambda t, j=j: t.a[j] if t.lanes is not None else t.a) for j in range(lanes)]
+    return type(result)(np.stack(rows), lanes)
+
+
+def _unwrapped(operand):
+    return operand.a if isinstance(operand.a, Traced) else normalise(operand.a)

@@ -1,0 +1,120 @@
+"""The transpose of a linear function that is written in differentiable NumPy.
+
+A JVP rule is linear in the tangents and a VJP rule in the cotangents; each is the
+transpose of the other.  So the one is recorded at an arbitrary point on a tape of
+its own, and a reverse sweep over that tape is the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...array.record import tracked
+from ...array.tensor import Tensor, tensor
+from ...common.errors import MissingRuleError, RuleError, said_by
+from ...tape.modes import enable_grad
+from ..gradients import grad
+from ..nested import current_trace
+from ..passes import sweep_recorded
+from ..tape import Tape
+
+
+def transpose(linear, likes, cotangents, name, instead):
+    """``J^T w`` for the linear function ``v -> J v``.
+
+    Parameters
+    ----------
+    linear : callable
+        Takes a list with an entry per input, gives a list with one per output;
+        entries may be None (an input that does not vary, a zero output).
+    likes : list
+        Floats or float arrays of the shapes of the inputs; None for one that does
+        not vary.
+    cotangents : list
+        One per output; None where it is zero.
+    name : str
+        What `linear` is, for errors.
+    instead : str
+        How to give the missing rule.
+
+    Returns
+    -------
+    list
+        One per input, None where zero.
+
+    Raises
+    ------
+    RuleError
+        `linear` is not linear.
+    MissingRuleError
+        It cannot be recorded.
+    """
+    rng = np.random.default_rng(0)
+    points = [
+        None if a is None else float(rng.standard_normal()) if type(a) is float
+        else rng.standard_normal(np.shape(a)).astype(a.dtype)
+        for a in likes
+    ]  # fmt: skip
+    with enable_grad(), Tape():
+        leaves = [None if p is None else tensor(p, requires_grad=True) for p in points]
+        try:
+            outputs = linear(leaves)
+        except RuleError:
+            raise
+        except Exception as error:
+            raise MissingRuleError(
+                f"{name} was to be transposed, and cannot be recorded ({type(error).__name__}: {said_by(error)}). Write it in "
+                f"NumPy functions that tapegrad differentiates, or give the other rule: {instead}"
+            ) from error
+        pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None]
+        for o, _ in pairs:
+            if not tracked(o) and np.any(np.asarray(o._v if isinstance(o, Tensor) else o)):
+                raise RuleError(
+                    f"{name} is not linear: it gives something that is not zero and does not depend on what it is given"
+                )
+        pairs = [(o, w) for o, w in pairs if tracked(o)]
+        if not pairs:
+            return [None] * len(likes)
+        varied = [t for t in leaves if t is not None]
+        found = grad([o for o, _ in pairs], varied, [w for _, w in pairs], allow_unused=True)
+    left = sum(float(np.sum(np.asarray(o._v) * w)) for o, w in pairs)
+    right = sum(float(np.sum(np.asarray(g._v) * t._v)) for g, t in zip(found, varied) if g is not None)
+    size = sum(float(np.sum(np.abs(np.asarray(o._v) * w))) for o, w in pairs)
+    single = any(t.dtype.char == "f" for t in (*varied, *(o for o, _ in pairs)))
+    if abs(left - right) > (1e-3 if single else 1e-8) * (size + abs(right)):
+        raise RuleError(
+            f"{name} is not linear in what it is given, so it is no derivative: f(v) = {left:.6g}, but "
+            f"f'(v) v = {right:.6g}"
+        )
+    results = iter(found)
+    values = (None if p is None else next(results) for p in points)
+    return [None if g is None else g._v for g in values]
+
+
+def transposed_on_tape(linear, likes, cotangents):
+    """`transpose` for cotangents, or a linear function, that depend on tensors: recorded beside these.
+
+    Parameters
+    ----------
+    linear, likes, cotangents
+        As of `transpose`; `linear` may use tensors that are on a tape.
+
+    Returns
+    -------
+    list
+        One per input, None where zero.
+    """
+    trace = current_trace()
+
+    def zero(like):
+        t = tensor(np.zeros(np.shape(like), getattr(like, "dtype", "d")), requires_grad=True)
+        return t if trace is None else trace.variable(t._v)
+
+    leaves = [None if a is None else zero(a) for a in likes]
+    outputs = linear(leaves)
+    pairs = [(o, w) for o, w in zip(outputs, cotangents) if o is not None and w is not None and tracked(o)]
+    varied = [t for t in leaves if t is not None]
+    if not pairs:
+        return [None] * len(likes)
+    found = sweep_recorded([o for o, _ in pairs], [w for _, w in pairs], varied, lambda *_: None).requested
+    return [None if t is None else found.get(id(t)) for t in leaves]

@@ -1,0 +1,329 @@
+"""Looking at a tape: listings, trace tables, paths; what the methods of `Tape` that show it call.
+
+Everything here reads the records of a store through `graph.Instruction` and
+computes with the rules on plain numbers; nothing is fast and nothing needs to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..array.record import normalise, settle
+from ..array.tensor import Tensor
+from ..common.errors import ClearedTapeError, SeedShapeError
+from ..common.printing import table
+from ..tape.layout import CONTINUES, MARK, SCALAR_LEAF
+from ..tape.places import name_of
+from .graph import Instruction
+
+
+def instructions(store):
+    """The instructions of a store in order (`graph.Instruction`), leaves not included."""
+    found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
+    return [i for i in found if i.row is not None]
+
+
+def entries_of(store):
+    """Leaves and instructions in order of slots."""
+    found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
+    return [i for i in found if i.op != CONTINUES]
+
+
+def _shape(instruction, leaves):
+    """Shape of the result of an instruction, or of a leaf that is still alive."""
+    if instruction.is_leaf:
+        return np.shape(leaves[instruction.slot]._v) if instruction.slot in leaves else ()
+    return instruction.signature.out.shape if instruction.signature is not None else ()
+
+
+def _leaf_value(instruction, unchanged):
+    """What a leaf held when it was recorded; None if it is an array that is gone or was changed since."""
+    if instruction.op == SCALAR_LEAF:
+        return instruction.value
+    leaf = unchanged.get(instruction.slot)
+    return None if leaf is None else leaf._v
+
+
+def _unchanged_leaves(store):
+    """Slot -> leaf, for leaves that are alive and have not been changed in place since."""
+    found = ((slot, reference(), key) for slot, reference, key in store.leaf_list)
+    return {slot: leaf for slot, leaf, key in found if leaf is not None and leaf._k is key}
+
+
+def _summary(value):
+    """A value in a few characters: a number, a short array, or its range."""
+    if value is None:
+        return "-"
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return f"{array.item():.6g}"
+    if array.size == 0:
+        return "[]"
+    if array.size <= 4:
+        return np.array2string(array.reshape(-1), precision=4, separator=" ", suppress_small=True).replace("\n", "")
+    return f"[{array.min():.4g} .. {array.max():.4g}]"
+
+
+def values(store):
+    """The value of every slot: scalars and kept arrays as recorded, the others computed again.
+
+    Returns
+    -------
+    dict of int to float or ndarray
+    """
+    leaves = _unchanged_leaves(store)
+    found = {}
+    for instruction in entries_of(store):
+        slot = instruction.slot
+        if instruction.is_leaf:
+            found[slot] = _leaf_value(instruction, leaves)
+        elif instruction.row is None:
+            found[slot] = None
+        elif instruction.signature is None or instruction.signature.out.shape == ():
+            found[slot] = instruction.value
+        else:
+            given, result = instruction.operand_values() if not instruction.cleared else ([], None)
+            for s, operand in zip(instruction.signature.slots, instruction.operands):
+                if given and given[s] is None and operand:
+                    given[s] = found.get(operand)
+            if result is None and given and all(v is not None for v in given):
+                result = normalise(instruction.row.value(*given, **instruction.attributes()))
+            found[slot] = result
+    return found
+
+
+def _operands(instruction):
+    """The operands in order (``%slot``, a number, ``const`` for an array), then the attributes."""
+    row, signature = instruction.row, instruction.signature
+    if row is None:
+        return ""
+    count = row.arity if signature is None else len(signature.metas)
+    slots = dict(zip(row.slots(count), instruction.operands))
+    named = []
+    for k in range(row.primitive is not None, count):
+        if slots.get(k):
+            named.append(f"%{slots[k]}")
+        elif signature is not None:
+            named.append("const")
+        else:
+            # The condition of `where` is a truth value, other operands without a derivative are numbers.
+            number = k in slots or row.arity == 2
+            named.append(f"{instruction.constant:.6g}" if number else str(bool(instruction.constant)))
+    attrs = [f"{k}={v}" for k, v in instruction.attributes().items() if k != "keeps"]
+    return ", ".join(named + attrs)
+
+
+def rows(store):
+    """One row an instruction or leaf: slot, primitive, operands, shape, value, place."""
+    found = []
+    leaves = store.leaf_at()
+    known = values(store)
+    for instruction in entries_of(store):
+        slot = instruction.slot
+        name = "leaf" if instruction.is_leaf else "cleared" if instruction.row is None else instruction.row.name
+        if instruction.cleared and instruction.row is not None:
+            name += " (cleared)"
+        shape = "x".join(map(str, _shape(instruction, leaves))) or "scalar"
+        place = "" if instruction.is_leaf else store.place(slot).short
+        found.append((f"%{slot}", name, _operands(instruction), shape, _summary(known[slot]), place))
+    return found
+
+
+def listing(store):
+    """One instruction a line: number, primitive, operands, shape, value, place."""
+    found = rows(store)
+    head = ("slot", "primitive", "operands", "shape", "value", "recorded at")
+    return table(head, found) if found else "an empty tape"
+
+
+def named_rows(store):
+    """`rows`, with the names of the variables that leaves are bound to."""
+    names = {f"%{slot}": name for slot, name in _leaf_names(store.leaf_at()).items()}
+    return [(slot, names.get(slot, name), *rest) for slot, name, *rest in rows(store)]
+
+
+def _slot_on(store, tensor, what):
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{what} must be a tensor, got {type(tensor).__name__}")
+    if tensor._t is None:
+        return store.leaves.get(tensor._k)
+    found = settle(tensor)
+    if found.retired is not None:
+        raise ClearedTapeError(f"{what} is on a tape that was cleared at {found.retired}")
+    if found is not store:
+        raise ValueError(f"{what} was recorded on another tape")
+    return tensor._i
+
+
+def trace(store, y=None, seed=1.0, tangents=None):
+    """See `Tape.trace`."""
+    entries = entries_of(store)
+    if not entries:
+        return "an empty tape"
+    leaves = store.leaf_at()
+    last = entries[-1].slot if y is None else _slot_on(store, y, "y")
+    if last is None:
+        raise ValueError("y is a leaf that this tape has not met")
+    known = values(store)
+    adjoints = adjoints_of(entries, leaves, last, seed)
+    forward = _tangents(entries, leaves, tangents) if tangents is not None else None
+    names = _leaf_names(leaves)
+    lines = []
+    for instruction in entries:
+        slot = instruction.slot
+        if instruction.is_leaf:
+            what = names.get(slot, "leaf")
+        else:
+            what = f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
+        row = [f"%{slot}", what, _summary(known[slot])]
+        if forward is not None:
+            row.append(_summary(forward[slot]))
+        row.append(_summary(adjoints.get(slot, 0.0)))
+        lines.append(tuple(row))
+    head = ("slot", "instruction", "primal") + (("tangent",) if forward is not None else ()) + ("adjoint",)
+    return table(head, lines)
+
+
+def _refuse_cleared(instruction):
+    if instruction.cleared or instruction.row is None:
+        raise ClearedTapeError(
+            f"instruction %{instruction.slot} was cleared by a backward pass; look at the tape before it, or pass "
+            "retain_graph=True there"
+        )
+
+
+def adjoints_of(entries, leaves, last, seed):
+    """Slot -> adjoint, for the slots that the output in slot `last` depends on."""
+    shape = {i.slot: _shape(i, leaves) for i in entries}[last]
+    found = {last: np.zeros(shape) + np.asarray(seed, float)}
+    if found[last].shape != shape:
+        raise SeedShapeError(f"a seed of shape {np.shape(seed)} for an output of shape {tuple(shape)}")
+    for instruction in reversed(entries):
+        g = found.get(instruction.slot)
+        if g is None or instruction.is_leaf:
+            continue
+        _refuse_cleared(instruction)
+        for operand, c in zip(instruction.operands, instruction.pull(g)):
+            if operand and c is not None:
+                found[operand] = found.get(operand, 0.0) + c
+    return found
+
+
+def _leaf_names(leaves):
+    return {slot: f"leaf {name_of(leaf) or ''}".rstrip() for slot, leaf in leaves.items()}
+
+
+def _tangents(entries, leaves, given):
+    """Slot -> tangent, from the tangents `given` for some leaves."""
+    by_leaf = {id(t): v for t, v in given.items()}
+    found = {}
+    for instruction in entries:
+        slot = instruction.slot
+        shape = _shape(instruction, leaves)
+        if instruction.is_leaf:
+            found[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
+            continue
+        _refuse_cleared(instruction)
+        # The tangent of each element is the product of its gradient with the tangents of the operands.
+        total = np.zeros(int(np.prod(shape, dtype=int)))
+        for j in range(total.size):
+            g = np.zeros(total.size)
+            g[j] = 1.0
+            for operand, c in zip(instruction.operands, instruction.pull(g.reshape(shape))):
+                if operand and c is not None:
+                    total[j] += np.sum(c * found[operand])
+        found[slot] = total.reshape(shape)
+    return found
+
+
+class Path(Sequence):
+    """One path from an output to an input: slots, and the partial on each edge.
+
+    Attributes
+    ----------
+    slots : tuple of int
+        From the output to the input.
+    edges : tuple of float
+        The partial derivative of each slot with respect to the next.
+    product : float
+    """
+
+    def __init__(self, slots, edges, names):
+        self.slots = tuple(slots)
+        self.edges = tuple(edges)
+        self._names = names
+
+    @property
+    def product(self):
+        return float(np.prod(self.edges))
+
+    def __len__(self):
+        return len(self.edges)
+
+    def __getitem__(self, k):
+        return self.edges[k]
+
+    def __repr__(self):
+        text = f"%{self.slots[0]} {self._names[self.slots[0]]}"
+        for slot, edge in zip(self.slots[1:], self.edges):
+            text += f" --({edge:.6g})--> %{slot} {self._names[slot]}"
+        return f"{text} : {self.product:.6g}"
+
+
+def paths(store, y, x, limit=10_000):
+    """See `Tape.paths`."""
+    top, bottom = _slot_on(store, y, "y"), _slot_on(store, x, "x")
+    if top is None or bottom is None:
+        return []
+    leaves = store.leaf_at()
+    entries = {i.slot: i for i in entries_of(store) if bottom <= i.slot <= top}
+    names = {s: i.row.name for s, i in entries.items() if i.row} | _leaf_names(leaves)
+    # Only slots that depend on x can lie on a path; without this, dead ends could take for ever.
+    between = {bottom}
+    for slot, instruction in entries.items():
+        if not between.isdisjoint(instruction.operands):
+            between.add(slot)
+    edges = {}
+
+    def edges_of(slot):
+        if slot not in edges:
+            instruction = entries[slot]
+            _refuse_cleared(instruction)
+            if any(_shape(entries[s], leaves) != () for s in (slot, *instruction.operands) if s in between):
+                raise ValueError(
+                    f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays"
+                )
+            partials = zip(instruction.operands, instruction.pull(np.asarray(1.0)))
+            edges[slot] = [(s, float(c)) for s, c in partials if s in between and c is not None]
+        return edges[slot]
+
+    found = []
+    stack = [((top,), ())] if top in between else []
+    while stack:
+        slots, partials = stack.pop()
+        if slots[-1] == bottom:
+            found.append(Path(slots, partials, names))
+            if len(found) > limit:
+                raise ValueError(f"more than {limit} paths; list the paths of a smaller expression")
+            continue
+        stack += [((*slots, s), (*partials, c)) for s, c in reversed(edges_of(slots[-1]))]
+    return found
+
+
+def leaves_of(y):
+    """The leaves that `y` depends on, in order of first use."""
+    if y._t is None:
+        return [y] if y._r else []
+    store = settle(y)
+    if store.retired is not None:
+        raise ClearedTapeError(f"the tape of this tensor was cleared at {store.retired}")
+    from ..interpreter import native
+
+    marks = native.new_marks(store)
+    marks[y._i] = MARK
+    _, _, cleared = native.mark(store, marks, y._i, 1)
+    if cleared >= 0:
+        _refuse_cleared(Instruction(store, cleared))
+    return [leaf for slot, leaf in store.leaf_at().items() if marks[slot]]

@@ -1,0 +1,439 @@
+"""A functional derivative inside of another one.
+
+``tg.grad(f)`` called while something else is being differentiated may not answer with
+numbers.  Here the function is evaluated on the tensors that are there, beside the
+tape of the derivative outside; what is differentiated is a copy of the argument (an
+instruction of its own, so the number outside and the one inside cannot be confused:
+``D(x -> x * D(y -> x + y, 1), 1)`` is 1); and the adjoint is recorded on the same tape.
+So a decision that Python takes inside guards the recording outside, by itself.
+
+A result may be a dual number (forward mode outside): its parts are differentiated one
+by one, as the derivative is linear in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from ..array.differentiable import Traced, below
+from ..array.dual import Dual, made, running
+from ..array.record import apply, normalise, settle, tracked
+from ..array.tensor import Tensor, tensor
+from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError
+from ..common.tree import flatten, leaf_names, unflatten
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
+from ..tape.modes import enable_grad
+from ..tape.store import thread_state
+from .adjoint import between
+from .backward import Pass
+from .passes import sweep_recorded
+from .reading import Stretch
+from .recording import check_result, in_differentiation
+from .tangents import push
+
+
+def inside():
+    """Whether this thread is computing some derivative already."""
+    if running.level:
+        return True
+    tapes = thread_state().tapes
+    return bool(tapes) and (in_differentiation() or current_trace() is not None)
+
+
+def current_trace():
+    """The functional recording that this thread is making, or None."""
+    return next((t.store.trace for t in reversed(thread_state().tapes) if t.store.trace is not None), None)
+
+
+def is_nested(args, kwargs):
+    """Whether a functional derivative called with these arguments has to be recorded itself."""
+    return inside() or any(map(tracked, flatten((args, kwargs))[0]))
+
+
+def parts_of(thing):
+    """The numbers that a dual number is made of."""
+    if thing.__class__ is Dual:
+        return parts_of(thing.value) + ([] if thing._d is None else parts_of(thing._d))
+    return [thing]
+
+
+def mapped(function, thing):
+    """`thing` with `function` applied to the numbers that it is made of."""
+    if thing.__class__ is Dual:
+        tangent = None if thing._d is None else mapped(function, thing._d)
+        return made(mapped(function, thing.value), tangent, thing._lanes, thing._level)
+    return function(thing)
+
+
+class Evaluation(contextlib.ExitStack):
+    """A function evaluated once, on variables of its own, beside the derivative outside.
+
+    Use it as a context: inside, `pull` and `push` may be called, and `run` before them.
+
+    Parameters
+    ----------
+    function : callable
+    args, kwargs
+    argnums : sequence of int
+        Which arguments are variables; ascending.
+
+    Attributes
+    ----------
+    variables : list
+        The leaves of these arguments: tensors, or dual numbers with a tensor at the bottom.
+    structures : list of Structure
+        Of each argument.
+    results : list
+        The leaves of the result.
+    structure : Structure
+    """
+
+    def __init__(self, function, args, argnums, kwargs):
+        super().__init__()
+        self.function, self.args, self.kwargs, self.argnums = function, list(args), kwargs, tuple(argnums)
+        state = thread_state()
+        self.enabled = state.enabled
+        self.trace = current_trace()
+        self.given = [flatten(args[k]) for k in self.argnums]
+        self.structures = [structure for _, structure in self.given]
+        self.variables, self.results, self.structure = [], [], None
+        #: The variables that stand for constants.
+        self.own = []
+        #: What `_alone` found, when results first left.
+        self.alone = None
+
+    def __enter__(self):
+        super().__enter__()
+        self.enter_context(enable_grad())
+        store = thread_state().store if self.trace is None else self.trace.store
+        self.store, self.start = store, len(store.tokens)
+        store.pinned += 1
+        self.callback(self._leave)
+        if self.trace is not None:
+            self.trace.keeping += 1
+        return self
+
+    def _leave(self):
+        # Nothing is differentiated by its own variables any more: for what goes on outside they are constants.
+        for base in self.own:
+            base._extras().past = True
+        self.store.pinned -= 1
+        if self.trace is not None:
+            self.trace.keeping -= 1
+
+    # -- in ---------------------------------------------------------------------
+    def run(self):
+        """Make the variables and evaluate the function."""
+        args = list(self.args)
+        for k, (leaves, structure) in zip(self.argnums, self.given):
+            found = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
+            self.variables += found
+            args[k] = unflatten(structure, found)
+        self.results, self.structure = flatten(self.function(*args, **self.kwargs))
+        return self
+
+    def _variable(self, x, what):
+        if x.__class__ is Dual:
+            return made(self._variable(x.value, what), x._d, x._lanes, x._level)
+        if tracked(x):
+            if np.asarray(x._v).dtype.char not in "df":
+                raise DtypeError(f"{what} is a tensor of {x.dtype}, which has no derivative; pass it as .astype(float)")
+            t = apply("clone", (x,))
+            if self.trace is not None and t._t is self.trace.store:
+                self.trace.variables.add(t._i)
+            return t
+        if isinstance(x, Traced):
+            x = x._v
+        check_result(x, None, what)
+        t = tensor(x, requires_grad=True)
+        t = t if self.trace is None else self.trace.variable(t._v)
+        self.own.append(t)
+        return t
+
+    @property
+    def bases(self):
+        """The tensors with respect to which is differentiated."""
+        return [below(x) for x in self.variables]
+
+    def check(self, which=None):
+        """Refuse results without derivative among the first `which`."""
+        for k, (thing, name) in enumerate(zip(self.results, leaf_names(self.structure))):
+            if which is None or k < which:
+                what = f"the result{name}"
+                if not isinstance(thing, Traced):
+                    check_result(thing, None, what)
+                elif np.asarray(thing._v).dtype.kind != "f":
+                    raise DtypeError(f"{what} is a tensor of {thing.dtype}, which has no derivative; return floats")
+
+    def check_number(self, parts):
+        """Refuse anything but one number among the first `parts` results."""
+        self.check(parts)
+        if parts != 1 or np.shape(self.results[0]) != ():
+            shape = f"an array of shape {np.shape(self.results[0])}" if parts == 1 else f"{parts} of them"
+            raise NonScalarOutputError(
+                f"the function must return one number to be differentiated, it returned {shape}; use tg.jacobian for several"
+            )
+
+    # -- reverse mode ---------------------------------------------------------------
+    def pull(self, results, seeds, lanes=None):
+        """The adjoints of the variables; those of several seeds at once have a leading axis of extent `lanes`.
+
+        Parameters
+        ----------
+        results, seeds : list
+            Tensors, dual numbers or plain values; seeds as the results, after that axis.
+        """
+        total = [None] * len(self.variables)
+        for result, seed in zip(results, seeds):
+            for k, part in enumerate(self._pulled(result, seed, lanes)):
+                if part is not None:
+                    total[k] = part if total[k] is None else total[k] + part
+        return [_zeros(v, lanes) if t is None else t for t, v in zip(total, self.bases)]
+
+    def _pulled(self, result, seed, lanes):
+        level = max(getattr(thing, "_level", 0) if thing.__class__ is Dual else 0 for thing in (result, seed))
+        if not level:
+            return self._swept(result, seed, lanes)
+        primal, moved, count = _split(result, level)
+        weight, turned, other = _split(seed, level)
+        count = other if count is None else count
+        values = self._pulled(primal, weight, lanes)
+        tangents = [None] * len(values)
+        for thing, given, of in ((moved, weight, "result"), (primal, turned, "seed")):
+            if thing is None or given is None:
+                continue
+            if count is None:
+                found = self._pulled(thing, given, lanes)
+            else:
+                rows = [
+                    self._pulled(thing[j] if of == "result" else thing, given[j] if of == "seed" else given, lanes)
+                    for j in range(count)
+                ]
+                found = [_stacked(parts, v, lanes) for parts, v in zip(zip(*rows), self.bases)]
+            tangents = [f if t is None else t if f is None else t + f for t, f in zip(tangents, found)]
+        return [
+            None if v is None and t is None else made(_zeros(b, lanes) if v is None else v, t, count, level)
+            for v, t, b in zip(values, tangents, self.bases)
+        ]
+
+    def _swept(self, result, seed, lanes):
+        bases = self.bases
+        if not tracked(result):
+            return [None] * len(bases)
+        if isinstance(seed, Traced) and not tracked(seed):
+            seed = seed._v
+        found = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
+        return [found.get(id(b)) for b in bases]
+
+    # -- forward mode -----------------------------------------------------------------
+    def push(self, things, tangents, lanes=None):
+        """The tangents of things that were computed from the variables, for tangents of these.
+
+        Parameters
+        ----------
+        things : list
+            Tensors and plain values, no dual numbers.
+        tangents : list
+            One per variable, with a leading axis of extent `lanes` if given.
+        """
+        bases, seeds = self.bases, {}
+        live = [t for t in things if tracked(t)]
+        store = next((settle(t) for t in live if t._t is not None), self.store)
+        for base, tangent in zip(bases, tangents):
+            slot = _slot(store, base)
+            if slot is not None:
+                seeds[slot] = tangent._v if isinstance(tangent, Traced) and not tracked(tangent) else tangent
+        roots = [_slot(store, t) for t in live]
+        if roots and seeds:
+            if store.trace is None:
+                Pass(store, [(slot, None) for slot in roots], None).check()
+            stretch = Stretch(store, min(seeds), max(roots))
+            store.pinned += 1
+            try:
+                push(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds, lanes)
+            finally:
+                store.pinned -= 1
+        found = []
+        for t in things:
+            tangent = seeds.get(_slot(store, t)) if tracked(t) else None
+            found.append(_zeros(t, lanes) if tangent is None else tangent)
+        return found
+
+    # -- out ----------------------------------------------------------------------------
+    def out(self, things):
+        """Things that were computed, as they leave: numbers if nothing outside has a part in them."""
+        if self.alone is None:
+            self.alone = self._alone()
+
+        def one(part):
+            if not isinstance(part, Traced):
+                return part
+            if self.alone or not tracked(part):
+                return _plain(part._v)
+            return part if self.enabled else part.detach()
+
+        return [mapped(one, thing) for thing in things]
+
+    def _alone(self):
+        """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
+        if any(isinstance(p, Tensor) and tracked(p) for leaves, _ in self.given for leaf in leaves for p in parts_of(leaf)):
+            return False
+        own = {id(b) for b in self.bases}
+        store, start = self.store, self.start
+        if store.forward is not None or store.retired is not None or any(
+            b._t is not None and b._t is not store for b in self.bases
+        ):
+            return False
+        for thing in self.results:
+            for part in parts_of(thing):
+                if isinstance(part, Tensor) and part._t is not None and part._t is not store:
+                    return False
+        for slot, reference, _ in reversed(store.leaf_list):
+            if slot < start:
+                break
+            leaf = reference()
+            if leaf is not None and id(leaf) not in own and not (leaf._x is not None and leaf._x.past):
+                return False
+        records = store.records()[start:]
+        ops = records["op"]
+        if (ops >= CLEARED).any():
+            return False
+        known = (ops != SCALAR_LEAF) & (ops != ARRAY_LEAF) & (ops != TRACED)
+        for name in ("a", "b"):
+            operands = records[name][known]
+            if ((operands > 0) & (operands < start)).any():
+                return False
+        continued = records[ops == CONTINUES]
+        words = continued.view(np.int64).reshape(-1, 4)[:, 2:] if len(continued) else np.zeros((0, 2), np.int64)
+        if ((words > 0) & (words < start)).any():
+            return False
+        entries = store.trace.entries if store.trace is not None else {}
+        return not any(
+            0 < o < start for slot in (np.flatnonzero(ops == TRACED) + start).tolist() for o in entries[slot].operands
+        )
+
+
+def _plain(value):
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _split(thing, level):
+    """Primal and tangent at `level` (None: zero), and the lanes of the tangent."""
+    if thing.__class__ is Dual and thing._level == level:
+        return thing.value, thing._d, thing._lanes
+    return thing, None, None
+
+
+def _stacked(parts, base, lanes):
+    if all(p is None for p in parts):
+        return None
+    return np.stack([_zeros(base, lanes) if p is None else p for p in parts])
+
+
+def _zeros(base, lanes=None):
+    shape = np.shape(base) if lanes is None else (lanes, *np.shape(base))
+    return normalise(np.zeros(shape, getattr(base, "dtype", "d")))
+
+
+def _slot(store, t):
+    """The slot of a tracked tensor on `store`; None if it was not used there."""
+    if t._t is None:
+        return store.leaves.get(t._k)
+    return t._i if settle(t) is store else None
+
+
+# ---- the transformations ---------------------------------------------------------------
+
+
+def value_and_gradients(function, args, argnums, kwargs, has_aux=False, scalar=True):
+    """What `tg.value_and_grad` gives inside of another derivative: the value, and gradients by argument.
+
+    Returns
+    -------
+    value
+        In the container that the function returns (with `has_aux` the whole pair).
+    dict of int to gradient
+        By position of the argument, in its container.
+    """
+    with Evaluation(function, args, sorted(set(argnums)), kwargs) as e:
+        e.run()
+        first = e.structure.parts[0].count if has_aux else len(e.results)
+        if scalar:
+            e.check_number(first)
+        else:
+            e.check(first)
+        roots = e.results[:first]
+        seeds = [normalise(np.ones(np.shape(below(r)), getattr(below(r), "dtype", "d"))) for r in roots]
+        found = e.out(e.pull(roots, seeds))
+        values = unflatten(e.structure, e.out(e.results))
+        gradients = by_argument(e, found)
+    return values, gradients
+
+
+def by_argument(e, found):
+    """What was found for the variables of an `Evaluation`, in the containers of the arguments: by position of the argument."""
+    gradients, at = {}, 0
+    for k, structure in zip(e.argnums, e.structures):
+        gradients[k] = unflatten(structure, found[at : at + structure.count])
+        at += structure.count
+    return gradients
+
+
+def jacobian(function, args, argnums, kwargs):
+    """What `tg.jacobian` gives inside, by reverse mode: for each result its blocks by argument, and the structure."""
+    with Evaluation(function, args, sorted(set(argnums)), kwargs) as e:
+        e.run()
+        e.check()
+        blocks = []
+        for result in e.results:
+            shape = tuple(np.shape(below(result)))
+            size = int(np.prod(shape, dtype=np.int64))
+            dtype = getattr(below(result), "dtype", np.dtype("d"))
+            units = np.eye(size, dtype=dtype).reshape((size, *shape))
+            rows = e.pull([result], [units], lanes=size)
+            blocks.append(e.out([np.reshape(r, (*shape, *np.shape(b))) for r, b in zip(rows, e.bases)]))
+        return [by_argument(e, row) for row in blocks], e.structure
+
+
+def vjp(function, primals):
+    """What `tg.vjp` gives inside."""
+    with Evaluation(function, primals, range(len(primals)), {}) as e:
+        e.run()
+        e.check()
+        value = unflatten(e.structure, e.out(e.results))
+
+    def pullback(cotangent):
+        seeds, structure = flatten(cotangent)
+        if structure != e.structure or any(np.shape(s) != np.shape(r) for s, r in zip(seeds, e.results)):
+            raise SeedShapeError(
+                f"the cotangent is {structure} of shapes {[np.shape(s) for s in seeds]}, the value is {e.structure} of "
+                f"shapes {[np.shape(r) for r in e.results]}"
+            )
+        seeds = [_seed(s, below(r)) for s, r in zip(seeds, e.results)]
+        with enable_grad():
+            found = e.pull(e.results, seeds)
+        live = any(isinstance(part, Tensor) and tracked(part) for s in seeds for part in parts_of(s))
+        gradients = by_argument(e, found if live else e.out(found))
+        return tuple(gradients[k] for k in range(len(primals)))
+
+    return value, pullback
+
+
+def linearize(function, primals):
+    """What `tg.linearize` gives inside: each push is a pass of forward mode."""
+    from ..array.forward import jvp  # which imports this module
+
+    with Evaluation(function, primals, range(len(primals)), {}) as e:
+        e.run()
+        e.check()
+        value = unflatten(e.structure, e.out(e.results))
+    return value, lambda *tangents: jvp(function, primals, tangents)[1]
+
+
+def _seed(seed, result):
+    if isinstance(seed, Traced) and tracked(seed):
+        return seed
+    seed = seed._v if isinstance(seed, Traced) else seed
+    return normalise(np.array(seed, getattr(result, "dtype", "d")))

@@ -1,0 +1,211 @@
+"""Instructions of a tape with tensors for their operands.
+
+The numeric sweeps read values by address; to *record* a derivative the rules need
+the operands as tensors, which point to the slots they came from.  A `Stretch` reads a
+range of slots once, so that instructions may be appended to the tape meanwhile,
+and makes such tensors.  It serves both kinds of store:
+
+define-by-run          scalar records say everything; array instructions have the
+                       values that their derivatives read among the saved objects;
+functional recordings  array instructions are entries of the trace, which keeps
+                       their values while somebody needs them (`Trace.keeping`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.record import Types, plain
+from ..interpreter.plan import Signature
+from ..rules import by_opcode
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.meta import SCALAR, meta_of
+
+_NOTHING = ()
+
+
+class ValuesNotKept(Exception):
+    """A functional recording has no values of an array instruction whose derivative is wanted."""
+
+
+class Read:
+    """One instruction, ready for its rule.
+
+    Attributes
+    ----------
+    row : Row
+    operands : list
+        All operands: tensors that point to their slots, or plain values; None where the tape kept no
+        value because no derivative reads it (see `metas`).
+    result : Tensor or None
+    fixed : tuple
+        The attributes without the dynamic one, as `record.apply` takes them.
+    integer : int
+        The dynamic attribute.
+    slots : tuple of (int, int)
+        Position and slot of each operand on the tape that can carry a derivative.
+    metas : sequence of Meta
+        Descriptions of all operands.
+    out : Meta
+    """
+
+    __slots__ = ("row", "operands", "result", "fixed", "integer", "slots", "metas", "out")
+
+    def __init__(self, row, operands, result, fixed, integer, slots, metas, out):
+        self.row, self.operands, self.result, self.fixed, self.integer = row, operands, result, fixed, integer
+        self.slots, self.metas, self.out = slots, metas, out
+
+    @property
+    def attrs(self):
+        """All attributes, the dynamic one included."""
+        found = dict(self.fixed)
+        if self.row.dynamic:
+            found[self.row.dynamic] = self.integer
+        return found
+
+
+class Stretch:
+    """Slots `low` to `high` of a store.
+
+    Parameters
+    ----------
+    store : Store
+    low, high : int
+    """
+
+    def __init__(self, store, low, high):
+        self.store, self.low, self.high = store, low, high
+        records = store.records()[low : high + 1]
+        self._ops, self._a, self._b = (records[name].tolist() for name in ("op", "a", "b"))
+        self._constants, self._integers = records["constant"].tolist(), records["integer"].tolist()
+        self._leaves = {}
+        self._look(low, high)
+        self._entries = store.trace.entries if store.trace is not None else None
+
+    def _look(self, low, high):
+        """Find the leaves from `low` to `high`; a leaf that is gone, or was changed since, counts as a constant (False)."""
+        for slot, reference, key in self.store.leaves_from(low, high):
+            leaf = reference()
+            self._leaves[slot] = leaf if leaf is not None and leaf._k is key else False
+
+    # -- structure ----------------------------------------------------------------
+    def operands(self, slot):
+        """Slots of the operands through which a derivative passes; 0 for constants."""
+        op = self._ops[slot - self.low] & ~CLEARED
+        if op == TRACED:
+            return [o for _, o in self._traced_slots(slot)]
+        if op == 0 or op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES):
+            return _NOTHING
+        a, b = self._a[slot - self.low], self._b[slot - self.low]
+        if op < FIRST_ARRAY:
+            return a, b
+        return self._array_slots(slot, Signature.ALL[op - FIRST_ARRAY])
+
+    def _traced_slots(self, slot):
+        entry = self._entries[slot]
+        if entry.kind != "row" or not entry.differentiable or entry.meta.char not in "df":
+            return _NOTHING
+        return [(k, entry.operands[k]) for k in entry.function.slots(len(entry.operands)) if entry.operands[k] > 0]
+
+    def _array_slots(self, slot, signature):
+        at, count = slot - self.low, len(signature.slots)
+        if count <= 2:
+            return (self._a[at], self._b[at])[:count]
+        rest = []
+        for k in range(0, count - 2, 4):
+            _, c, d, _, e, f = self.store.read(slot - 1 - k // 4, CONTINUATION)
+            rest += [c, d, e, f]
+        return (self._a[at], self._b[at], *rest)[:count]
+
+    # -- tensors --------------------------------------------------------------------
+    def tensor(self, slot, value=None):
+        """A tensor that points to `slot`; of an array slot `value` is its value."""
+        if slot < self.low and slot not in self._leaves:
+            self._leaves[slot] = None
+            self._look(slot, slot)
+        leaf = self._leaves.get(slot)
+        if leaf is not None and leaf is not False:
+            return leaf
+        store = self.store
+        token = store.tokens[slot]
+        if value is None:
+            value = token
+        if token.__class__ is float:
+            # The object that says whether somebody looks at the slot.
+            value = token
+        if leaf is False:
+            return value
+        t = plain(value)
+        t._t, t._i, t._k = store, slot, token
+        if value.__class__ is not float:
+            t._m = meta_of(value)
+        return t
+
+    def _number(self, slot):
+        """A tensor at a slot that holds a number."""
+        token = self.store.tokens[slot]
+        if token.__class__ is not float and self._entries is not None:
+            return self.tensor(slot, self.store.trace.numbers[slot])
+        return self.tensor(slot)
+
+    def read(self, slot):
+        """The instruction at `slot` as a `Read`; None for a leaf, and what passes no derivative."""
+        at = slot - self.low
+        op = self._ops[at]
+        if op == TRACED:
+            return self._read_traced(slot)
+        if op == 0 or op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES):
+            return None
+        if op < FIRST_ARRAY:
+            return self._read_scalar(slot, by_opcode(op))
+        return self._read_array(slot, Signature.ALL[op - FIRST_ARRAY])
+
+    def _read_scalar(self, slot, row):
+        at = slot - self.low
+        sides = row.slots(row.arity) if row.arity <= 2 else (0, 1)
+        constant = self._constants[at]
+        places = [(self._a[at], self._b[at])[k] for k in sides]
+        operands = [self._number(o) if o else constant for o in places]
+        for k in row.constants:
+            operands.insert(k, constant if row.arity == 2 else bool(constant))
+        positions = row.slots(row.arity)
+        slots = [(k, o) for k, o in zip(positions, places) if o]
+        return Read(row, operands, self._number(slot), (), 0, slots, (SCALAR,) * len(operands), SCALAR)
+
+    def _read_array(self, slot, signature):
+        row, places = signature.row, self._array_slots(slot, signature)
+        of = dict(zip(signature.slots, places))
+        integer = self._integers[slot - self.low]
+        operands, result = [None] * len(signature.metas), None
+        for j, k in enumerate(signature.saves):
+            saved = self.store.objects[integer + j]
+            if k < 0:
+                result = self.tensor(slot, saved)
+            else:
+                operands[k] = self.tensor(of[k], saved) if of.get(k) else saved
+        for k, o in of.items():
+            if o and operands[k] is None and signature.metas[k] is SCALAR:
+                operands[k] = self._number(o)
+        if result is None and signature.out is SCALAR:
+            result = self._number(slot)
+        slots = [(k, o) for k, o in of.items() if o]
+        return Read(row, operands, result, signature.attrs, integer, slots, signature.metas, signature.out)
+
+    def _read_traced(self, slot):
+        slots = self._traced_slots(slot)
+        if not slots:
+            return None
+        entry = self._entries[slot]
+        kept = self.store.trace.kept.get(slot)
+        if kept is None:
+            raise ValuesNotKept
+        values, value = kept
+        operands = [self.tensor(o, v) if o > 0 else v for o, v in zip(entry.operands, values)]
+        metas = [meta_of(v) if not isinstance(v, Types.Call) else None for v in values]
+        attrs = tuple(pair for pair in entry.attrs if pair[0] != "call")
+        return Read(entry.function, operands, self.tensor(slot, value), attrs, entry.integer, slots, metas, entry.meta)
+
+
+def like(meta):
+    """An array of a description that costs no memory, for a value that no rule reads."""
+    return np.broadcast_to(np.full((), np.nan, meta.char), meta.shape)

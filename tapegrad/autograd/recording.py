@@ -1,0 +1,467 @@
+"""A function run once on a tape of its own, and swept many times afterwards.
+
+`Recording` is what `tg.vjp`, `tg.linearize` and `tg.compare` work on, and the base of what `tg.jacobian` replays
+(`replay.swept`): the tape of one call, its inputs and outputs by slot.  `columns` and `rows` carry chunks of
+unit seeds through it, up or down (`sweep.tangent`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import numpy as np
+
+from ..array.differentiable import Traced
+from ..array.record import Types, nesting_error, normalise, settle, tracked
+from ..array.tensor import Tensor, tensor
+from ..common.dtypes import check_dtype, readable
+from ..common.errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
+from ..common.tree import flatten, leaf_names, unflatten
+from ..interpreter.plan import Signature
+from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, LEAF_MARK, MARK
+from ..tape.meta import SCALAR, meta_of
+from ..tape.modes import enable_grad
+from .backward import Pass, load_native, second_backward_error
+from .gradients import grad
+from .tape import Tape
+
+#: Seeds that one sweep carries, at most.
+MOST_LANES = 16
+#: Words of the lanes of one sweep, at most (2**25 are 256 MB).
+MOST_WORDS = 1 << 25
+
+
+def check_result(thing, store, what, differentiated=True):
+    """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`."""
+    if isinstance(thing, Traced):
+        if thing.__class__ is Types.Dual:
+            raise nesting_error(what)
+        if thing._t is not None and thing._t is not store and settle(thing) is not store:
+            raise nesting_error(what)
+        kind = np.asarray(thing._v).dtype.kind
+        if differentiated and kind not in "f":
+            raise DtypeError(f"{what} is a tensor of {thing.dtype}, which has no derivative; return floats")
+    elif differentiated:
+        if thing is None:
+            raise StructureError(f"{what} is None: does the function return what it computes?")
+        if isinstance(thing, (str, bytes)) or callable(thing):
+            raise StructureError(
+                f"{what} is not a number or an array but of type {type(thing).__name__}; return numbers, arrays, or "
+                "containers of them (with has_aux=True a pair of such, and anything else)"
+            )
+        array = np.asarray(thing)
+        if array.dtype.kind == "O":
+            raise StructureError(f"{what} is of type {type(thing).__name__}, which holds Python objects, not numbers")
+        check_dtype(array, what)
+
+
+def as_plain(value):
+    """A result as plain NumPy has it; scalars as ``numpy.float64``."""
+    return np.float64(value) if type(value) is float else value
+
+
+def input_of(value, what):
+    """A leaf with a copy of `value`."""
+    if tracked(value):
+        raise HigherOrderError(
+            f"{what} is a tensor that requires a gradient: the derivative of this function is computed by a sweep and "
+            "would not be recorded. Pass its value (x.detach()), or use forward mode (tg.jvp, tg.jacfwd) outside"
+        )
+    return tensor(value, requires_grad=True)
+
+
+class _Outer(threading.local):
+    """The leaves with respect to which functions are being differentiated in this thread, define-by-run."""
+
+    leaves = ()
+
+
+_OUTER = _Outer()
+
+
+@contextlib.contextmanager
+def differentiating(leaves):
+    """While a function runs on `leaves`: functional derivatives inside may not take them for constants."""
+    before, _OUTER.leaves = _OUTER.leaves, (*_OUTER.leaves, *leaves)
+    try:
+        yield
+    finally:
+        _OUTER.leaves = before
+
+
+def in_differentiation():
+    """Whether this thread is differentiating a function define-by-run."""
+    return bool(_OUTER.leaves)
+
+
+def refuse_outer(store):
+    """Raise if a leaf of a function that is being differentiated outside was used on `store`."""
+    if _OUTER.leaves:
+        outer = {id(leaf) for leaf in _OUTER.leaves}
+        if any(id(reference()) in outer for _, reference, _ in store.leaf_list):
+            raise nesting_error("a number that the function uses without having it as an argument")
+
+
+class Recording:
+    """One call of a function.
+
+    Parameters
+    ----------
+    f : callable
+    args : tuple
+        All positional arguments.
+    argnums : tuple of int
+        Which of them are inputs to differentiate with respect to: numbers, arrays, or containers of them.
+    kwargs : dict
+        Passed on.
+
+    Attributes
+    ----------
+    inputs, outputs : list of Port
+        The leaves of the arguments and of the result.
+    structures : list of Structure
+        Of each argument.
+    structure : Structure
+        Of the result.
+    """
+
+    def __init__(self, f, args, argnums, kwargs=None):
+        args = list(args)
+        leaves = []
+        self.structures = []
+        for k in argnums:
+            parts, structure = flatten(args[k])
+            parts = [input_of(p, f"argument {k}{name}") for p, name in zip(parts, leaf_names(structure))]
+            args[k] = unflatten(structure, parts)
+            self.structures.append(structure)
+            leaves += parts
+        given = [leaf._k for leaf in leaves]
+        with enable_grad(), Tape() as tape, differentiating(leaves):
+            result = f(*args, **(kwargs or {}))
+        self.store = store = tape.store
+        refuse_outer(store)
+        found, self.structure = flatten(result)
+        for thing, name in zip(found, leaf_names(self.structure)):
+            check_result(thing, tape.store, f"the result{name}")
+        # A leaf that was changed in place is another leaf to the store.
+        self.inputs = [Port(leaf._v, store.enter(leaf)) for leaf in leaves]
+        self.outputs = [self._output(thing) for thing in found]
+        roots = sorted({p.slot for p in self.outputs if p.interior})
+        if roots:
+            swept = Pass(store, [(slot, None) for slot in roots], None)
+            swept.check()
+            self.marks, self.low = swept.marks, swept.low
+        else:
+            self.marks, self.low = load_native().new_marks(store), 1
+        self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
+        #: The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
+        self.primitive = self._primitive()
+        if self.primitive:
+            if [leaf._k for leaf in leaves] != given:
+                raise ModifiedInPlaceError(
+                    f"the function changes an argument in place and calls the custom primitive {self.primitive!r}; "
+                    "let it change a copy"
+                )
+            self._tensors = leaves, found
+        #: What `costs.predict` found, once it was asked.
+        self.prediction = None
+
+    def compressed(self):
+        """What makes a sparse Jacobian cheaper (`tapegrad.sparse.compressed`): nothing is known of one recording."""
+        return None
+
+    def _primitive(self):
+        records = self.store.records()
+        ops = records["op"][self.marks[: len(records)] == MARK]
+        numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
+        return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
+
+    def _output(self, thing):
+        if not isinstance(thing, Tensor):
+            return Port(normalise(readable(np.asarray(thing))), 0)
+        if thing._t is not None:
+            return Port(thing._v, thing._i, True)
+        return Port(thing._v, self.store.leaves.get(thing._k, 0) if thing._r else 0)
+
+    # -- sweeps --------------------------------------------------------------------
+    def lanes(self, seeds):
+        """How many seeds to carry at once, out of `seeds`."""
+        count = 1
+        while count < min(seeds, MOST_LANES) and (self.high + 1) * count * 2 <= MOST_WORDS:
+            count *= 2
+        return count
+
+    def columns(self):
+        """Forward mode: for each output an array (inputs, elements of the output)."""
+        total = sum(p.size for p in self.inputs)
+        found = [np.zeros((total, p.size), p.char) for p in self.outputs]
+        if self.primitive:
+            self._transposed(self.rows(), found)
+            return found
+        self._chunks(self._upward(self.lanes(total)), self.inputs, self.outputs, found, self._ports())
+        return found
+
+    def rows(self):
+        """Reverse mode: for each input an array (outputs, elements of the input)."""
+        total = sum(p.size for p in self.outputs)
+        found = [np.zeros((total, p.size), p.char) for p in self.inputs]
+        if self.primitive:
+            for k in range(total):
+                unit = np.zeros(total)
+                unit[k] = 1.0
+                for rows, g in zip(found, self.pull(self._split(unit))):
+                    rows[k] = np.ravel(g)
+            return found
+        self._chunks(self._downward(self.lanes(total)), self.outputs, self.inputs, found, self._leaves())
+        return found
+
+    def _split(self, vector):
+        """A vector as one normalised value for each output."""
+        ends = np.cumsum([p.size for p in self.outputs])
+        parts = np.split(vector, ends[:-1])
+        return [normalise(part.reshape(p.shape).astype(p.char)) for part, p in zip(parts, self.outputs)]
+
+    @staticmethod
+    def _transposed(rows, found):
+        """Write to `found` (per output) what `rows` (per input) has."""
+        down = 0
+        for columns in found:
+            at, size = 0, columns.shape[1]
+            for r in rows:
+                columns[at : at + r.shape[1]] = r[down : down + size].T
+                at += r.shape[1]
+            down += size
+
+    def _pulled_in_python(self, cotangents):
+        """`pull` where a rule runs in Python: an ordinary backward pass."""
+        leaves, results = self._tensors
+        pairs = [(t, tensor(c)) for t, p, c in zip(results, self.outputs, cotangents) if p.slot]
+        roots, seeds = zip(*pairs)
+        found = grad(list(roots), leaves, list(seeds), retain_graph=True, allow_unused=True)
+        return [
+            as_plain(normalise(np.zeros(p.shape, p.char) if g is None else np.array(g._v, p.char)))
+            for p, g in zip(self.inputs, found)
+        ]
+
+    def _upward(self, lanes):
+        """A forward sweep."""
+        from ..interpreter.tangent import Tangents
+
+        return Tangents(self.store, self.marks, self.low, self.high, lanes, self._ports().tolist())
+
+    def _downward(self, lanes):
+        """A reverse sweep."""
+        from ..interpreter.tangent import Adjoints
+
+        return Adjoints(self.store, self.marks, self.low, self.high, lanes)
+
+    def _ports(self):
+        """Slots of inputs and outputs."""
+        return np.array(sorted({slot for p in self.inputs + self.outputs for _, _, slot, _ in p.pieces}), np.int64)
+
+    def _leaves(self):
+        """Slots at which adjoints arrive."""
+        return np.array(sorted(slot for slot, _, _ in self.store.leaf_list if slot <= self.high), np.int64)
+
+    def _chunks(self, sweep, sources, targets, found, used):
+        """Seed the elements of `sources`, chunk by chunk, and collect `targets` into `found`."""
+        total = sum(p.size for p in sources)
+        collected = _Collected(targets, found)
+        pieces, waiting, at = pieces_of(sources), [], 0
+        try:
+            for start in range(0, total, sweep.count):
+                stop = min(start + sweep.count, total)
+                while at < len(pieces) and pieces[at][0] < stop:
+                    waiting.append(pieces[at])
+                    at += 1
+                for begin, size, slot, meta in waiting:
+                    first, last = max(start, begin), min(stop, begin + size)
+                    sweep.seed_units(slot, meta, first - start, last - first, first - begin)
+                waiting = [piece for piece in waiting if piece[0] + piece[1] > stop]
+                sweep.run()
+                sweep.collect(collected.targets, start, stop - start)
+                sweep.forget(used)
+        finally:
+            sweep.close()
+        collected.finish()
+
+    def push(self, tangents):
+        """The tangents of the outputs for one tangent of each input (normalised values)."""
+        if self.primitive:
+            vector = np.concatenate([np.ravel(t) for t in tangents])
+            made = [vector @ columns for columns in self.columns()]
+            return [as_plain(normalise(m.reshape(p.shape).astype(p.char))) for m, p in zip(made, self.outputs)]
+        return self._once(self._upward(1), self.inputs, self.outputs, tangents)
+
+    def pull(self, cotangents):
+        """The adjoints of the inputs for one adjoint of each output (normalised values)."""
+        if self.primitive:
+            return self._pulled_in_python(cotangents)
+        return self._once(self._downward(1), self.outputs, self.inputs, cotangents)
+
+    def many(self, forward, directions):
+        """Matrices (directions, elements) of the outputs (`forward`) or inputs, for several seeds of the others.
+
+        Parameters
+        ----------
+        forward : bool
+        directions : list
+            Each as `prepared` makes it, of the inputs (`forward`) or outputs.
+        """
+        targets = self.outputs if forward else self.inputs
+        found = [np.zeros((len(directions), p.size), p.char) for p in targets]
+        collected = _Collected(targets, found)
+        lanes = self.lanes(len(directions))
+        sweep, used = (self._upward(lanes), self._ports()) if forward else (self._downward(lanes), self._leaves())
+        try:
+            for start in range(0, len(directions), sweep.count):
+                chunk = directions[start : start + sweep.count]
+                for lane, (numbers, values, arrays) in enumerate(chunk):
+                    sweep.seed_numbers(numbers, lane, values)
+                    for slot, seed in arrays:
+                        sweep.seed(slot, lane, seed)
+                sweep.run()
+                sweep.collect(collected.targets, start, len(chunk))
+                sweep.forget(used)
+        finally:
+            sweep.close()
+        collected.finish()
+        return found
+
+    def _once(self, sweep, sources, targets, seeds):
+        found = [np.zeros((1, p.size), p.char) for p in targets]
+        collected = _Collected(targets, found)
+        try:
+            for slot, seed in _by_slot(sources, seeds).items():
+                sweep.seed(slot, 0, seed)
+            sweep.run()
+            sweep.collect(collected.targets, 0, 1)
+        finally:
+            sweep.close()
+        collected.finish()
+        return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(targets, found)]
+
+
+def _by_slot(ports, seeds):
+    """Slot -> its seed, from one seed per port."""
+    found = {}
+    for p, seed in zip(ports, seeds):
+        numbers = np.ravel(seed).tolist() if p.elements else [seed]
+        for begin, _, slot, meta in p.pieces:
+            part = float(numbers[begin]) if meta is SCALAR else seed
+            found[slot] = part if slot not in found else found[slot] + part
+    return found
+
+
+def prepared(ports, seeds):
+    """One direction: slots and values of the numbers that are not zero, and (slot, array) pairs."""
+    found = _by_slot(ports, seeds)
+    numbers = [(slot, seed) for slot, seed in found.items() if type(seed) is float and seed]
+    arrays = [(slot, seed) for slot, seed in found.items() if type(seed) is not float and seed.any()]
+    return np.array([s for s, _ in numbers], np.int64), np.array([v for _, v in numbers]), arrays
+
+
+class Port:
+    """An input or output.
+
+    Parameters
+    ----------
+    value : float or ndarray
+    slot : int
+        0: it is not on the tape as a whole.
+    interior : bool
+        Whether it is a computed result.
+    elements : sequence of (int, int)
+        Flat position and slot of each element that the tape reads by itself.
+    """
+
+    def __init__(self, value, slot, interior=False, elements=()):
+        self.value, self.slot, self.interior = value, slot, interior
+        self.meta = SCALAR if type(value) is float else meta_of(value)
+        self.shape, self.size = self.meta.shape, self.meta.size
+        self.char = self.meta.char if self.meta.char in "df" else "d"
+        self.elements = sorted(elements)
+        #: What it is on the tape: (first element, size, slot, description).
+        self.pieces = [(0, self.size, slot, self.meta)] if slot and self.size else []
+        self.pieces += [(position, 1, place, SCALAR) for position, place in self.elements]
+
+
+def pieces_of(ports):
+    """The pieces of several ports, as if they were one vector, in its order."""
+    found, at = [], 0
+    for p in ports:
+        found += [(at + begin, size, slot, meta) for begin, size, slot, meta in p.pieces]
+        at += p.size
+    return sorted(found, key=lambda piece: piece[0])
+
+
+class _Collected:
+    """Where a sweep's results for `ports` go: to matrices of rows; elements by way of others, and are added."""
+
+    def __init__(self, ports, rows):
+        from ..interpreter.tangent import targets_of
+
+        whole = targets_of([(p.slot, p.meta, r) for p, r in zip(ports, rows)])
+        parts, self.apart = [whole], []
+        for p, r in zip(ports, rows):
+            if p.elements and r.size:
+                positions, slots = np.array(p.elements, np.int64).T
+                apart = np.zeros((len(r), len(slots)))
+                words = np.zeros((len(slots), 4), np.int64)
+                words[:, 0], words[:, 3] = slots, apart.strides[0]
+                words[:, 2] = apart.ctypes.data + 8 * np.arange(len(slots))
+                parts.append(words)
+                self.apart.append((r, positions, apart))
+        self.targets = np.concatenate(parts) if len(parts) > 1 else whole
+
+    def finish(self):
+        """Add what was collected by elements."""
+        for rows, positions, apart in self.apart:
+            rows[:, positions] += apart
+
+
+def sweep_forward(outputs, inputs, seeds):
+    """The tangents of tensors `outputs` for tangents `seeds` of tensors `inputs` (normalised values).
+
+    One tangent sweep for each store that the outputs lie on.
+    """
+    from ..interpreter.tangent import Tangents, targets_of
+
+    found = [None] * len(outputs)
+    for k, t in enumerate(outputs):
+        same = [seed for x, seed in zip(inputs, seeds) if x is t]
+        if same:
+            found[k] = sum(same[1:], same[0])
+        elif t._t is None:
+            found[k] = 0.0 if type(t._v) is float else np.zeros(t._v.shape, t._v.dtype)
+    rest = [k for k, value in enumerate(found) if value is None]
+    for k in rest:
+        if settle(outputs[k]).retired is not None:
+            raise second_backward_error(outputs[k]._t, outputs[k]._i)
+    for store in {id(outputs[k]._t): outputs[k]._t for k in rest}.values():
+        mine = [k for k in rest if outputs[k]._t is store]
+        swept = Pass(store, [(outputs[k]._i, None) for k in mine], inputs)
+        swept.check()
+        slots = {}
+        for slot, tensors in swept.wanted.items():
+            given = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
+            slots[slot] = sum(given[1:], given[0])
+            # An input that is itself computed counts as a leaf: nothing comes up from below it.
+            swept.marks[slot] = LEAF_MARK
+        store.pinned += 1
+        kept = [outputs[k]._i for k in mine]
+        sweep = Tangents(store, swept.marks, swept.low, swept.high, 1, kept)
+        try:
+            for slot, seed in slots.items():
+                sweep.seed(slot, 0, seed)
+            sweep.run()
+            for k in mine:
+                port = Port(outputs[k]._v, outputs[k]._i)
+                rows = np.zeros((1, port.size), port.char)
+                sweep.collect(targets_of([(port.slot, port.meta, rows)]), 0, 1)
+                found[k] = normalise(rows.reshape(port.shape))
+        finally:
+            store.pinned -= 1
+            sweep.close()
+    return found

@@ -1,0 +1,58 @@
+"""The tangent sweep with tensors: forward mode over a stretch of tape, recorded on the same tape.
+
+Run over a stretch that holds a recorded gradient (`adjoint`), it gives products with
+the Hessian: forward mode over reverse mode.  Several directions are one walk, with a
+leading axis (*lanes*) that the rules do not see.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.differentiable import Traced
+from ..array.lifted import Lifted
+from ..array.record import normalise
+from .adjoint import as_rule_takes, naming
+
+
+def push(stretch, order, tangents, lanes=None):
+    """Walk up, recording tangents.
+
+    Parameters
+    ----------
+    stretch : Stretch
+    order : list of int
+        The slots to visit, ascending (`adjoint.between`).
+    tangents : dict of int to (float, ndarray, Tensor or Dual)
+        Those of the lowest slots, with a leading axis of extent `lanes` if given; at the end
+        those of all slots that depend on them.
+    lanes : int, optional
+    """
+    with np.errstate(all="ignore"):
+        for slot in order:
+            if slot in tangents:
+                continue
+            read = stretch.read(slot)
+            if read is None or not any(o in tangents for _, o in read.slots):
+                continue
+            row, of = read.row, dict(read.slots)
+            given = [
+                Lifted(tangents[of[k]], lanes) if of.get(k) in tangents else None for k in row.slots(len(read.operands))
+            ]
+            operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
+            with naming(row, stretch, slot):
+                found = row.tangent(given, operands, Lifted(as_rule_takes(read.result, read.out, False)), read.attrs)
+            if found is not None:
+                tangents[slot] = fitted(found, read.out, lanes)
+
+
+def fitted(found, meta, lanes):
+    """What a rule has found as a tangent of a value of this description."""
+    if lanes is not None and found.lanes is None:
+        found = Lifted(np.broadcast_to(found.a, (lanes, *found.shape)), lanes)
+    if found.shape != meta.shape:
+        found = found.broadcast_to(meta.shape)
+    tangent = found.a
+    if tangent.dtype.char != meta.char:
+        tangent = tangent.astype(meta.char)
+    return tangent if isinstance(tangent, Traced) else normalise(tangent)

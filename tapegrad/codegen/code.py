@@ -1,0 +1,95 @@
+"""Machine code of the library, kept on disk.
+
+The cache is keyed by what is computed, the sources of the package, the processor
+and llvmlite's version: nothing in it can be stale, and nothing random is in the
+key.  A file that cannot be read back whole is ignored and written again.
+
+Kept is an image, which is loaded without LLVM (`native.images`), or where there are
+none the object code as LLVM made it.  LLVM is imported by a process that compiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+
+from ..common.config import cache_dir, package_hash, warn_no_cache
+from . import images
+from .host import identity
+
+_LOCK = threading.RLock()
+
+#: What happened since import, for tests and `tg.info`.
+COUNTS = {"compiled": 0, "loaded": 0}
+
+
+def _path(digest):
+    return cache_dir() / "objects" / digest[:2] / f"{digest}.o"
+
+
+def _load(digest):
+    """Code kept under `digest`, or None."""
+    try:
+        data = _path(digest).read_bytes()
+    except OSError:
+        return None
+    check, code = data[:32], data[32:]
+    return code if hashlib.sha256(code).digest() == check else None
+
+
+def _keep(digest, code):
+    """Write code so that no reader can see half of it."""
+    import tempfile
+
+    path = _path(digest)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(code).digest() + code)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        warn_no_cache(str(cache_dir()), error.strerror or str(error))
+
+
+def machine_code(key, build, symbols):
+    """Machine code of an IR module, from the cache or compiled now.
+
+    Parameters
+    ----------
+    key : str
+        What the module computes; with the digest of the package and
+        `host.identity` it identifies the module.
+    build : callable
+        Makes the module's text; called only if it is not in the cache.
+        What it calls is found as `native.symbols` says.
+    symbols : sequence of str
+        The functions wanted.
+
+    Returns
+    -------
+    list of int
+        Their addresses, valid for the life of the process.
+    """
+    digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
+    with _LOCK:
+        code = _load(digest)
+        if code is None:
+            from .llvm import object_code
+
+            code = object_code(build())
+            code = images.of_object(code) or code
+            COUNTS["compiled"] += 1
+            _keep(digest, code)
+        else:
+            COUNTS["loaded"] += 1
+        if images.is_image(code):
+            return images.load(code, symbols)
+        from .llvm import linked
+
+        return linked(code, symbols)

@@ -1,0 +1,195 @@
+"""The errors tapegrad raises.
+
+Every class also inherits the builtin exception a NumPy or PyTorch user would
+expect, so existing ``except`` clauses keep working.  Messages say, in this
+order: what happened, to which variable, and what to do now; printed, they end with
+the command that shows the paragraph of docs/errors.md (which is in the wheel) about
+their class: ``[tapegrad explain GuardError]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TapegradError(Exception):
+    """Base class of all errors raised on purpose by tapegrad.
+
+    Attributes
+    ----------
+    message : str
+        What it says, without the pointer to its explanation.
+    """
+
+    #: The heading of docs/errors.md; a class of yours that is derived from one of these has that of its base.
+    _heading = "TapegradError"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__:
+            cls._heading = cls.__name__
+
+    @property
+    def message(self) -> str:
+        return super().__str__()
+
+    def __str__(self) -> str:
+        text = self.message
+        return f"{text}{chr(10) if chr(10) in text else ' '}[tapegrad explain {self._heading}]" if text else text
+
+    @classmethod
+    def explain(cls) -> None:
+        """Print what docs/errors.md says of the class: the cause, a program that raises it, and one that does not."""
+        from ..tools.commands.explanations import explanation
+
+        print(explanation(cls._heading))
+
+
+def said_by(error: Exception) -> str:
+    """The text of an error, to be part of another one."""
+    return error.message if isinstance(error, TapegradError) else str(error)
+
+
+class noted:
+    """Context manager that adds a note to whatever is raised inside: where in tapegrad a user's code was running."""
+
+    def __init__(self, note: str) -> None:
+        self.note = note
+
+    def __enter__(self) -> noted:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None:
+            error.add_note(f"tapegrad: {self.note}")
+
+
+class ClearedTapeError(TapegradError, RuntimeError):
+    """A backward pass needs instructions that an earlier one has released."""
+
+
+class GradientError(TapegradError, RuntimeError):
+    """A gradient was asked for where none can exist."""
+
+
+class NonScalarOutputError(GradientError):
+    """``backward()`` without a seed on an output that is not a scalar."""
+
+
+class SeedShapeError(TapegradError, RuntimeError, ValueError):
+    """The seed of a backward pass does not have the shape of its output."""
+
+
+class ModifiedInPlaceError(TapegradError, RuntimeError):
+    """A value that the tape still needs was changed in place."""
+
+
+class LeaveTapeError(TapegradError, TypeError, RuntimeError):
+    """An implicit conversion would cut the derivative without a word."""
+
+
+class UnsupportedFunctionError(TapegradError, TypeError, NotImplementedError):
+    """A NumPy function that has no rule was called on a tensor."""
+
+
+class DtypeError(TapegradError, TypeError, RuntimeError):
+    """A dtype that cannot carry a derivative (integers, complex, objects)."""
+
+
+class TapeMismatchError(TapegradError, RuntimeError):
+    """Tensors of different tapes or threads met in one operation."""
+
+
+class RuleError(TapegradError, RuntimeError, ValueError):
+    """A custom rule returned what is no derivative of its operand."""
+
+
+class MissingRuleError(RuleError, NotImplementedError):
+    """A custom primitive has no rule for the mode in which it is differentiated."""
+
+
+class GuardError(TapegradError, RuntimeError):
+    """A compiled function was called where its recorded path does not hold.
+
+    Code compiled by Numba raises it with two numbers, the guard and the handle of the
+    `tapegrad.compiled.Compiled`; the message is looked up.
+    """
+
+    def __init__(self, message: Any, handle: int | None = None) -> None:
+        if handle is not None:
+            from ..transforms.compiled import what_failed
+
+            message = what_failed(message, handle)
+        super().__init__(message)
+
+
+class ShapeError(TapegradError, ValueError):
+    """An array does not have the shape that something was made for."""
+
+
+class CheckError(TapegradError, AssertionError):
+    """A function or its derivative failed a check of `tapegrad.check`.
+
+    Attributes
+    ----------
+    report : tapegrad.check.Report
+    """
+
+    report: object = None
+
+
+class HigherOrderError(TapegradError, NotImplementedError):
+    """A derivative of a derivative was asked for where there is no rule."""
+
+
+class NestingError(HigherOrderError, TapeMismatchError):
+    """A functional derivative met a number that is itself being differentiated outside of it."""
+
+
+class StructureError(TapegradError, TypeError, ValueError):
+    """Arguments, tangents or results of a differentiated function do not have the structure they must have."""
+
+
+class UnsupportedInNumbaError(TapegradError, TypeError):
+    """A function cannot be differentiated in nopython code."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        # Numba puts the names of its passes in front of the arguments of errors that go through it.
+        self._message = message
+
+    @property
+    def message(self) -> str:
+        return self._message
+
+
+class TapeFileError(TapegradError, ValueError):
+    """A tape cannot be saved, or a file is no tape that can be loaded."""
+
+
+class CalibrationError(TapegradError, ValueError):
+    """The constants of costs that are kept for this machine cannot be read."""
+
+
+class MissingPackageError(TapegradError, ImportError):
+    """An optional package is needed for what was asked."""
+
+
+class OptionError(TapegradError, ValueError):
+    """An option has a value that it cannot have; the message lists the possible ones."""
+
+
+class OptimizationError(TapegradError, ValueError):
+    """An optimiser was asked for what it cannot do: an unknown method, bounds that do not fit, a start that is no number."""
+
+
+class NonFiniteError(TapegradError, FloatingPointError):
+    """A value or a derivative is infinite or not a number; says at which operation."""
+
+
+class ConvergenceError(TapegradError, RuntimeError):
+    """A solver found no solution: the residual is not small."""
+
+
+class SingularJacobianError(TapegradError, ValueError):
+    """A solution does not depend smoothly on its arguments: the Jacobian in the unknowns is singular."""

@@ -1,0 +1,306 @@
+"""The bridge from Python objects to the compiled walks.
+
+Everything that reads CPython's or NumPy's public C structs by address is here,
+and is tried out once when this module is first used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from bisect import bisect_left, bisect_right
+from functools import cache
+
+import numpy as np
+
+from ..codegen.compile import native_address
+from ..codegen.scalars import reverse_switch
+from ..tape import store as tape_store
+from ..tape import watch
+from ..tape.layout import CLEARED, MARK
+from ..tape.watch import LANES, stamp
+from . import program as P
+from . import walk
+from .plan import Signature
+
+FLOAT_TYPE = id(float)
+TUPLE_TYPE = id(tuple)
+_word = ctypes.c_ssize_t.from_address
+
+
+@cache
+def steps():
+    """The compiled steps of array instructions, imported when a tape first has some."""
+    from . import steps
+
+    watch.compiled_stamp = _stamp
+    return steps
+
+
+@cache
+def run_address():
+    """Address of `sweep.steps.run`."""
+    return native_address(steps().run)
+
+
+def items_address(objects):
+    """Address of the array of object pointers of a list."""
+    return _word(id(objects) + walk.ITEMS).value
+
+
+def _try_layouts():
+    """Assert the struct layouts that the walks rely on."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise RuntimeError("tapegrad needs a Python with the global interpreter lock")
+    word = ctypes.c_ssize_t
+    array = np.arange(3.0)
+    number = 1.5 * len(array)
+    things = [number, array]
+    items = items_address(things)
+    assert [word.from_address(items + 8 * k).value for k in range(2)] == [id(number), id(array)], "list layout"
+    for small in (0, 1, 300, (1 << 30) - 1):
+        assert ctypes.c_uint32.from_address(id(small) + 24).value == small, "int layout"
+    text = b"tapegrad" * len(array)
+    assert word.from_address(id(text) + 16).value == len(text), "bytes layout"
+    assert ctypes.string_at(id(text) + 32, len(text)) == text, "bytes layout"
+    pair = (number, array)
+    assert [word.from_address(id(pair) + 24 + 8 * k).value for k in range(2)] == [id(number), id(array)], "tuple layout"
+    assert ctypes.c_double.from_address(id(number) + 16).value == number, "float layout"
+    assert word.from_address(id(number) + 8).value == FLOAT_TYPE, "object layout"
+    assert word.from_address(id(array) + 16).value == array.ctypes.data, "ndarray layout"
+    plane = np.zeros((2, 3))
+    for turned, laid_out in ((plane, 0x101), (plane.T, 0x100)):
+        assert ctypes.c_int32.from_address(id(turned) + 24).value == 2, "ndarray layout"
+        extents = word.from_address(id(turned) + 32).value
+        assert [word.from_address(extents + 8 * k).value for k in range(2)] == list(turned.shape), "ndarray layout"
+        assert word.from_address(id(turned) + 56).value == id(np.dtype("d")), "ndarray layout"
+        assert ctypes.c_int32.from_address(id(turned) + 64).value & 0x101 == laid_out, "ndarray layout"
+    token = object()
+    held = [token]
+    before = ctypes.c_int32.from_address(id(token)).value
+    del token
+    assert ctypes.c_int32.from_address(id(held[0])).value == before - 1 == 1, "reference count layout"
+    assert sys.getrefcount(held[0]) >= 1
+
+
+_try_layouts()
+
+
+def data_address(array):
+    """Address of the data of an ndarray; a third of the time of ``array.ctypes.data``."""
+    return _word(id(array) + 16).value
+
+
+def table_address():
+    """Address of the signatures' table (moves when the table grows)."""
+    return data_address(Signature.TABLE)
+
+
+def new_marks(store):
+    """Zeroed marks, one byte per slot, padded to whole words."""
+    return np.zeros(len(store.tokens) + 16, np.uint8)
+
+
+def live_marks(store):
+    """Marks of the slots whose tensors are alive (leaves and continuations excluded), and how many."""
+    marks = new_marks(store)
+    live = walk.alive(store.flush(), items_address(store.tokens), len(store.tokens), data_address(marks))
+    return marks, live
+
+
+def live_ops(store):
+    """Opcodes of the instructions whose tensors are alive, by slot."""
+    marks, live = live_marks(store)
+    slots = marks.nonzero()[0].tolist() if live else ()
+    return {slot: store.read(slot)[0] & ~CLEARED for slot in slots}
+
+
+def mark(store, marks, high, roots, refuse=0):
+    """Mark ancestors of the `roots` marked slots at or below `high`.
+
+    Returns (count, lowest, cleared); with `refuse` it stops at a cleared
+    instruction and returns its slot, else `cleared` is -1.
+    """
+    address = store.flush()
+    found = walk.mark(address, data_address(marks), table_address(), high, roots, refuse)
+    if found < 0:
+        return 0, high, -1 - found
+    return found >> 32, found & 0xFFFFFFFF, -1
+
+
+def ancestors(store, roots):
+    """Marks of the ancestors of slots `roots`, with what `mark` returns."""
+    marks = new_marks(store)
+    for slot in roots:
+        marks[slot] = MARK
+    return marks, *mark(store, marks, max(roots), len(set(roots)), 1)
+
+
+def pack(store, base, count):
+    """Pack the staged instructions of `store` into records (`Store.flush`)."""
+    walk.pack(
+        store.address, base, count, id(store.ops), id(store.lefts), id(store.rights), id(store.offsets), id(store.tokens),
+        FLOAT_TYPE, TUPLE_TYPE,
+    )
+
+
+tape_store.compiled_pack = pack
+
+
+def _stamp(array):
+    """`tape.watch.stamp` of a large contiguous array."""
+    size = array.nbytes // 8
+    lanes = np.empty(LANES + 1, np.int64)
+    data = data_address(array)
+    steps().stamp(data, size, data_address(lanes), LANES)
+    # The bytes that do not fill a word come last.
+    rest = ctypes.string_at(data + 8 * size, array.nbytes - 8 * size) if array.nbytes % 8 else b""
+    return lanes[:LANES].tobytes() + rest
+
+
+def first_changed(watched, marks, low, high):
+    """Position of the first watched array of a marked slot from `low` to `high` that has changed, or -1."""
+    at, end = bisect_left(watched.slots, low), bisect_right(watched.slots, high)
+    scratch = np.empty(LANES, np.int64)
+    while at < end:
+        at = steps().first_changed(
+            items_address(watched.slots), items_address(watched.arrays), items_address(watched.stamps),
+            items_address(watched.words), at, end, data_address(marks), high, LANES, data_address(scratch),
+        )
+        if at < 0:
+            break
+        # Arrays that are not contiguous are left to NumPy.
+        if stamp(watched.arrays[at]) != watched.stamps[at]:
+            return at
+        at += 1
+    return -1
+
+
+def _ranges(store, marks, low, high, marked):
+    """Bytes saved by the other instructions, and merged ranges of what the (un)marked ones saved."""
+    found = np.empty(2 * (high - low + 1) + 2, np.int64)
+    count = steps().saved_values(
+        store.flush(), data_address(marks), table_address(), low, high, marked, items_address(store.objects), id(None),
+        data_address(found),
+    )
+    pairs = found[1 : 1 + 2 * count].reshape(-1, 2)
+    if count > 1:
+        first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
+        last = np.concatenate([first[1:], [True]])
+        pairs = np.stack([pairs[first, 0], pairs[last, 1]], axis=1)
+    return int(found[0]), pairs.tolist()
+
+
+def saved_ranges(store, marks, low, high):
+    """Ranges of `store.objects` that the marked instructions from `low` to `high` have saved."""
+    return _ranges(store, marks, low, high, 1)[1]
+
+
+def dead_values(store, marks):
+    """Bytes saved by marked instructions, and the ranges of `store.objects` that unmarked ones have saved."""
+    return _ranges(store, marks, 1, len(store.tokens) - 1, 0)
+
+
+#: Scratch memory of sweeps that have ended; a sweep in a hook of another takes its own.
+_SCRATCH = []
+
+
+class Adjoints:
+    """The adjoints of a reverse sweep, one word per slot.
+
+    Parameters
+    ----------
+    adjoint : ndarray of float64
+        A scalar's adjoint, or the address of an array's.
+    """
+
+    def __init__(self, adjoint):
+        self.adjoint = adjoint
+        self.words = adjoint.view(np.int64)
+
+    def add(self, slot, value):
+        """Add `value` (float or C-contiguous ndarray) to the adjoint of `slot`."""
+        if type(value) is float:
+            self.adjoint[slot] += value
+            return
+        if self.words[slot]:
+            value = value + self.peek(slot, value.shape, value.dtype)
+            self.drop(slot)
+        packed = np.array([data_address(value), value.nbytes], np.int64)
+        self.words[slot] = steps().duplicate(data_address(packed))
+
+    def replace(self, slot, value):
+        """Set the adjoint of `slot`."""
+        if type(value) is float:
+            self.adjoint[slot] = value
+        else:
+            self.drop(slot)
+            self.add(slot, value)
+
+    def drop(self, slot):
+        """Free the adjoint buffer of an array slot, if it has one."""
+        if self.words[slot]:
+            waste = np.empty(0, np.uint8)
+            steps().take(data_address(waste), self.words[slot], 0)
+            self.words[slot] = 0
+
+    def peek(self, slot, shape, dtype):
+        """A copy of the adjoint of an array slot (zeros if there is none)."""
+        result = np.zeros(shape, dtype)
+        if self.words[slot] and result.nbytes:
+            ctypes.memmove(data_address(result), int(self.words[slot]), result.nbytes)
+        return result
+
+    def take(self, slot, shape, dtype):
+        """The adjoint of an array slot, given away by the sweep."""
+        address = int(self.words[slot])
+        if not address:
+            return np.zeros(shape, dtype)
+        result = np.empty(shape, dtype)
+        self.words[slot] = 0
+        steps().take(data_address(result), address, result.nbytes)
+        return result
+
+
+class Sweep(Adjoints):
+    """One reverse sweep in progress over one store: adjoints, marks, scratch.
+
+    Attributes
+    ----------
+    adjoint : ndarray of float64
+        One word per slot: a scalar adjoint, or the address of an array's.
+    """
+
+    def __init__(self, store, marks, high):
+        self.store = store
+        self.marks = marks
+        self.high = high
+        super().__init__(np.zeros(high + 1))
+        try:
+            self.scratch = _SCRATCH.pop()
+        except IndexError:
+            self.scratch = np.empty(P.SCRATCH, np.uint8)
+        self._addresses = (data_address(self.adjoint), data_address(marks))
+        self._scratch_address = data_address(self.scratch)
+        self.switch = reverse_switch(store.special)
+        self.array_run = run_address() if Signature.ALL else 0
+        Signature.compile_pending()
+
+    def run(self, high, low, stop_at_large):
+        """Sweep from `high` to `low`; returns the next slot to visit."""
+        adjoint, marks = self._addresses
+        # A hook may have recorded, and so moved the records.
+        return walk.reverse(
+            self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
+            FLOAT_TYPE, self._scratch_address, stop_at_large,
+        )
+
+    def free_all(self):
+        """Free the adjoints of a sweep that was broken off."""
+        adjoint, marks = self._addresses
+        steps().free_all(self.store.flush(), adjoint, marks, table_address(), self.high)
+
+    def close(self):
+        """Give the scratch memory back."""
+        _SCRATCH.append(self.scratch)

@@ -1,0 +1,600 @@
+"""From a row and the shapes of an operation to its backward program.
+
+`Signature` is what two instructions must share to share a program: row,
+attributes, descriptions of the operands, and which of them need an adjoint.
+Building one traces the row's rule with symbolic arrays (`sweep.symbolic`) and
+so also finds out which values the rule reads: only those are kept on the tape.
+The loop kernels a program calls are compiled when a backward pass first needs
+them (`Signature.compile_pending`), not while recording.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+
+import numpy as np
+
+from ..codegen.ufuncs import core_dimensions, inner_loop
+from ..rules import lang as L
+from ..tape.layout import FIRST_ARRAY
+from ..tape.meta import SCALAR, c_strides, meta_of
+from ..tape.store import OBJECT_BYTES
+from . import program as P
+from .contributions import Placed, Scattered
+from .symbolic import ITEMSIZE, Atom, Sym
+from .windows import aligned, aligned_shape, coalesce, longest_inside, renumber
+
+#: Saved values of at least this many bytes are let go during the sweep.
+LARGE = 1 << 18
+
+
+class Dynamic:
+    """Stands for the integer attribute kept in each record."""
+
+    def __repr__(self):
+        return "DYNAMIC"
+
+
+class Planner:
+    """Collects the steps of one program."""
+
+    DYNAMIC = Dynamic()
+    #: Functions of the language that are computed at once, by a call of `call`, not in fused loops.
+    eager = frozenset()
+
+    def __init__(self, metas, out):
+        self.metas = metas
+        self.out = out
+        self.words = []
+        self.kernels = []  # (position of the address word, LoopSpec)
+        self.constants = []  # arrays whose addresses are in the words
+        self.saved = []  # operand number or -1 for the result
+        self.temporaries = P.FIRST_TEMPORARY
+        self.targets = P.FIRST_TARGET
+        #: Registers that point into the buffer of another one: they are not owned, so not freed or given away.
+        self.inside = set()
+        self.tangents = {}  # operand number -> register of its tangent
+        self._saved_atoms = {}
+
+    # -- operands ---------------------------------------------------------------
+    def seed(self):
+        """The adjoint of the instruction, always C-contiguous."""
+        shape, char = self.out.shape, self.out.char
+        return self._sym(Atom(0, 0, shape, c_strides(shape, ITEMSIZE[char]), char))
+
+    def operand(self, k):
+        """The value of operand `k` (-1: the result), kept only if it is read."""
+        return Operand(self, k, self.metas[k] if k >= 0 else self.out)
+
+    def tangent(self, k):
+        """The tangent of operand `k`, C-contiguous; whoever runs the program fills the register."""
+        meta = self.metas[k]
+        self.tangents[k] = reg = self._register()
+        return self._sym(Atom(reg, 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char))
+
+    def saved_atom(self, k):
+        """The window of the saved value of operand `k` (-1: the result), which the tape keeps from now on."""
+        atom = self._saved_atoms.get(k)
+        if atom is None:
+            meta = self.metas[k] if k >= 0 else self.out
+            reg = P.FIRST_SAVED + len(self.saved)
+            assert reg < P.FIRST_TARGET, "too many saved values"
+            self.saved.append(k)
+            atom = self._saved_atoms[k] = Atom(reg, 0, meta.shape, meta.strides, meta.char)
+        return atom
+
+    def _sym(self, atom):
+        return Sym(self, atom.shape, atom.char, L.arg(atom))
+
+    # -- steps ------------------------------------------------------------------
+    def step(self, code, *parameters):
+        self.words += [code, len(parameters), *parameters]
+
+    def _register(self):
+        reg = self.temporaries
+        self.temporaries += 1
+        assert reg < P.REGISTERS, "too many temporaries in one rule"
+        return reg
+
+    def temporary(self, shape, char, zero=False):
+        """A new contiguous buffer; returns its window."""
+        reg = self._register()
+        nbytes = max(1, int(np.prod(shape, dtype=np.int64))) * ITEMSIZE[char]
+        self.step(P.ALLOC, reg, nbytes, int(zero))
+        return Atom(reg, 0, shape, c_strides(shape, ITEMSIZE[char]), char)
+
+    def shifted(self, reg, itemsize):
+        """A register that points into the buffer of `reg`, by the dynamic attribute times `itemsize`."""
+        new = self._register()
+        self.step(P.SHIFT, new, reg, itemsize)
+        self.inside.add(new)
+        return new
+
+    def loop(self, exprs, outputs, shape, accumulate):
+        """One fused loop over `shape`: expression j into window ``outputs[j]``."""
+        from ..codegen.loops import LoopSpec
+
+        if 0 in shape:
+            return
+        inputs = []
+        for expr in exprs:
+            inputs += [a for a in expr.leaves() if a not in inputs]
+        args = inputs + list(outputs)
+        dims, strides = longest_inside(*coalesce(shape, [aligned(a, shape) for a in args]))
+        *outer, n = dims or [1]
+        inner = [s[-1] if s else 0 for s in strides]
+        chars = [a.char for a in args]
+        pattern = "".join(
+            "c" if n == 1 or s == ITEMSIZE[c] else "0" if s == 0 else "s" for s, c in zip(inner, chars)
+        )
+        numbers = {a: k for k, a in enumerate(inputs)}
+        spec = LoopSpec(
+            tuple(renumber(e, numbers) for e in exprs),
+            "".join(chars[: len(inputs)]),
+            "".join(chars[len(inputs) :]),
+            pattern,
+            tuple(accumulate),
+        )
+        parameters = [a.reg for a in args] + [a.offset for a in args] + [n, *inner, len(outer)]
+        for d, extent in enumerate(outer):
+            parameters += [extent, *(s[d] for s in strides)]
+        self.kernels.append((len(self.words) + 2, spec))
+        self.step(P.CALL, 0, *parameters)
+
+    def compute(self, sym):
+        """`sym` in a buffer of its own."""
+        atom = self.temporary(sym.shape, sym.char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self._sym(atom)
+
+    def reduced_over_nothing(self, sym, how):
+        """A reduction over no axes; a planner of values may have to copy."""
+        return sym
+
+    def reduce(self, sym, how, axes, keepdims):
+        from ..codegen.loops import IDENTITY
+
+        char = sym.char if sym.char in "df" else "d"
+        kept = [1 if k in axes else n for k, n in enumerate(sym.shape)]
+        atom = self.temporary(kept, char, zero=how == "add")
+        if how != "add":
+            bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
+            self.step(P.FILL, atom.reg, max(1, int(np.prod(kept, dtype=np.int64))), bits, P.CHARS[char])
+        window = Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char)
+        self.loop([sym.expr], [window], sym.shape, [how])
+        result = self._sym(atom)
+        return result if keepdims else result.reshape([n for k, n in enumerate(sym.shape) if k not in axes])
+
+    def matmul(self, a, b):
+        """Matrix product with NumPy's broadcasting, through NumPy's own loop."""
+        if a.ndim == 1:
+            return self._drop(self.matmul(a.expand_dims([0]), b), -2 if b.ndim > 1 else -1)
+        if b.ndim == 1:
+            return self._drop(self.matmul(a, b.expand_dims([1])), -1)
+        char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
+        a, b = (self._matrix(s, char) for s in (a, b))
+        (found,) = self.gufunc(np.matmul, a, b)
+        if 0 not in found.shape and a.shape[-1]:
+            # BLAS knows no absolute zero; a result that is not finite is computed again.
+            batch = found.shape[:-2]
+            outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
+            words = [word for s in (a, b) for word in (s.atom.reg, s.atom.offset, *s.atom.strides[-2:])]
+            words += [found.atom.reg, P.CHARS[char], *a.shape[-2:], found.shape[-1], len(batch)]
+            for extent, *steps in zip(batch, *outer):
+                words += [extent, *steps]
+            self.step(P.REPAIR, *words)
+        return found
+
+    def gufunc(self, ufunc, *syms):
+        """The results of a generalised ufunc of NumPy, computed by its own inner loop."""
+        inputs, outputs = core_dimensions(ufunc)
+        char = "d" if any(s.char != "f" for s in syms) else "f"
+        syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]
+        extents, batches = {}, []
+        for sym, names in zip(syms, inputs):
+            split = sym.ndim - len(names)
+            batches.append(sym.shape[:split])
+            for name, extent in zip(names, sym.shape[split:]):
+                assert extents.setdefault(name, extent) == extent, (ufunc, [s.shape for s in syms])
+        if "p" in (name for names in outputs for name in names):
+            extents["p"] = min(extents.values())  # (m, n) -> p
+        batch = np.broadcast_shapes(*batches)
+        empty = 0 in batch or 0 in extents.values()
+        found = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
+        if not empty:
+            loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
+            atoms = [*(s.atom for s in syms), *found]
+            splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
+            dims, strides = coalesce(
+                batch, [aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
+            )
+            *outer, count = dims or [1]
+            steps = [s[-1] if s else 0 for s in strides]
+            for x, k in zip(atoms, splits):
+                steps += x.strides[k:]
+            places = self._gufunc_places(atoms, len(syms))
+            words = [loop, data, len(atoms), *(word for place in places for word in place)]
+            words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
+            for d, extent in enumerate(outer):
+                words += [extent, *(s[d] for s in strides)]
+            self._gufunc_step(ufunc, words, places, atoms, len(syms))
+        return [self._sym(x) for x in found]
+
+    def _in_memory(self, sym):
+        """`sym` as a window on memory."""
+        return sym.window()
+
+    def _gufunc_places(self, atoms, inputs):
+        """Register and offset of each operand and result; of `atoms` the first are `inputs`."""
+        return [(x.reg, x.offset) for x in atoms]
+
+    def _gufunc_step(self, ufunc, words, places, atoms, inputs):
+        self.step(P.GUFUNC, *words)
+
+    def constant(self, array, char):
+        """A constant array, which lives as long as the program."""
+        array = np.ascontiguousarray(array, char)
+        self.constants.append(array)
+        reg = self._register()
+        self.step(P.CONST, reg, array.ctypes.data)
+        return self._sym(Atom(reg, 0, array.shape, array.strides, char))
+
+    def _drop(self, sym, axis):
+        shape = list(sym.shape)
+        del shape[axis]
+        return sym.reshape(shape)
+
+    def _matrix(self, sym, char):
+        """`sym` as a window that BLAS takes: one unit stride, no negative or zero one."""
+        if sym.char != char:
+            sym = self._cast(sym, char)
+        sym = sym.window()
+        item = ITEMSIZE[char]
+        (m, n), (row, col) = sym.shape[-2:], sym.atom.strides[-2:]
+        good = (col == item and row >= n * item) or (row == item and col >= m * item)
+        return sym if good and min(sym.atom.strides[:-2], default=0) >= 0 else sym.own()
+
+    def _cast(self, sym, char):
+        atom = self.temporary(sym.shape, char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
+        return self._sym(atom)
+
+    def scan(self, sym, axis, how, reverse, exclusive):
+        sym = sym.window()
+        if sym.char not in "df":
+            sym = self._cast(sym, "d")
+        if reverse:
+            return self.scan(sym.flip([axis]), axis, how, False, exclusive).flip([axis])
+        out = self.temporary(sym.shape, sym.char)
+        if 0 not in sym.shape:
+            source, axis = sym.atom, axis % sym.ndim
+            words = [source.reg, source.offset, out.reg, P.CHARS[sym.char], P.HOW[how], int(exclusive),
+                     sym.shape[axis], source.strides[axis], out.strides[axis], sym.ndim - 1]
+            for k, extent in enumerate(sym.shape):
+                if k != axis:
+                    words += [extent, source.strides[k], out.strides[k]]
+            self.step(P.SCAN, *words)
+        return self._sym(out)
+
+    def recur(self, sym, factors, axis, reverse, lag, exclusive):
+        shape = np.broadcast_shapes(sym.shape, factors.shape)
+        char = "f" if sym.char == factors.char == "f" else "d"
+        axis %= len(shape)
+        sym, factors = (
+            s if s.char == char and s.shape == shape else self._cast(s.broadcast_to(shape), char)
+            for s in (sym, factors)
+        )
+        if reverse:
+            return self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive).flip([axis])
+        out = self.temporary(shape, char)
+        if 0 not in shape:
+            given = [sym.window().atom, factors.window().atom, out]
+            words = [given[0].reg, given[0].offset, given[1].reg, given[1].offset, out.reg, P.CHARS[char], int(lag),
+                     int(exclusive), shape[axis], *(a.strides[axis] for a in given), len(shape) - 1]
+            for k, extent in enumerate(shape):
+                if k != axis:
+                    words += [extent, *(a.strides[k] for a in given)]
+            self.step(P.RECUR, *words)
+        return self._sym(out)
+
+    def gather(self, sym, index, shape):
+        sym = sym.window()
+        if not sym.atom.whole:
+            sym = sym.own()
+        out = self.temporary(shape, sym.char)
+        if index.size:
+            self.step(P.GATHER, sym.atom.reg, self._index(index), out.reg, index.size, P.CHARS[sym.char])
+        return self._sym(out)
+
+    def _index(self, index):
+        atom = index.window().atom
+        assert atom.whole and atom.char in "lq", f"an index map must be a contiguous int64 array, not {atom}"
+        return atom.reg
+
+    def assemble(self, char, shape, parts):
+        """Zeros of `shape` with windows written in order (see `Sym.assemble`)."""
+        size = int(np.prod(shape, dtype=np.int64))
+        covered = any(int(np.prod(window, dtype=np.int64)) == size for _, window, _, _ in parts)
+        whole = self.temporary(shape, char, zero=not covered)
+        item = ITEMSIZE[char]
+        for value, window, strides, offset in parts:
+            reg = whole.reg
+            if offset is self.DYNAMIC:
+                reg, offset = self.shifted(reg, item), 0
+            steps = whole.strides if strides is None else [s * item for s in strides]
+            target = Atom(reg, offset * item, window, steps, char)
+            self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
+        return self._sym(whole)
+
+    def put_at(self, sym, index, value):
+        """A copy of `sym` with `value` at flat positions (see `Sym.put_at`)."""
+        copy, places = sym.own(), self._index(index)
+        reg, char = copy.atom.reg, P.CHARS[copy.char]
+        self.step(P.ZERO_AT, reg, places, index.size, char)
+        if value is not None:
+            self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, places, reg, index.size, char)
+        return copy
+
+    def added_window(self, sym, other, strides, offset):
+        """A copy of `sym` with `other` added into a window (see `Sym.add_window`)."""
+        copy = sym.own()
+        self._add_window(other, copy.atom.reg, strides, offset, copy.char)
+        return copy
+
+    def added_at(self, sym, other, index):
+        """A copy of `sym` with `other` added at flat positions (see `Sym.add_at`)."""
+        copy = sym.own()
+        if other.size:
+            self._add_at(other, index, copy.atom.reg, copy.char)
+        return copy
+
+    def placed(self, sym, shape, strides, offset):
+        """Zeros with `sym` added into a window (see `Sym.placed`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        self._add_window(sym, whole.reg, strides, offset, sym.char)
+        return self._sym(whole)
+
+    def scattered(self, sym, index, shape):
+        """Zeros with `sym` added at flat positions (see `Sym.scattered`)."""
+        whole = self.temporary(shape, sym.char, zero=True)
+        if sym.size:
+            self._add_at(sym, index, whole.reg, sym.char)
+        return self._sym(whole)
+
+    def _add_window(self, source, reg, strides, offset, char):
+        item = ITEMSIZE[char]
+        if offset is self.DYNAMIC:
+            reg, offset = self.shifted(reg, item), 0
+        window = Atom(reg, offset * item, source.shape, [s * item for s in strides], char)
+        self.loop([source.expr], [window], source.shape, ["add"])
+
+    def _add_at(self, source, index, reg, char):
+        if source.char != char:
+            source = self._cast(source, char)
+        source = source.window()
+        if not source.atom.whole:
+            source = source.own()
+        self.step(P.SCATTER, source.atom.reg, self._index(index), reg, source.size, P.CHARS[char])
+
+    def zeroed(self, sym, shape, strides, offset):
+        window = sym.strided(shape, strides, offset)
+        assert sym.atom.reg == 0 and sym.atom.whole
+        self.loop([L.Expr.lift(0.0)], [window.atom], shape, [None])
+        return sym
+
+    def zeroed_at(self, sym, index):
+        assert sym.atom.reg == 0 and sym.atom.whole
+        self.step(P.ZERO_AT, 0, self._index(index), index.size, P.CHARS[sym.char])
+        return sym
+
+    # -- the end ----------------------------------------------------------------
+    def deliver(self, contributions, metas):
+        """Add the contributions (None: none) to the adjoints of the operands."""
+        fused, whole = {}, []
+        listed = [
+            (k, value, metas[k])
+            for k, found in enumerate(contributions)
+            for value in (found if isinstance(found, tuple) else (found,))
+        ]
+        for k, value, meta in listed:
+            if value is None or meta.size == 0:
+                continue
+            if isinstance(value, (int, float)):
+                if value == 0:
+                    continue
+                raise AssertionError(f"a rule returned the number {value} as a contribution")
+            if isinstance(value, Sym):
+                # A rule may leave out axes along which its contribution is constant.
+                value = value.broadcast_to(np.broadcast_shapes(value.shape, meta.shape))
+            if isinstance(value, Placed):
+                self._place(k, value, meta)
+            elif isinstance(value, Scattered):
+                self._scatter(k, value, meta)
+            else:
+                lead = len(value.shape) - len(meta.shape)
+                fits = lead >= 0 and all(m in (1, n) for m, n in zip(meta.shape, value.shape[lead:]))
+                assert fits, f"a contribution of shape {value.shape} for an operand of shape {meta.shape}"
+                atom = value.atom
+                direct = atom is not None and atom.whole and value.shape == meta.shape and value.char == meta.char
+                direct = direct and atom.reg not in self.inside
+                if direct and meta is not SCALAR:
+                    whole.append((k, atom, meta))
+                else:
+                    fused.setdefault(value.shape, []).append((k, value, meta))
+        for shape, group in fused.items():
+            self._deliver_fused(shape, group)
+        given = [atom.reg for _, atom, _ in whole]
+        for j, (k, atom, meta) in enumerate(whole):
+            last = atom.reg not in given[j + 1 :]
+            owned = atom.reg == 0 and self.out is not SCALAR or atom.reg >= P.FIRST_TEMPORARY and atom.reg not in self.inside
+            self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.CHARS[meta.char])
+
+    def _deliver_fused(self, shape, group):
+        windows, hows, buffers = [], [], []
+        for _, _, meta in group:
+            lead = len(shape) - len(meta.shape)
+            reduced = [d < lead or (meta.shape[d - lead] == 1 and n != 1) for d, n in enumerate(shape)]
+            how = "add" if any(reduced) else None
+            char = meta.char if meta.char in "df" else "d"
+            buffer = self.temporary(meta.shape, char, zero=how is not None or 0 in shape)
+            strides = [0 if r else buffer.strides[d - lead] for d, r in enumerate(reduced)]
+            windows.append(Atom(buffer.reg, 0, shape, strides, char))
+            hows.append(how)
+            buffers.append(buffer)
+        self.loop([value.expr for _, value, _ in group], windows, shape, hows)
+        for (k, _, meta), buffer in zip(group, buffers):
+            if meta is SCALAR:
+                self.step(P.SCALAR, k, buffer.reg)
+            else:
+                self.step(P.MOVE, k, buffer.reg, meta.nbytes, P.CHARS[meta.char])
+
+    def _target(self, k, meta):
+        reg = self.targets
+        self.targets += 1
+        assert reg < P.FIRST_TEMPORARY, "too many scattered contributions"
+        self.step(P.TARGET, k, reg, meta.nbytes)
+        return reg
+
+    def _place(self, k, placed, meta):
+        assert tuple(placed.shape) == meta.shape
+        self._add_window(placed.source, self._target(k, meta), placed.strides, placed.offset, meta.char)
+
+    def _scatter(self, k, scattered, meta):
+        self._add_at(scattered.source, scattered.index, self._target(k, meta), meta.char)
+
+
+class Operand(Sym):
+    """The value of an operand: its shape is free, reading it makes the tape keep it."""
+
+    __slots__ = ("k",)
+
+    def __init__(self, plan, k, meta):
+        self.plan = plan
+        self.k = k
+        self.shape = meta.shape
+        self.char = meta.char
+
+    @property
+    def expr(self):
+        return L.arg(self.plan.saved_atom(self.k))
+
+
+class Signature:
+    """One row applied to operands of one description: its program and what to keep.
+
+    Attributes
+    ----------
+    row : Row
+    number : int
+        ``opcode - FIRST_ARRAY`` of the instructions that have this signature.
+    out : Meta
+        Description of the result.
+    saves : tuple of int
+        Operands whose values the tape must keep (-1: the result).
+    kept : tuple of (int, bool)
+        The same, and whether that operand is a constant, which the user may change.
+    """
+
+    ALL: list[Signature] = []
+    BY_KEY: dict[tuple, Signature] = {}
+    LOCK = threading.RLock()
+    #: A row of words for each, which the compiled walks read: see `sweep.program`.
+    TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
+    _OUTGROWN: list[np.ndarray] = []
+    _PENDING: list[Signature] = []
+
+    def __init__(self, key, out):
+        row, attrs, metas, mask = key
+        self.row, self.attrs, self.metas, self.mask, self.out = row, attrs, metas, mask, out
+        planner = Planner(metas, out)
+        slots = row.slots(len(metas))
+        self.slots = slots
+        self.in_python = row.primitive is not None
+        if self.in_python:
+            # No program: the sweep stops here, and the rule is called with what was kept.
+            planner.saved = list(dict(attrs)["keeps"])
+        else:
+            self._plan(planner)
+        planner.step(P.END)
+        self.saves = tuple(planner.saved)
+        on_tape = {s for s, on in zip(slots, mask) if on}
+        self.kept = tuple((k, k >= 0 and k not in on_tape) for k in self.saves)
+        self.words = np.array(planner.words, np.int64)
+        self.kernels = planner.kernels
+        self.constants = planner.constants
+        self.saved_bytes = sum((metas[k] if k >= 0 else out).nbytes for k in self.saves)
+        self.large = self.saved_bytes >= LARGE
+        self.reads = metas[0].nbytes if row.name == "select" and out is SCALAR and mask[0] else 0
+        vector = row.name == "stack" and all(m is SCALAR for m in metas) and len(slots) == len(metas)
+        self.joins = len(metas) if vector else 0
+        self.number = len(self.ALL)
+        self.opcode = FIRST_ARRAY + self.number
+
+    def _plan(self, planner):
+        """Trace the row's rule into the steps of the program."""
+        row, attrs, metas, mask, slots = self.row, self.attrs, self.metas, self.mask, self.slots
+        operands = [planner.operand(k) for k in range(len(metas))]
+        result = planner.operand(-1)
+        g = planner.seed()
+        kwargs = dict(attrs)
+        if row.dynamic:
+            kwargs[row.dynamic] = Planner.DYNAMIC
+        contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
+        wanted = [c if m else None for c, m in zip(contributions, mask)]
+        planner.deliver(wanted, [metas[s] for s in slots])
+
+    @classmethod
+    def find(cls, key, value):
+        """The signature of an operation that gave `value`; made if new.
+
+        Parameters
+        ----------
+        key : tuple
+            Row; attributes as a tuple of (name, value) pairs; descriptions of
+            every operand, differentiable or not; and which differentiable
+            operands are on the tape.
+        value : float or ndarray
+            The result just computed.
+        """
+        with cls.LOCK:
+            known = cls.BY_KEY.get(key)
+            if known is None:
+                known = cls(key[:4], meta_of(value))
+                cls.ALL.append(known)
+                if known.number >= len(cls.TABLE):
+                    # A sweep of another thread may still be reading the old table.
+                    cls._OUTGROWN.append(cls.TABLE)
+                    cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
+                cls.TABLE[known.number] = [
+                    known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,
+                    known.large, known.out.nbytes, known.saved_bytes + OBJECT_BYTES, known.reads or -known.joins,
+                ]
+                cls._PENDING.append(known)
+                cls.BY_KEY[key] = known
+        return known
+
+    @classmethod
+    def laid_out(cls, key, value):
+        """As `find`, for a result that may lie in memory otherwise than the eager operation's."""
+        known = cls.BY_KEY.get(key)
+        out = meta_of(value)
+        return known if known is not None and known.out is out else cls.find((*key, out), value)
+
+    @classmethod
+    def compile_pending(cls):
+        """Compile the loop kernels of all signatures met since the last call."""
+        if not cls._PENDING:
+            return
+        from ..codegen.loops import loop_kernel
+
+        with cls.LOCK:
+            while cls._PENDING:
+                signature = cls._PENDING[-1]
+                for position, spec in signature.kernels:
+                    signature.words[position] = loop_kernel(spec)
+                cls._PENDING.pop()
+
+    def __str__(self):
+        operands = ", ".join(f"{m.char}{list(m.shape)}" for m in self.metas)
+        return f"{self.row.name}({operands}) -> {self.out.char}{list(self.out.shape)}, saves {self.saves}"

@@ -1,0 +1,456 @@
+"""The steps of array instructions, compiled by Numba when a tape first has some.
+
+`run` interprets the program of one instruction (`sweep.program`); `sweep.walk`
+calls it by address.  The rest looks after the buffers of array adjoints.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..codegen.compile import compiled, helper
+from ..codegen.memory import (
+    allocate,
+    allocate_zeros,
+    call2,
+    call4,
+    copy_bytes,
+    differ,
+    double_at,
+    float_at,
+    int_at,
+    load_byte,
+    load_double,
+    load_float,
+    load_int,
+    load_int32,
+    release,
+    set_double_at,
+    set_float_at,
+    set_int_at,
+    store_byte,
+    store_double,
+    store_float,
+    store_int,
+)
+from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
+from . import program as P
+from .access import SIZE, operand_slot
+
+
+@helper
+def _add_into(target, source, nbytes, char):
+    if char == 0:
+        for j in range(nbytes // 8):
+            set_double_at(target, j, double_at(target, j) + double_at(source, j))
+    else:
+        for j in range(nbytes // 4):
+            set_float_at(target, j, float_at(target, j) + float_at(source, j))
+
+
+@helper
+def _gufunc(regs, p, scratch):
+    """Call a NumPy inner loop over the batch dimensions."""
+    loop, data, nargs = load_int(p), load_int(p + 8), load_int(p + 16)
+    args = p + 24
+    ndims = load_int(args + 16 * nargs)
+    dims = args + 16 * nargs + 8
+    nsteps = load_int(dims + 8 * ndims)
+    steps = dims + 8 * ndims + 8
+    batch = steps + 8 * nsteps
+    nbatch = load_int(batch)
+    batch += 8
+    counts = scratch + 8 * nargs
+    # A loop may advance the pointers it is given: it gets a copy.
+    passed = counts + 512
+    for k in range(nargs):
+        store_int(scratch + 8 * k, load_int(regs + 8 * load_int(args + 16 * k)) + load_int(args + 16 * k + 8))
+    for d in range(nbatch):
+        store_int(counts + 8 * d, 0)
+    while True:
+        for k in range(nargs):
+            store_int(passed + 8 * k, load_int(scratch + 8 * k))
+        call4(loop, passed, dims, steps, data)
+        d = nbatch - 1
+        while d >= 0:
+            row = batch + 8 * d * (nargs + 1)
+            n = load_int(row)
+            count = load_int(counts + 8 * d) + 1
+            for k in range(nargs):
+                store_int(scratch + 8 * k, load_int(scratch + 8 * k) + load_int(row + 8 + 8 * k))
+            store_int(counts + 8 * d, count)
+            if count < n:
+                break
+            store_int(counts + 8 * d, 0)
+            for k in range(nargs):
+                store_int(scratch + 8 * k, load_int(scratch + 8 * k) - n * load_int(row + 8 + 8 * k))
+            d -= 1
+        if d < 0:
+            return
+
+
+@helper
+def _single(x):
+    """`x` rounded to single precision, as every step of NumPy's scans of float32 is."""
+    return float(np.float32(x))
+
+
+@helper
+def _scan_line(source, target, char, how, exclusive, n, s, t):
+    total = float(how)  # the identity: 0 for sums, 1 for products
+    for _ in range(n):
+        x = load_double(source) if char == 0 else float(load_float(source))
+        after = total * x if how == 1 else total + x
+        if char != 0:
+            after = _single(after)
+        y = total if exclusive else after
+        if char == 0:
+            store_double(target, y)
+        else:
+            store_float(target, y)
+        total = after
+        source += s
+        target += t
+
+
+@helper
+def _scan(regs, p):
+    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+    target = load_int(regs + 8 * load_int(p + 16))
+    char, how, exclusive, n = load_int(p + 24), load_int(p + 32), load_int(p + 40), load_int(p + 48)
+    s, t, nouter = load_int(p + 56), load_int(p + 64), load_int(p + 72)
+    outer = p + 80
+    lines = 1
+    for d in range(nouter):
+        lines *= load_int(outer + 24 * d)
+    for line in range(lines):
+        a, b, rest = source, target, line
+        for d in range(nouter - 1, -1, -1):
+            extent = load_int(outer + 24 * d)
+            q = rest % extent
+            rest //= extent
+            a += q * load_int(outer + 24 * d + 8)
+            b += q * load_int(outer + 24 * d + 16)
+        _scan_line(a, b, char, how, exclusive, n, s, t)
+
+
+@helper
+def _all_finite(data, nbytes, char):
+    # Exponents of all ones, counted in integers so that the loop is vectorised.
+    bad = 0
+    if char == 0:
+        for j in range(nbytes // 8):
+            bad += (int_at(data, j) & 0x7FF0000000000000) == 0x7FF0000000000000
+    else:
+        for j in range(nbytes // 4):
+            x = float_at(data, j)
+            bad += x - x != 0.0
+    return bad == 0
+
+
+@helper
+def _repair(regs, p):
+    """Compute a matrix product again if it is not finite: zero times anything is zero in it."""
+    target, char = load_int(regs + 8 * load_int(p + 64)), load_int(p + 72)
+    m, inner, n, nbatch = load_int(p + 80), load_int(p + 88), load_int(p + 96), load_int(p + 104)
+    size = 8 if char == 0 else 4
+    outer, count = p + 112, 1
+    for d in range(nbatch):
+        count *= load_int(outer + 24 * d)
+    if _all_finite(target, size * count * m * n, char):
+        return
+    for j in range(count):
+        a = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+        b = load_int(regs + 8 * load_int(p + 32)) + load_int(p + 40)
+        rest = j
+        for d in range(nbatch - 1, -1, -1):
+            extent = load_int(outer + 24 * d)
+            a += rest % extent * load_int(outer + 24 * d + 8)
+            b += rest % extent * load_int(outer + 24 * d + 16)
+            rest //= extent
+        for row in range(m):
+            for column in range(n):
+                total = 0.0
+                for k in range(inner):
+                    at = a + row * load_int(p + 16) + k * load_int(p + 24)
+                    bt = b + k * load_int(p + 48) + column * load_int(p + 56)
+                    x = load_double(at) if char == 0 else float(load_float(at))
+                    y = load_double(bt) if char == 0 else float(load_float(bt))
+                    if x != 0.0 and y != 0.0:
+                        total += x * y
+                if char == 0:
+                    store_double(target, total)
+                else:
+                    store_float(target, total)
+                target += size
+
+
+@helper
+def _recur(regs, p):
+    source = load_int(regs + 8 * load_int(p)) + load_int(p + 8)
+    factor = load_int(regs + 8 * load_int(p + 16)) + load_int(p + 24)
+    target = load_int(regs + 8 * load_int(p + 32))
+    char, lag, exclusive, n = load_int(p + 40), load_int(p + 48), load_int(p + 56), load_int(p + 64)
+    nouter, outer = load_int(p + 96), p + 104
+    lines = 1
+    for d in range(nouter):
+        lines *= load_int(outer + 32 * d)
+    for line in range(lines):
+        a, b, c, rest = source, factor, target, line
+        for d in range(nouter - 1, -1, -1):
+            row = outer + 32 * d
+            extent = load_int(row)
+            q = rest % extent
+            rest //= extent
+            a += q * load_int(row + 8)
+            b += q * load_int(row + 16)
+            c += q * load_int(row + 24)
+        carry = 0.0
+        for _ in range(n):
+            x = load_double(a) if char == 0 else float(load_float(a))
+            f = load_double(b) if char == 0 else float(load_float(b))
+            # Zero is absolute: what is not finite beside it does not matter.
+            moved = carry
+            if lag == 0:
+                moved = 0.0 if f == 0.0 or carry == 0.0 else f * carry
+                if char != 0:
+                    moved = _single(moved)
+            total = x + moved
+            if char != 0:
+                total = _single(total)
+            y = carry if exclusive else total
+            carry = total
+            if lag != 0:
+                carry = 0.0 if f == 0.0 or total == 0.0 else f * total
+                if char != 0:
+                    carry = _single(carry)
+            if char == 0:
+                store_double(c, y)
+            else:
+                store_float(c, y)
+            a += load_int(p + 72)
+            b += load_int(p + 80)
+            c += load_int(p + 88)
+
+
+@helper
+def _indexed(code, source, index, target, count, char):
+    size = 8 if char == 0 else 4
+    for j in range(count):
+        at = size * load_int(index + 8 * j)
+        if code == P.SCATTER:
+            if char == 0:
+                store_double(target + at, load_double(target + at) + load_double(source + 8 * j))
+            else:
+                store_float(target + at, load_float(target + at) + load_float(source + 4 * j))
+        elif code == P.GATHER:
+            copy_bytes(target + size * j, source + at, size)
+        elif char == 0:
+            store_double(target + at, 0.0)
+        else:
+            store_float(target + at, 0.0)
+
+
+@compiled("void(int64, int64, int64, int64, int64, int64, int64)")
+def run(program, regs, records, words, stride, i, scratch):
+    """Run the program of array instruction `i`; register 0 holds its adjoint.
+
+    The word (adjoint or tangent) of slot s is at ``words + stride * s``.
+    """
+    top = P.FIRST_TEMPORARY
+    p = program
+    while True:
+        code = load_int(p)
+        q = p + 16
+        if code == P.CALL:
+            call2(load_int(q), regs, q + 8)
+        elif code == P.ALLOC:
+            reg, nbytes = load_int(q), load_int(q + 8)
+            store_int(regs + 8 * reg, allocate_zeros(nbytes, 1) if load_int(q + 16) else allocate(nbytes))
+            while top <= reg:
+                store_byte(scratch + top, 1 if top == reg else 0)
+                top += 1
+        elif code == P.MOVE or code == P.ADD:
+            slot = operand_slot(records, i, load_int(q))
+            reg, nbytes, char = load_int(q + 8), load_int(q + 16), load_int(q + 24)
+            source, target = load_int(regs + 8 * reg), load_int(words + stride * slot)
+            if target != 0:
+                _add_into(target, source, nbytes, char)
+            elif code == P.MOVE:
+                store_int(words + stride * slot, source)
+                store_int(regs + 8 * reg, 0)
+            else:
+                target = allocate(nbytes)
+                copy_bytes(target, source, nbytes)
+                store_int(words + stride * slot, target)
+        elif code == P.TARGET:
+            where = words + stride * operand_slot(records, i, load_int(q))
+            if load_int(where) == 0:
+                store_int(where, allocate_zeros(load_int(q + 16), 1))
+            store_int(regs + 8 * load_int(q + 8), load_int(where))
+        elif code == P.SCALAR:
+            where = words + stride * operand_slot(records, i, load_int(q))
+            store_double(where, load_double(where) + load_double(load_int(regs + 8 * load_int(q + 8))))
+        elif code == P.FILL:
+            target, count = load_int(regs + 8 * load_int(q)), load_int(q + 8)
+            value = load_double(q + 16)
+            for j in range(count):
+                if load_int(q + 24) == 0:
+                    store_double(target + 8 * j, value)
+                else:
+                    store_float(target + 4 * j, value)
+        elif code == P.SHIFT:
+            reg = load_int(q)
+            dynamic = load_int(records + SIZE * i + CONSTANT)
+            store_int(regs + 8 * reg, load_int(regs + 8 * load_int(q + 8)) + dynamic * load_int(q + 16))
+            while top <= reg:
+                store_byte(scratch + top, 0)
+                top += 1
+        elif code == P.CONST:
+            reg = load_int(q)
+            store_int(regs + 8 * reg, load_int(q + 8))
+            while top <= reg:
+                store_byte(scratch + top, 0)
+                top += 1
+        elif code == P.TANGENT:
+            reg, k = load_int(q), load_int(q + 8)
+            where = words + stride * operand_slot(records, i, k)
+            if load_int(q + 16) == 0:
+                where = load_int(where)
+                if where == 0:
+                    where = load_int(regs + 8 * P.ZEROS)
+            store_int(regs + 8 * reg, where)
+            while top <= reg:
+                store_byte(scratch + top, 0)
+                top += 1
+        elif code == P.GIVE:
+            reg = load_int(q)
+            store_int(words + stride * i, load_int(regs + 8 * reg))
+            store_int(regs + 8 * reg, 0)
+        elif code == P.GUFUNC:
+            _gufunc(regs, q, scratch + 512)
+        elif code == P.SCAN:
+            _scan(regs, q)
+        elif code == P.REPAIR:
+            _repair(regs, q)
+        elif code == P.RECUR:
+            _recur(regs, q)
+        elif code == P.SCATTER or code == P.GATHER:
+            _indexed(code, load_int(regs + 8 * load_int(q)), load_int(regs + 8 * load_int(q + 8)),
+                     load_int(regs + 8 * load_int(q + 16)), load_int(q + 24), load_int(q + 32))
+        elif code == P.ZERO_AT:
+            _indexed(code, 0, load_int(regs + 8 * load_int(q + 8)), load_int(regs + 8 * load_int(q)),
+                     load_int(q + 16), load_int(q + 24))
+        else:
+            break
+        p = q + 8 * load_int(p + 8)
+    for reg in range(P.FIRST_TEMPORARY, top):
+        if load_byte(scratch + reg) != 0:
+            release(load_int(regs + 8 * reg))
+
+
+@compiled("void(int64, int64, int64, int64, int64)")
+def free_all(records, adjoint, marks, table, high):
+    """Free the array adjoints at or below `high`."""
+    for i in range(high, 0, -1):
+        op = load_int32(records + SIZE * i)
+        if load_byte(marks + i) == 0 or op < FIRST_ARRAY or op > ARRAY_LEAF:
+            continue
+        scalar = op < ARRAY_LEAF and load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_SCALAR) != 0
+        if not scalar and load_int(adjoint + 8 * i) != 0:
+            release(load_int(adjoint + 8 * i))
+            store_int(adjoint + 8 * i, 0)
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def saved_values(records, marks, table, low, high, marked, objects, nothing, found):
+    """List the saved values of instructions from `low` to `high` that are marked (1) or not (0).
+
+    `found` receives the bytes saved by the others, then pairs of positions
+    (start, stop) in `objects`; returns the number of pairs.  `nothing` is the
+    address of None: what it stands for has been let go already.
+    """
+    others, listed = 0, 0
+    for i in range(low, high + 1):
+        op = load_int32(records + SIZE * i)
+        if op < FIRST_ARRAY or op >= ARRAY_LEAF:
+            continue
+        row = table + P.ROW_BYTES * (op - FIRST_ARRAY)
+        saved = load_int(row + P.ROW_SAVES)
+        if saved == 0:
+            continue
+        if (load_byte(marks + i) != 0) != (marked != 0):
+            others += load_int(row + P.ROW_SAVED)
+            continue
+        start = load_int(records + SIZE * i + CONSTANT)
+        if load_int(objects + 8 * start) != nothing:
+            store_int(found + 8 + 16 * listed, start)
+            store_int(found + 16 + 16 * listed, start + saved)
+            listed += 1
+    store_int(found, others)
+    return listed
+
+
+@compiled("int64(int64)")
+def duplicate(packed):
+    """A malloc'ed copy: `packed` is the address of ``(source, nbytes)``; returns its address."""
+    source, nbytes = load_int(packed), load_int(packed + 8)
+    target = allocate(max(nbytes, 1))
+    copy_bytes(target, source, nbytes)
+    return target
+
+
+@compiled("void(int64, int64, int64)")
+def take(target, address, nbytes):
+    """Copy `nbytes` from a malloc'ed buffer to `target` and free it."""
+    copy_bytes(target, address, nbytes)
+    release(address)
+
+
+@helper
+def _sum_lanes(data, size, lanes, count):
+    """Sum `size` words into `count` interleaved lanes, and mix in the last words."""
+    copy_bytes(lanes, data, 8 * count)
+    for row in range(1, size // count):
+        start = data + 8 * row * count
+        for lane in range(count):
+            set_int_at(lanes, lane, int_at(lanes, lane) + int_at(start, lane))
+    tail = data + 8 * (size - count)
+    for lane in range(count):
+        set_int_at(lanes, lane, int_at(lanes, lane) ^ int_at(tail, lane))
+
+
+@compiled("void(int64, int64, int64, int64)")
+def stamp(data, size, lanes, count):
+    """The lanes of `tape.watch.stamp`."""
+    _sum_lanes(data, size, lanes, count)
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def first_changed(slots, arrays, stamps, words, at, count, marks, high, lanes, scratch):
+    """First watched array, from position `at`, that has changed or is left to NumPy; -1: none.
+
+    Does in compiled code what `tape.watch.stamp` does; the lists are given by
+    their item arrays, ndarrays and bytes are read by their public C layouts.
+    """
+    for k in range(at, count):
+        slot = load_int32(load_int(slots + 8 * k) + 24)
+        if slot > high or load_byte(marks + slot) == 0:
+            continue
+        data, digest = load_int(load_int(arrays + 8 * k) + 16), load_int(stamps + 8 * k)
+        length, digest = load_int(digest + 16), digest + 32
+        size = load_int32(load_int(words + 8 * k) + 24)
+        if size == 1:
+            return k
+        if size == 2:
+            continue
+        if size == 0:
+            if differ(data, digest, length) != 0:
+                return k
+            continue
+        _sum_lanes(data, size, scratch, lanes)
+        if differ(scratch, digest, 8 * lanes) != 0:
+            return k
+        if differ(data + 8 * size, digest + 8 * lanes, length - 8 * lanes) != 0:
+            return k
+    return -1

@@ -1,0 +1,192 @@
+"""The walks over a tape, compiled by Numba.
+
+Importing this module compiles (or loads from the cache) four functions; that
+happens at the first backward pass, not when tapegrad is imported.
+
+`pack`      writes staged instructions into records.
+`mark`      finds the ancestors of a root: the instructions a backward pass will
+            visit, whether one of them was cleared, and the lowest of them.
+`reverse`   the reverse sweep: visits marked instructions from high to low and
+            adds each one's contributions to the adjoints of its operands.
+            Runs of scalar instructions go to one generated switch
+            (`native.scalars`), array instructions to `sweep.steps.run`.
+`alive`     reads the reference counts of the tokens on a tape.
+
+The adjoint of every slot is one 8-byte word: the number itself for a scalar
+slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
+"""
+
+from __future__ import annotations
+
+from ..codegen.compile import compiled
+from ..codegen.memory import (
+    call4_int,
+    call_compiled7,
+    load_byte,
+    load_double,
+    load_int,
+    load_int32,
+    release,
+    store_byte,
+    store_double,
+    store_int,
+    store_int32,
+)
+from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF, VALUE
+from . import program as P
+from .access import SIZE, data_of, operand_slot
+
+#: Offset of the array of items in a list object.
+ITEMS = 24
+
+
+@compiled("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def pack(records, base, count, ops, lefts, rights, offsets, tokens, float_type, tuple_type):
+    """Pack staged instructions into records: reads Python ints, floats and tuples by their public C layouts.
+
+    The lists are given by their own addresses, then come those of the types float and tuple.
+    """
+    ops, lefts, rights = load_int(ops + ITEMS), load_int(lefts + ITEMS), load_int(rights + ITEMS)
+    offsets, tokens = load_int(offsets + ITEMS), load_int(tokens + ITEMS) + 8 * base
+    record = records + SIZE * base
+    for k in range(count):
+        op = load_int32(load_int(ops + 8 * k) + 24)
+        left, right, token = load_int(lefts + 8 * k), load_int(rights + 8 * k), load_int(tokens + 8 * k)
+        store_int32(record, op)
+        store_int32(record + 12, load_int32(load_int(offsets + 8 * k) + 24))
+        store_double(record + VALUE, load_double(token + 16) if load_int(token + 8) == float_type else 0.0)
+        kind = load_int(left + 8)
+        constant = 0.0
+        if kind == tuple_type:
+            store_int32(record + 4, load_int32(load_int(left + 24) + 24))
+            store_int32(record + 8, load_int32(load_int(left + 32) + 24))
+            third = load_double(load_int(left + 40) + 16)
+            if op >= FIRST_ARRAY:
+                store_int(record + CONSTANT, int(third))
+            else:
+                store_double(record + CONSTANT, third)
+        else:
+            a, b = 0, 0
+            if kind == float_type:
+                constant = load_double(left + 16)
+            else:
+                a = load_int32(left + 24)
+            if load_int(right + 8) == float_type:
+                constant = load_double(right + 16)
+            else:
+                b = load_int32(right + 24)
+            store_int32(record + 4, a)
+            store_int32(record + 8, b)
+            store_double(record + CONSTANT, constant)
+        record += SIZE
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def reverse(records, adjoint, marks, high, low, switch, run, table, objects, float_type, scratch, stop_at_large):
+    """Sweep marked instructions from `high` down to `low`.
+
+    `switch` and `run` are the addresses of the scalar switch and of `sweep.steps.run`.
+    Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
+    as it has visited an instruction `i` whose saved values are large.
+    """
+    regs = scratch + P.REGISTERS_AT
+    i = high
+    while i >= low:
+        # Eight unmarked instructions at a time.
+        if load_byte(marks + i) == 0:
+            if i & 7 == 7 and load_int(marks + i - 7) == 0:
+                i -= 8
+            else:
+                i -= 1
+            continue
+        op = load_int32(records + SIZE * i)
+        if op < FIRST_ARRAY:
+            i = call4_int(switch, records, adjoint, i, low)
+            continue
+        if op >= ARRAY_LEAF:
+            i -= 1
+            continue
+        row = table + P.ROW_BYTES * (op - FIRST_ARRAY)
+        word = adjoint + 8 * i
+        scalar = load_int(row + P.ROW_SCALAR)
+        if scalar != 0:
+            seed = word
+            idle = load_double(word) == 0.0
+        else:
+            seed = load_int(word)
+            idle = seed == 0
+        if not idle:
+            saved = load_int(row + P.ROW_SAVES)
+            position = load_int(records + SIZE * i + CONSTANT)
+            for k in range(saved):
+                thing = load_int(objects + 8 * (position + k))
+                store_int(regs + 8 * (1 + k), data_of(thing, float_type))
+            store_int(regs, seed)
+            call_compiled7(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, 8, i, scratch)
+            if scalar == 0:
+                left = load_int(regs)
+                if left != 0:
+                    release(left)
+                store_int(word, 0)
+        if stop_at_large and load_int(row + P.ROW_LARGE) != 0:
+            return -1 - i
+        i -= 1
+    return low - 1
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64)")
+def mark(records, marks, table, high, pending, refuse):
+    """Mark the ancestors of the `pending` marked roots at or below `high`.
+
+    Returns ``count << 32 | lowest``: how many instructions are marked, and the
+    lowest of them; or, with `refuse`, ``-1 - i`` if it met the cleared instruction `i`.
+    """
+    count, lowest = 0, high
+    i = high
+    while i > 0 and pending > 0:
+        if load_byte(marks + i) != MARK:
+            # Eight unmarked instructions at a time.
+            if i & 7 == 7 and load_int(marks + i - 7) == 0:
+                i -= 8
+            else:
+                i -= 1
+            continue
+        pending -= 1
+        op = load_int32(records + SIZE * i)
+        if op >= CLEARED:
+            if refuse:
+                return -1 - i
+            i -= 1
+            continue
+        operands = 2
+        if op >= FIRST_ARRAY:
+            operands = load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)
+        count += 1
+        lowest = i
+        for k in range(operands):
+            slot = operand_slot(records, i, k)
+            if load_byte(marks + slot) == 0 and slot != 0:
+                kind = load_int32(records + SIZE * slot)
+                if kind == SCALAR_LEAF or kind == ARRAY_LEAF:
+                    store_byte(marks + slot, LEAF_MARK)
+                else:
+                    store_byte(marks + slot, MARK)
+                    pending += 1
+        i -= 1
+    return (count << 32) | lowest
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def alive(records, items, count, marks):
+    """Mark every instruction whose token (an object in a list) is referred to from outside.
+
+    `items` is the address of the list's array of pointers; an object that only
+    the list refers to has the reference count 1.  Returns how many live.
+    """
+    found = 0
+    for i in range(1, count):
+        op = load_int32(records + SIZE * i)
+        if load_int32(load_int(items + 8 * i)) != 1 and op > SCALAR_LEAF and (op < ARRAY_LEAF or op >= CLEARED):
+            store_byte(marks + i, MARK)
+            found += 1
+    return found

@@ -1,0 +1,123 @@
+"""What a user does with a finished tape by itself: call it, differentiate it, save it.
+
+`FinishedTape` (`replay.finish`) has these methods by inheritance.  What they use is made for finished tapes and imports
+`finish`, so it is imported when one of them is called.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..common.errors import GradientError, GuardError, ShapeError
+from ..common.tree import unflatten
+
+
+class Callable:
+    """Methods of `FinishedTape` that need nothing of the function it was recorded from."""
+
+    outputs: list[Any]
+
+    @cached_property
+    def kept(self):
+        """Its pool of workspaces."""
+        if self.declared is not None:
+            from ..transforms.saving.budget import LoadedKept
+
+            return LoadedKept(self)
+        from ..transforms.replay.cache import Kept
+
+        return Kept(self)
+
+    @cached_property
+    def compressions(self):
+        """Pattern and colourings of its Jacobian."""
+        from ..sparse.compressed import Compressions
+
+        return Compressions(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tape to a file, for `tapegrad.load_tape`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Conventionally ends in ``.npz``.
+
+        Raises
+        ------
+        TapeFileError
+            If the tape holds what cannot be written (the rule of a custom primitive, a result of a class of your own);
+            says which instruction, and where it was recorded.
+        """
+        from ..transforms.saving.save import save
+
+        save(self, path)
+
+    def __reduce__(self):
+        from ..transforms.saving.save import from_bytes, to_bytes
+
+        return from_bytes, (to_bytes(self),)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The value at these arguments: the arrays and floats of the recorded call, in order.
+
+        Raises
+        ------
+        GuardError
+            If the function would take another path there than the one recorded; names the line.
+        ShapeError
+            If there are other arguments, or they have other shapes or dtypes, than at the recording.
+        """
+        return self._run(arguments, False)[0]
+
+    def value_and_grad(self, *arguments: Any) -> tuple[Any, Any]:
+        """The value, and the gradient of the arguments that were differentiated (a tuple if there are several).
+
+        Raises
+        ------
+        GuardError, ShapeError
+            As of a call.
+        GradientError
+            If the first result is not one number.
+        """
+        first: Any = self.outputs[0][1] if self.outputs else None
+        if not self.outputs or np.shape(first) != () and getattr(first, "shape", None) != ():
+            raise GradientError("the tape does not give one number, so it has no gradient")
+        value, gradients = self._run(arguments, True)
+        return value, gradients[0] if len(gradients) == 1 else tuple(gradients)
+
+    def _run(self, arguments, backward):
+        arrays = self._checked(arguments)
+        workspace = self.kept.take()
+        missed = workspace.run(arrays, backward)
+        if missed >= len(self.guards):
+            raise GuardError("a value has another shape here than when the tape was recorded; record the function at this point")
+        if missed >= 0:
+            self.kept.give(workspace)
+            raise GuardError(f"the recorded path does not hold here: {self.guards[missed]}; record the function at this point")
+        values = [workspace.output(k) for k in range(len(self.outputs))]
+        gradients = [_number(g) for g in workspace.gradients if g is not None] if backward else None
+        self.kept.give(workspace)
+        return unflatten(self.structure, values), gradients
+
+    def _checked(self, arguments):
+        if len(arguments) != len(self.inputs):
+            raise ShapeError(f"the tape takes {len(self.inputs)} arrays, got {len(arguments)}")
+        found = []
+        for k, (given, meta) in enumerate(zip(arguments, self.inputs)):
+            a = np.asarray(given)
+            if a.shape != meta.shape or not np.can_cast(a.dtype, meta.char, "same_kind"):
+                raise ShapeError(
+                    f"argument {k} has shape {a.shape} and dtype {a.dtype}, the tape was recorded with "
+                    f"{meta.shape} and {np.dtype(meta.char)}"
+                )
+            found.append(np.ascontiguousarray(a, meta.char).reshape(meta.shape))
+        return found
+
+
+def _number(gradient):
+    return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient.copy()

@@ -1,0 +1,425 @@
+"""From a functional recording to a `FinishedTape`, which is read-only.
+
+What no output and no guard depends on is dropped; what is computed twice is
+computed once (the same operation on the same operands gives the same bits).
+Slots are numbered anew: first the scalars that come from outside (scalar
+arguments, and elements of array arguments that the function took one by one),
+then array arguments, then instructions in the order of the recording, in which a
+replay visits them.  So ``lambda x: np.sin(x[0] * x[1]) + x[0] * x[1]`` leaves::
+
+    recorded                             finished
+    1  leaf          x                   1  leaf      argument 0[0]
+    2  select        1, 0                2  leaf      argument 0[1]
+    3  select        1, 1                3  multiply  1, 2
+    4  multiply      2, 3                4  sin       3
+    5  sin           4                   5  add       4, 3
+    6  multiply      2, 3
+    7  add           5, 6
+
+Records are those of define-by-run (`tape.layout`), so the reverse sweep and the other walks over
+records work on a finished tape as they are; what an array entry's adjoint is planned from
+(`sweep.plan`) is put into the record when a workspace is made (`replay.stream`).
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import compress
+
+import numpy as np
+
+from ..rules.table import BY_NAME
+from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.meta import SCALAR
+from ..tape.places import Place
+from .calling import Callable
+from .trace import GUARD, HOST, ROW
+
+_SELECT = BY_NAME["select"]
+
+
+@dataclass
+class Guard:
+    """What a replay checks: the value of `slot` (or of a comparison), how it was read, and what was seen."""
+
+    slot: int
+    how: str
+    seen: bytes
+    place: object
+
+    def __str__(self):
+        what = bool(self.seen[0]) if self.how == "bool" else f"{len(self.seen)} bytes"
+        return f"{self.how} of slot {self.slot} was {what} at {self.place}"
+
+
+@dataclass
+class Item:
+    """One array entry of a finished tape: a row, a host function or a guard, in new slots."""
+
+    slot: int
+    entry: object
+    operands: tuple
+    number: int = -1
+
+
+@dataclass(eq=False)
+class FinishedTape(Callable):
+    """A recording ready to be replayed; nothing in it changes.
+
+    Attributes
+    ----------
+    records : ndarray
+        One record a slot, with the values of the recorded point.
+    inputs : list of Meta
+        The arguments, in order.
+    leaves : list of int
+        Slot of each argument; 0 if the tape does not read it whole.
+    elements : list of (int, int, int)
+        Argument, flat position, slot: elements read one by one.
+    items : list of Item
+        Entries, by slot.
+    constants : list
+        Floats and arrays; items refer to them by negative numbers, from -1.
+    guards : list of Guard
+    outputs : list of (int, object)
+        Slot and description of each result, or 0 and the constant itself.
+    active : ndarray of bool
+        Which slots depend differentiably on a wanted argument.
+    metas : list of Meta
+        Description of the value of each slot.
+    wanted : tuple of bool
+        Which arguments will be differentiated.
+    cuts : list of (str, Place)
+        Where the derivative was cut on purpose.
+    forward_only : bool
+        Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
+    declared : int or None
+        Of a loaded tape: the bytes that its file declares (`replay.budget`).
+    """
+
+    records: np.ndarray
+    inputs: list
+    leaves: list
+    elements: list
+    items: list
+    constants: list
+    guards: list
+    outputs: list
+    active: np.ndarray
+    metas: list
+    origins: list
+    code_runs: list
+    special: bool
+    wanted: tuple
+    cuts: list = field(default_factory=list)
+    structure: object = None
+    forward_only: bool = False
+    declared: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of records and of array constants."""
+        return self.records.nbytes + sum(c.nbytes for c in self.constants if isinstance(c, np.ndarray))
+
+    def place(self, slot):
+        """Where the instruction of `slot` was recorded."""
+        origin = self.origins[slot]
+        run = bisect_right(self.code_runs, origin, key=lambda pair: pair[0]) - 1
+        return Place(self.code_runs[run][1] if run >= 0 else None, int(self.records["offset"][slot]))
+
+    def __str__(self) -> str:
+        from .listing import listing
+
+        return listing(self)
+
+    def draw(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Draw the graph of the tape, as SVG text, which is also written to `path`: as `Tape.draw`.
+
+        Raises
+        ------
+        OptionError
+            If it has more than 300 lines.
+        """
+        from ..autograd.draw import write
+
+        return write(self._rows(), path)
+
+    def _repr_html_(self):
+        from ..autograd.draw import html
+
+        return html(self._rows(), str(self))
+
+    def _rows(self):
+        from .listing import rows
+
+        return [(*rest, "", place) for *rest, place in rows(self)]
+
+    def __len__(self) -> int:
+        """Number of instructions: everything that is computed (leaves and guards are not)."""
+        leaves = len(self.elements) + sum(1 for s in self.leaves if s)
+        guards = sum(1 for item in self.items if item.entry.kind == GUARD)
+        others = int((self.records["op"] == CONTINUES).sum())
+        return len(self.records) - 1 - leaves - guards - others
+
+
+def finish(trace, outputs, wanted):
+    """Finish the recording `trace`.
+
+    Parameters
+    ----------
+    trace : Trace
+    outputs : list
+        Results: live tensors, or constants.
+    wanted : sequence of bool
+        Which arguments will be differentiated.
+
+    Returns
+    -------
+    FinishedTape
+    """
+    return _Finisher(trace, outputs, wanted).run()
+
+
+class _Finisher:
+    def __init__(self, trace, outputs, wanted):
+        self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
+        store = trace.store
+        self.old = store.records().copy()
+        self.ops, self.lefts, self.rights = (self.old[name].tolist() for name in ("op", "a", "b"))
+        self.entries = trace.entries
+        self.constants = list(trace.constants)
+        self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
+
+    def run(self):
+        captured = self._captured()
+        needed = self._needed()
+        elements = self._elements(needed)
+        new = self._number(needed, elements, captured)
+        return self._build(new)
+
+    # -- what is needed ----------------------------------------------------------
+    def _captured(self):
+        """Leaves that are no arguments: define-by-run tensors the function captured, constants here."""
+        found = {}
+        for slot, reference, _ in self.trace.store.leaf_list:
+            if slot not in self.input_of:
+                leaf = reference()
+                assert leaf is not None, "a captured tensor is gone"
+                found[slot] = leaf._v
+        return found
+
+    def _needed(self):
+        ops, lefts, rights, entries = self.ops, self.lefts, self.rights, self.entries
+        needed = bytearray(len(ops))
+        for t in self.outputs:
+            if self._live(t):
+                needed[t._i] = 1
+        for slot, entry in entries.items():
+            if entry.kind == GUARD:
+                needed[slot] = 1
+        for i in range(len(ops) - 1, 0, -1):
+            if not needed[i]:
+                continue
+            if ops[i] == TRACED:
+                for o in entries[i].operands:
+                    if o > 0:
+                        needed[o] = 1
+            elif ops[i] < FIRST_ARRAY:
+                needed[lefts[i]] = needed[rights[i]] = 1
+        needed[0] = 0
+        return needed
+
+    def _live(self, t):
+        return getattr(t, "_t", None) is self.trace.store
+
+    def _elements(self, needed):
+        """Old slots that read one element of a float64 argument -> (argument, position)."""
+        found = {}
+        metas = self.trace.input_metas
+        readers = {}
+        for slot, entry in self.entries.items():
+            if not needed[slot]:
+                continue
+            for o in entry.operands:
+                if o in self.input_of:
+                    one = entry.kind == ROW and entry.function is _SELECT and entry.meta is SCALAR
+                    if one and entry.differentiable and metas[self.input_of[o]].char == "d":
+                        found[slot] = (self.input_of[o], entry.integer)
+                    else:
+                        readers[o] = True
+        for t in self.outputs:
+            if self._live(t) and t._i in self.input_of:
+                readers[t._i] = True
+        for slot, k in self.input_of.items():
+            if metas[k] is not SCALAR and slot not in readers:
+                needed[slot] = 0
+        return found
+
+    # -- numbering -------------------------------------------------------------------
+    def _number(self, needed, elements, captured):
+        """Old slot -> new slot; collects records, items, guards."""
+        # The old slot of each new one, and its operands; whose record is not the old one is in `written`.
+        self.origin, self.lefts_new, self.rights_new = [0], [0], [0]
+        self.metas = {0: None}
+        self.written = {}
+        self.items = []
+        self.guards = []
+        new = [0] * len(self.ops)
+        self._number_outside(new, needed, elements, captured)
+        self._number_instructions(new, needed)
+        return new
+
+    def _add(self, op, value, meta, old):
+        """A new slot with a record of its own."""
+        slot = len(self.origin)
+        self.origin.append(old)
+        self.lefts_new.append(0)
+        self.rights_new.append(0)
+        self.written[slot] = (op, value)
+        self.metas[slot] = meta
+        return slot
+
+    def _number_outside(self, new, needed, elements, captured):
+        """Slots of what comes from outside."""
+        trace, add = self.trace, self._add
+        metas_of_inputs = trace.input_metas
+        self.element_slots = {}
+        for slot, k in self.input_of.items():
+            if needed[slot] and metas_of_inputs[k] is SCALAR:
+                new[slot] = add(SCALAR_LEAF, float(self.old["value"][slot]), SCALAR, slot)
+                self.element_slots[(k, 0)] = new[slot]
+        flat = [np.asarray(v).reshape(-1) for v in trace.input_values] if elements else ()
+        for slot, key in elements.items():
+            if key not in self.element_slots:
+                self.element_slots[key] = add(SCALAR_LEAF, float(flat[key[0]][key[1]]), SCALAR, slot)
+            new[slot] = self.element_slots[key]
+        for slot, k in self.input_of.items():
+            if needed[slot] and metas_of_inputs[k] is not SCALAR:
+                new[slot] = add(ARRAY_LEAF, 0.0, metas_of_inputs[k], slot)
+        for slot, value in captured.items():
+            if needed[slot]:
+                if type(value) is float:
+                    new[slot] = add(SCALAR_LEAF, value, SCALAR, slot)
+                else:
+                    self.constants.append(value)
+                    new[slot] = -len(self.constants)
+
+    def _number_instructions(self, new, needed):
+        """Slots of instructions; the same one on the same operands gets no second one."""
+        trace, entries, add = self.trace, self.entries, self._add
+        origin, a_new, b_new = self.origin, self.lefts_new, self.rights_new
+        known, known_scalars = {}, {}
+        ops, lefts, rights = self.ops, self.lefts, self.rights
+        bits = np.ascontiguousarray(self.old["constant"]).view(np.int64).tolist()
+        for i in compress(range(len(ops)), needed):
+            if new[i]:
+                continue
+            op = ops[i]
+            if op != TRACED:
+                a, b = new[lefts[i]], new[rights[i]]
+                key = (op, a, b, bits[i])
+                slot = known_scalars.get(key)
+                if slot is None:
+                    slot = known_scalars[key] = len(origin)
+                    origin.append(i)
+                    a_new.append(a)
+                    b_new.append(b)
+                new[i] = slot
+                continue
+            entry = entries[i]
+            operands = tuple([new[o] if o > 0 else o for o in entry.operands])
+            key = key_of(entry, operands)
+            if key is not None and key in known:
+                new[i] = known[key]
+                continue
+            if entry.kind == GUARD and operands[0] <= 0:
+                # What it looked at is a constant.
+                continue
+            if entry.kind == ROW and len(operands) > 2 and len(entry.function.slots(len(operands))) > 2:
+                for _ in range((len(entry.function.slots(len(operands))) + 1) // 4):
+                    add(CONTINUES, 0.0, None, i)
+            slot = new[i] = add(TRACED, 0.0, entry.meta, i)
+            item = Item(slot, entry, operands)
+            if entry.kind == GUARD:
+                item.number = len(self.guards)
+                self.guards.append(Guard(operands[0], entry.function, entry.seen, trace.store.place(i)))
+            self.items.append(item)
+            if key is not None:
+                known[key] = slot
+
+    # -- the tape ---------------------------------------------------------------------
+    def _build(self, new):
+        trace = self.trace
+        count = len(self.origin)
+        records = self.old[np.array(self.origin)]
+        records["a"], records["b"] = self.lefts_new, self.rights_new
+        written = list(self.written)
+        records["op"][0], records["value"][0] = 0, 0.0
+        records["op"][written] = [op for op, _ in self.written.values()]
+        records["value"][written] = [value for _, value in self.written.values()]
+        records["constant"][[0, *written]] = 0.0
+        metas = [SCALAR] * count
+        for slot, meta in self.metas.items():
+            metas[slot] = meta
+        self.metas = metas
+        outputs = []
+        for t in self.outputs:
+            if self._live(t) and new[t._i] > 0:
+                outputs.append((new[t._i], self.metas[new[t._i]]))
+            elif self._live(t):
+                outputs.append((0, self.constants[-1 - new[t._i]]))
+            else:
+                outputs.append((0, t))
+        leaves = []
+        for k, meta in enumerate(trace.input_metas):
+            slot = new[trace.input_slots[k]]
+            leaves.append(0 if meta is SCALAR else max(slot, 0))
+        element_list = [(k, position, slot) for (k, position), slot in self.element_slots.items()]
+        tape = FinishedTape(
+            records=records, inputs=list(trace.input_metas), leaves=leaves, elements=element_list, items=self.items,
+            constants=self.constants, guards=self.guards, outputs=outputs, active=None, metas=self.metas,
+            origins=self.origin, code_runs=list(trace.store.code_runs), special=trace.store.special,
+            wanted=self.wanted, cuts=trace.cuts,
+        )
+        tape.active = active_slots(tape)
+        return tape
+
+
+def key_of(entry, operands):
+    """What two entries share if they give the same result; None if each is its own."""
+    if entry.kind == GUARD:
+        return (GUARD, entry.function, operands, entry.seen)
+    if entry.kind == HOST:
+        return (HOST, entry.function.ufunc, operands) if entry.function.ufunc is not None else None
+    return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)
+
+
+def active_slots(tape):
+    """Which slots depend differentiably on a wanted argument.
+
+    (`kernel.closing.activity` is the same in compiled code, for tapes of derivatives, which are long; a first recording waits for none.)
+    """
+    active = np.zeros(len(tape.records), bool)
+    for k, slot in enumerate(tape.leaves):
+        if slot and tape.wanted[k]:
+            active[slot] = True
+    for k, _, slot in tape.elements:
+        if tape.wanted[k]:
+            active[slot] = True
+    active = active.tolist()
+    items = {item.slot: item for item in tape.items}
+    ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
+    for i, (op, a, b) in enumerate(zip(ops, lefts, rights)):
+        if op < FIRST_ARRAY:
+            if active[a] or active[b]:
+                active[i] = True
+        elif op == TRACED:
+            item = items[i]
+            entry = item.entry
+            if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
+                row = entry.function
+                slots = row.slots(len(item.operands))
+                active[i] = any(item.operands[k] > 0 and active[item.operands[k]] for k in slots)
+    return np.array(active, bool)

@@ -1,0 +1,316 @@
+"""What a replay does, laid out as int64 words: the stream of `walk.forward`, and the records of the way back.
+
+`Layout` is the part of `replay.workspace.Workspace` that does this, once, when a workspace is made.  Of the tape of
+``np.sum(x * y) * x[0]``::
+
+    %1  leaf      argument 0[0]              (a record: its value is copied there)
+    %2  leaf      argument 0                 a buffer
+    %3  leaf      argument 1                 a buffer
+    %4  multiply  %2, %3         PROGRAM     NumPy's loop, from the buffers of %2 and %3 to that of %4
+    %5  sum       %4             PROGRAM     from the buffer of %4 to the record of %5
+    %6  multiply  %5, %1         SCALARS     records 6 to 6, by the switch
+                                 END
+
+An entry whose value is no program (`replay.values`) is a HOST step: the walk comes back to Python, which calls NumPy.
+Views and some assignments have no step: they are found in the memory of their operand.
+
+The way back needs no stream: the record of each array entry becomes the instruction of its adjoint
+(`_signature`), and the reverse sweep of define-by-run walks over the records.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..interpreter import native
+from ..interpreter.plan import Signature
+from ..rules import BY_NAME
+from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF
+from ..tape.meta import SCALAR, axes_in_memory, meta_of
+from . import walk as W
+from .trace import GUARD, HOST, SHAPE
+from .values import ValueProgram
+
+#: Rows whose result looks at the memory of their operand.
+_VIEWS = {
+    BY_NAME[name]
+    for name in ("getitem", "broadcast_to", "diagonal", "as_strided", "reshape", "squeeze", "expand_dims", "transpose", "t", "flip")
+}
+#: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
+RAISING = {BY_NAME["inv"], BY_NAME["solve"]}
+_WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
+_STACK = BY_NAME["stack"]
+
+
+class Host:
+    """A step that only NumPy can do: a function, its operands' arrays, and where the result goes."""
+
+    __slots__ = ("function", "operands", "target", "name", "slot", "guard", "shape")
+
+    def __init__(self, function, operands, target, name, slot):
+        self.function, self.operands, self.target, self.name, self.slot = function, operands, target, name, slot
+        # The number of the guard on its shape, and the shape seen last.
+        self.guard = self.shape = None
+
+    def run(self):
+        """Whether the result has the shape and dtype of the recording; then it is in its place."""
+        with np.errstate(all="ignore"):
+            found = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
+        self.shape = found.shape
+        if found.shape != self.target.shape or found.dtype != self.target.dtype:
+            return False
+        self.target[...] = found
+        return True
+
+
+class Layout:
+    """What `Workspace` does with the entries of its tape; attributes as there."""
+
+    # -- the stream ----------------------------------------------------------------
+    def _lay_out(self):
+        tape = self.tape
+        items = {item.slot: item for item in tape.items}
+        skipped = self._fused(items)
+        ops = tape.records["op"]
+        scalar = np.zeros(len(ops) + 1, np.int8)
+        scalar[1:-1] = (ops[1:] > SCALAR_LEAF) & (ops[1:] < ARRAY_LEAF)
+        # Where runs of scalar instructions begin, and where they have ended.
+        edges = np.flatnonzero(np.diff(scalar, prepend=0)).tolist()
+        steps = [(first, None, end) for first, end in zip(edges[::2], edges[1::2])]
+        steps += [(item.slot, item, 0) for item in tape.items]
+        for slot, item, end in sorted(steps, key=lambda step: step[0]):
+            if item is None:
+                self.stream += [W.SCALARS, slot, end - 1]
+            elif item.entry.kind == GUARD:
+                self._guard(item, items)
+            elif slot in skipped:
+                self._allocate(item)
+            else:
+                self._entry(item)
+        self.stream.append(W.END)
+
+    def _fused(self, items):
+        """Comparisons of scalars that only the guard on them reads: slot -> step code."""
+        tape, found = self.tape, {}
+        for item in tape.items:
+            function = getattr(item.entry.function, "ufunc", None) if item.entry.kind == HOST else None
+            if function is None or function.__name__ not in W.COMPARISONS or item.entry.meta.shape != ():
+                continue
+            if not all(self._static_meta(o) is SCALAR for o in item.operands):
+                continue
+            readers = self._readers.get(item.slot, [])
+            if readers and all(items[r].entry.kind == GUARD for r in readers):
+                found[item.slot] = W.COMPARISONS[function.__name__]
+        self._comparisons = found
+        return found
+
+    def _static_meta(self, slot):
+        if slot < 0:
+            constant = self.tape.constants[-1 - slot]
+            float64 = type(constant) is float or constant.shape == () and constant.dtype.char == "d"
+            return SCALAR if float64 else meta_of(constant)
+        return self.tape.metas[slot]
+
+    def _guard(self, item, items):
+        (slot,) = item.operands
+        if item.entry.function == SHAPE:
+            # The step itself checks it.
+            for host in self.hosts:
+                if host.slot == slot:
+                    host.guard = item.number
+            return
+        how = self._comparisons.get(slot)
+        if how is not None:
+            x, y = items[slot].operands
+            seen = bool(self.seen[item.number][0])
+            self.stream += [W.COMPARE, item.number, how, self.address_of(x), self.address_of(y), int(seen)]
+            return
+        if item.entry.function == "bool" and self._meta(slot).char != "?":
+            # The truth of a number: compared with zero.
+            target = np.zeros((), bool)
+            self.hosts.append(Host(np.bool_, [self.value_array(slot)], target, "bool", item.slot))
+            self.stream += [W.HOST, len(self.hosts) - 1]
+            address = native.data_address(target)
+            self.arrays[item.slot] = target
+        elif not self.value_array(slot).flags.c_contiguous:
+            # What was seen is in C order.
+            value = self.value_array(slot)
+            target = self.arrays[item.slot] = np.empty(value.shape, value.dtype)
+            self.hosts.append(Host(_itself, [value], target, "copy", item.slot))
+            self.stream += [W.HOST, len(self.hosts) - 1]
+            address = native.data_address(target)
+        else:
+            address = self.address_of(slot)
+        seen = self.seen[item.number]
+        self.stream += [W.GUARD, item.number, address, len(seen), native.data_address(seen)]
+
+    def _allocate(self, item):
+        meta = item.entry.meta
+        if meta is SCALAR:
+            return self.value_array(item.slot)
+        self._own(item.slot, empty(meta))
+        return self.arrays[item.slot]
+
+    def _entry(self, item):
+        entry, operands = item.entry, item.operands
+        if entry.kind == HOST:
+            target = self._allocate(item)
+            ufunc = entry.function.ufunc
+            metas = tuple(self._meta(o) for o in operands)
+            program = ValueProgram.of_ufunc(ufunc, metas, meta_of(target)) if ufunc is not None else None
+            self._step(item, program, entry.function, target)
+            return
+        row, attrs = entry.function, dict(entry.attrs)
+        if row is _STACK and len(entry.meta.shape) == 1 and all(self._static_meta(o) is SCALAR for o in operands):
+            target = self._allocate(item)
+            addresses = [self.address_of(o) for o in operands]
+            self.stream += [W.COLLECT, native.data_address(target), len(addresses), *addresses]
+            self._signature(item)
+            return
+        if row.primitive is not None:
+            self._primitive(item)
+            return
+        if row.dynamic:
+            attrs[row.dynamic] = entry.integer
+        if row in _VIEWS and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
+            source = self.arrays[operands[0]]
+            found = row.value(source, **attrs)
+            if isinstance(found, np.ndarray) and np.may_share_memory(found, source):
+                self.arrays[item.slot] = found
+                self._name(item.slot, self._roots.get(operands[0], operands[0]))
+                self._signature(item)
+                return
+        if row in _WRITES and self._may_reuse(item):
+            target = self.arrays[item.slot] = self.arrays[operands[0]]
+            self._name(item.slot, self._roots[operands[0]])
+        else:
+            target = self._allocate(item)
+        metas = tuple(self._meta(o) for o in operands)
+        out = SCALAR if entry.meta is SCALAR else meta_of(target)
+        program = ValueProgram.of_row(row, entry.attrs, metas, out)
+        if row in RAISING:
+            self.delicate.append(target)
+        self._step(item, program, lambda *values: row.value(*values, **attrs), target)
+        self._signature(item)
+
+    def _primitive(self, item):
+        """A call of a custom primitive: a host step, and a stop of the sweep if it has an adjoint."""
+        target = self._allocate(item)
+        needed = [o > 0 and bool(self.tape.active[o]) for o in item.operands[1:]]
+        recorded = dict(item.entry.attrs)["call"]
+
+        def function(*values):
+            value, self.calls[item.slot] = item.entry.function.primitive.again(recorded, values, needed)
+            return value
+
+        operands = [self.value_array(o) for o in item.operands[1:]]
+        self.hosts.append(Host(function, operands, target, item.entry.name, item.slot))
+        self.stream += [W.HOST, len(self.hosts) - 1]
+        if self.tape.active[item.slot]:
+            self.in_python.append(item)
+            self._kept.update(self._roots.get(o, o) for o in (*item.operands[1:], item.slot))
+            self._signature(item)
+
+    def _step(self, item, program, function, target):
+        if program is None:
+            self.hosts.append(Host(function, [self.value_array(o) for o in item.operands], target, item.entry.name, item.slot))
+            self.stream += [W.HOST, len(self.hosts) - 1]
+            return
+        self.programs.append(program)
+        pairs = [(0, self.address_of(item.slot))]
+        pairs += [(reg, self.address_of(o)) for reg, o in zip(program.registers, item.operands)]
+        self.stream += [W.PROGRAM, native.data_address(program.words), item.slot, len(pairs)]
+        for pair in pairs:
+            self.stream += pair
+
+    def _may_reuse(self, item):
+        """Whether an assignment may write into its operand's own buffer."""
+        x, value = item.operands[0], item.operands[1]
+        if x < 0 or x not in self.arrays or not self.arrays[x].flags.c_contiguous or not self.arrays[x].flags.writeable:
+            return False
+        root = self._roots.get(x)
+        if root is None or root in self._kept or self.tape.records["op"][root] == ARRAY_LEAF or self.arrays[x] is not self.arrays[root]:
+            return False
+        if value > 0 and self._roots.get(value) == root:
+            return False
+        return self._last_read[root] <= item.slot
+
+    # -- adjoints ------------------------------------------------------------------
+    def _signature(self, item):
+        """Turn an entry's record into the instruction of its adjoint."""
+        entry, row, operands, tape = item.entry, item.entry.function, item.operands, self.tape
+        record = self.records[item.slot]
+        if not tape.active[item.slot] or tape.forward_only:
+            if row.dynamic:
+                record["integer"] = entry.integer
+            return
+        slots = row.slots(len(operands))
+        flags = tuple(bool(operands[k] > 0 and tape.active[operands[k]]) for k in slots)
+        attrs, metas = entry.attrs, tuple(self._meta(o) if o else None for o in operands)
+        if row.primitive is not None:
+            *attrs, (_, call) = attrs
+            attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
+        value = 0.0 if entry.meta is SCALAR else self.arrays[item.slot]
+        signature = Signature.laid_out((row, attrs, metas, flags), value)
+        self.programs.append(signature)
+        places = [operands[k] if on else 0 for k, on in zip(slots, flags)]
+        record["op"] = signature.opcode
+        record["a"], record["b"] = places[0], places[1] if len(places) > 1 else 0
+        self._continue(item.slot, places[2:])
+        record["integer"] = entry.integer
+        if signature.saves and not signature.in_python:
+            record["integer"] = len(self.objects)
+            for k in signature.saves:
+                kept = item.slot if k < 0 else operands[k]
+                self.objects.append(self.value_array(kept))
+                self._kept.add(self._roots.get(kept, kept))
+
+    def _continue(self, slot, places):
+        for number in range((len(places) + 3) // 4):
+            group = (places[4 * number : 4 * number + 4] + [0] * 4)[:4]
+            record = self.records[slot - 1 - number]
+            assert record["op"] == CONTINUES
+            record["a"], record["b"] = group[:2]
+            raw = self.records.view(np.int64).reshape(-1, RECORD.size // 8)
+            raw[slot - 1 - number, 2:4] = group[2:]
+
+
+def empty(meta):
+    """An array of this description; C-contiguous unless the recorded one had its axes in another order.
+
+    In which order NumPy adds depends on strides: the sum of a replay has the bits of the recorded one only if what
+    it adds lies in memory in the same way.
+    """
+    order = axes_in_memory(meta)
+    turned = np.empty([meta.shape[k] for k in order], meta.char).transpose(np.argsort(order).tolist())
+    same = all(n == 1 or a == b for n, a, b in zip(meta.shape, turned.strides, meta.strides))
+    return turned if same else np.empty(meta.shape, meta.char)
+
+
+def _itself(value):
+    return value
+
+
+def all_readers(tape):
+    """Slots -> the slots of the items and instructions that read them, ascending; of slots that an item reads."""
+    found = {}
+    for item in tape.items:
+        for o in item.operands:
+            if o > 0:
+                found.setdefault(o, []).append(item.slot)
+    if not found:
+        return found
+    records = tape.records
+    among = np.zeros(len(records), bool)
+    among[list(found)] = True
+    scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < ARRAY_LEAF)
+    touched = set()
+    for column in ("a", "b"):
+        operands = records[column]
+        slots = np.flatnonzero(scalar & among[np.where(scalar, operands, 0)])
+        for slot, o in zip(slots.tolist(), operands[slots].tolist()):
+            found[o].append(slot)
+            touched.add(o)
+    for o in touched:
+        found[o].sort()
+    return found

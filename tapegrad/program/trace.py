@@ -1,0 +1,428 @@
+"""What a functional recording notes beyond the records of its store.
+
+In define-by-run a tape keeps what the adjoints read.  A recording that is to be
+replayed at other points keeps what the *values* depend on: every operand of every
+operation (`Entry`), results without a derivative (comparisons, positions), and
+each time Python learned something from a value (`bool(t)`, `t.item()`, an index):
+a *guard*, with what was seen.  A replay at a point where a guard sees something
+else would follow the wrong path; it stops there.
+
+Scalar instructions on float64 need no entry: their records say everything.  ``y = 2.0 * x[0] if x[0] > 1.0 else ...`` leaves::
+
+    slot  record      entry
+    1     leaf                                          x
+    2     traced      row     select, operands (1,)     x[0]
+    3     traced      host    greater, operands (2, -1) -1 is the constant 1.0
+    4     traced      guard   bool, operands (3,)       seen: True
+    5     multiply            none                      2.0 * %2: what was read is not read again
+
+A `Trace` hangs on the store while `replay.running` calls the function.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from ..array.record import Types, nesting_error, normalise, plain, tracked
+from ..common.dtypes import check_class, readable
+from ..rules import BY_NAME
+from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
+from ..tape.meta import meta_of
+from ..tape.places import PACKAGE, caller_place
+
+#: Kinds of entries.
+ROW, HOST, GUARD = "row", "host", "guard"
+#: How a guard on the shape of a host function's result is named.
+SHAPE = "shape"
+#: NumPy functions without derivative whose result has the same shape whatever the values are.
+_FIXED_SHAPE = frozenset(
+    "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isclose isin isreal iscomplex "
+    "isposinf isneginf count_nonzero allclose array_equal array_equiv matrix_rank".split()
+)
+#: Ways of reading a value that cut its derivative on purpose.
+_CUTS = ("item()", "numpy()", "tolist()")
+#: Rows that write into a copy of their first operand.
+_WRITES = ("setitem", "put")
+
+
+class Entry:
+    """One thing a replay does that a scalar record cannot say.
+
+    Attributes
+    ----------
+    kind : str
+        ``"row"`` (a row of the rules table), ``"host"`` (a NumPy function without
+        derivative) or ``"guard"``.
+    function : Row or callable or str
+        For a guard: how the value was read.
+    attrs : tuple of (str, object)
+        Attributes of the row, or keyword arguments of the function.
+    operands : tuple of int
+        Slots; negative numbers count the trace's constants from -1.
+    differentiable : bool
+        Whether the adjoint passes (not under ``no_grad``, through ``detach``, or for a host function).
+    integer : int
+        The dynamic attribute of the row.
+    seen : bytes
+        For a guard: the value that was seen.
+    meta : Meta
+        Description of the result.
+    """
+
+    __slots__ = ("kind", "function", "attrs", "operands", "differentiable", "integer", "seen", "meta")
+
+    def __init__(self, kind, function, attrs, operands, differentiable, integer, value):
+        self.kind, self.function, self.attrs, self.operands = kind, function, attrs, operands
+        self.differentiable, self.integer = differentiable, integer
+        # Of a result only the description: a value kept here would be copied at each indexed assignment.
+        self.seen = value if kind == GUARD else None
+        self.meta = None if kind == GUARD else meta_of(value)
+
+    @classmethod
+    def described(cls, kind, function, attrs, operands, integer, meta):
+        """An entry whose result has never been computed."""
+        entry = cls(kind, function, attrs, operands, kind == ROW, integer, 0.0)
+        entry.meta = meta
+        return entry
+
+    @property
+    def name(self):
+        """The word for it in listings."""
+        if self.kind == ROW:
+            return self.function.name
+        return self.function if self.kind == GUARD else getattr(self.function, "__name__", str(self.function))
+
+
+class Trace:
+    """The entries of one recording.
+
+    Parameters
+    ----------
+    store : Store
+        Where the scalar instructions go.
+    captured : dict of int to ndarray
+        Arrays the function captured, by id: a replay reads them where they are.
+    leaves : list of Tensor
+        Leaves it met, kept until it is finished.
+    cannot : str
+        Why the recording cannot be replayed; empty if it can.
+    reordered : bool
+        Whether some argument was not C-contiguous: the recording sees a copy that is.
+    """
+
+    def __init__(self, store, captured=None, reordered=False):
+        self.store, self.reordered = store, reordered
+        store.trace = self
+        self.entries = {}
+        self.constants = []
+        self.captured = captured or {}
+        self.cuts = []
+        self.cannot = ""
+        self.input_slots, self.input_metas, self.input_values = [], [], []
+        self._copies = {}
+        self._numbers = {}
+        self.leaves = []
+        self._carrying = [False]
+        #: While a derivative is recorded on this tape too (`tapegrad.higher`): operands and results of array entries.
+        self.keeping, self.kept = 0, {}
+        #: Whether one was asked for without them.
+        self.unkept = False
+        #: Slots of the variables of these derivatives.
+        self.variables = set()
+        #: Slot -> value, of entries whose result is a number.
+        self.numbers = {}
+        #: Slot of an array and position -> slot of that element.
+        self.read = {}
+
+    # -- inputs -----------------------------------------------------------------
+    def enter(self, value):
+        """A live tensor that stands for an argument; its slot is a leaf."""
+        t = self._leaf(value)
+        self.input_slots.append(t._i)
+        self.input_metas.append(meta_of(t._v))
+        self.input_values.append(t._v)
+        return t
+
+    def variable(self, value):
+        """A live tensor for a constant with respect to which a derivative inside is taken."""
+        t = self._leaf(value)
+        self.variables.add(t._i)
+        return t
+
+    def _leaf(self, value):
+        t = plain(normalise(value))
+        t._k = object()
+        t._t, t._i = self.store, self.store.enter(t)
+        if t._v.__class__ is not float:
+            t._m = meta_of(t._v)
+        return t
+
+    def is_argument(self, t):
+        """Whether `t` is an argument as it was given."""
+        return t._t is self.store and t._i in self.input_slots
+
+    def carries(self, slot):
+        """Whether define-by-run would have the value of `slot` on its tape: it depends differentiably on an argument."""
+        known = self._carrying
+        if slot >= len(known):
+            records = self.store.records()
+            start, stop = len(known), slot + 1
+            ops, lefts, rights = (records[name][start:stop].tolist() for name in ("op", "a", "b"))
+            for i, op, a, b in zip(range(start, stop), ops, lefts, rights):
+                entry = self.entries.get(i)
+                if entry is not None:
+                    own = entry.kind == ROW and entry.differentiable and entry.meta.char in "df"
+                    slots = entry.function.slots(len(entry.operands)) if own else ()
+                    known.append(i in self.variables or any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
+                else:
+                    known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or i in self.variables or known[a] or known[b])
+        return known[slot]
+
+    def captured_leaves(self):
+        """Tensors that require a gradient and are no arguments, if any were used."""
+        known = self.variables.union(self.input_slots)
+        return [reference() for slot, reference, _ in self.store.leaf_list if slot not in known]
+
+    # -- entries ------------------------------------------------------------------
+    def note(self, row, attrs, operands, values, integer, value, differentiable=True):
+        """Note an operation on rows that is about to be written to the next slot."""
+        if row.name in _WRITES and not (isinstance(operands[0], Types.Tensor) and operands[0]._t is self.store):
+            # The constant has been written to already: what was written is no part of it.
+            values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
+        if row.primitive is not None:
+            if not row.primitive.replayed:
+                self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
+            # The call itself is no operand with a slot; its first one stands for it.
+            attrs = (*attrs, ("call", operands[0]))
+        references = tuple(0 if type(o) is Types.Call else self._reference(o, v) for o, v in zip(operands, values))
+        slot = len(self.store.tokens)
+        self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+        if value.__class__ is float:
+            self.numbers[slot] = value
+        if self.keeping:
+            self.kept[slot] = (values, value)
+
+    def record(self, row, attrs, operands, values, integer, value):
+        """Note and write an operation through which no derivative passes; returns its tensor."""
+        self._room()
+        self.note(row, attrs, operands, values, integer, value, False)
+        return self._write(value)
+
+    def host(self, function, args, kwargs, value):
+        """Note a function without derivative; returns its result as a live tensor.
+
+        What is not an array of numbers (a bool, a string, a list) is returned as
+        it is, behind a guard on the operands.
+        """
+        if isinstance(value, tuple):
+            return tuple(self.host(ResultOf(function, k), args, kwargs, v) for k, v in enumerate(value))
+        if isinstance(value, Types.Tensor):
+            value = value._v
+        if not isinstance(value, (np.ndarray, np.generic)) or np.asarray(value).dtype.kind not in "bifu":
+            for operand in parts_of((args, kwargs), Types.Tensor):
+                self.exact(operand, getattr(function, "__name__", "a function"))
+            return value
+        live = []
+        if isinstance(function, np.ufunc) and not kwargs:
+            args = _promoted(args)
+        layout = _replaced((tuple(args), dict(kwargs)), live)
+        self._room()
+        references = tuple(self._reference(t, t._v) for t in live)
+        value = np.asarray(value)
+        self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, value)
+        t = self._write(value)
+        if not isinstance(function, np.ufunc) and _shape_may_change(function):
+            self._guard(t, SHAPE, np.array(value.shape, np.int64).tobytes())
+        return t
+
+    def detached(self, t):
+        """``t.detach()``: the same value, through which no derivative passes."""
+        self.cuts.append(("detach", caller_place(3)))
+        return self.apart(t)
+
+    def apart(self, t):
+        """`t` as a value through which no derivative passes."""
+        if not isinstance(t, Types.Tensor) or t._t is not self.store:
+            return t
+        return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
+
+    def truth(self, t):
+        """``bool(t)``: a guard on the truth value."""
+        seen = bool(t._v)
+        self._guard(t, "bool", np.asarray(seen).tobytes())
+        return seen
+
+    def exact(self, t, how):
+        """A guard on the whole value of `t`; returns the value."""
+        if t._t is self.store:
+            self._guard(t, how, np.asarray(t._v).tobytes())
+            if how in _CUTS and self.carries(t._i):
+                self.cuts.append((how, self.store.place(len(self.store.tokens) - 1)))
+        return t._v
+
+    def _guard(self, t, how, seen):
+        self._room()
+        self.entries[len(self.store.tokens)] = Entry(GUARD, how, (), (t._i,), False, 0, seen)
+        self._append(None)
+
+    # -- writing ------------------------------------------------------------------
+    def _room(self):
+        store = self.store
+        if len(store.tokens) + 4 >= store.limit:
+            store.make_room()
+
+    def _append(self, token):
+        store = self.store
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        if frame.f_code is not store.code:
+            store.note_code(frame.f_code)
+        store.ops.append(TRACED)
+        store.lefts.append(0)
+        store.rights.append(0)
+        store.offsets.append(frame.f_lasti)
+        store.tokens.append(token)
+
+    def _write(self, value):
+        t = plain(value)
+        t._t, t._i = self.store, len(self.store.tokens)
+        if value.__class__ is not float:
+            t._m = meta_of(value)
+        t._k = object()
+        self._append(t._k)
+        return t
+
+    def _reference(self, operand, value):
+        if isinstance(operand, Types.Tensor) and operand._t is self.store:
+            return operand._i
+        if tracked(operand) and (operand._t is not None or operand.__class__ is Types.Dual):
+            raise nesting_error("an operand of an operation")
+        return -1 - self._constant(value)
+
+    def _constant(self, value):
+        """The number of a constant: a float, an array the function captured, or a copy of any other array."""
+        if value.__class__ is float:
+            key = (value, np.copysign(1.0, value)) if value == value else "nan"
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = len(self.constants)
+                self.constants.append(value)
+            return number
+        known = self._copies.get(id(value))
+        if known is not None and known[0] is value and _same(self.constants[known[1]], value):
+            return known[1]
+        number = len(self.constants)
+        owner = value
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        if id(owner) in self.captured or not owner.flags.writeable:
+            kept = value
+        elif value.size and not any(value.strides):
+            kept = np.broadcast_to(np.array(value[(0,) * value.ndim]), value.shape)
+        else:
+            kept = np.array(value, order="K")
+        self.constants.append(kept)
+        self._copies[id(value)] = (value, number)
+        return number
+
+
+def _keywords(row, attrs, integer):
+    keywords = dict(attrs)
+    if row.dynamic:
+        keywords[row.dynamic] = integer
+    return keywords
+
+
+def _shape_may_change(function):
+    """Whether the shape of the result may depend on values."""
+    if isinstance(function, ResultOf):
+        function = function.function
+    name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
+    return name not in _FIXED_SHAPE if module.startswith("numpy") else True
+
+
+class Host:
+    """A NumPy function without derivative, with its arguments; live operands stand as `Operand`."""
+
+    def __init__(self, function, layout):
+        self.function, self.layout = function, layout
+        self.__name__ = getattr(function, "__name__", str(function))
+
+    @property
+    def ufunc(self):
+        """The ufunc, if this is a plain call of one on its operands only; else None."""
+        args, kwargs = self.layout
+        plain_call = not kwargs and all(isinstance(a, Operand) for a in args)
+        return self.function if plain_call and isinstance(self.function, np.ufunc) else None
+
+    def __call__(self, *values):
+        args, kwargs = _filled(self.layout, values)
+        with np.errstate(all="ignore"):
+            return np.asarray(self.function(*args, **kwargs))
+
+
+class ResultOf:
+    """The `k`-th result of a function."""
+
+    def __init__(self, function, k):
+        self.function, self.k = function, k
+        self.__name__ = f"{getattr(function, '__name__', function)}[{k}]"
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)[self.k]
+
+
+class Operand(int):
+    """Stands for the operand of this number in the arguments of a host function."""
+
+
+def _promoted(args):
+    """Operands of a ufunc with Python numbers made arrays of the dtype they take beside the others."""
+    dtypes = [a.dtype for a in args if hasattr(a, "dtype")]
+    return [np.asarray(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+
+
+def parts_of(thing, kinds):
+    """What is one of `kinds` among arguments in lists, tuples and dicts, each as often as it stands there."""
+    if isinstance(thing, kinds):
+        yield thing
+    elif isinstance(thing, (list, tuple)):
+        for part in thing:
+            yield from parts_of(part, kinds)
+    elif isinstance(thing, dict):
+        yield from parts_of(list(thing.values()), kinds)
+
+
+def _replaced(thing, live):
+    """`thing` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
+    if isinstance(thing, Types.Tensor):
+        live.append(thing)
+        return Operand(len(live) - 1)
+    if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
+        check_class(thing, "operand")
+        live.append(plain(readable(thing)))
+        return Operand(len(live) - 1)
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(_replaced(part, live) for part in thing)
+    if isinstance(thing, dict):
+        return {k: _replaced(v, live) for k, v in thing.items()}
+    return thing
+
+
+def _filled(layout, values):
+    if isinstance(layout, Operand):
+        return values[layout]
+    if isinstance(layout, (list, tuple)):
+        return type(layout)(_filled(part, values) for part in layout)
+    if isinstance(layout, dict):
+        return {k: _filled(v, values) for k, v in layout.items()}
+    return layout
+
+
+def _same(a, b):
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+

@@ -1,0 +1,288 @@
+"""The compiled replay: values and guards forward, adjoints backward, gradients out.
+
+A replay is one call of `replay` with the address of its parameters (`P_*` below,
+an int64 array that belongs to a workspace).  The forward part interprets the
+workspace's *stream*, int64 words ``[code, parameters...]``; runs of scalar
+instructions are one step of it (`native.scalars`), the value of an array
+entry is a program (`replay.values`) run by `sweep.steps.run`.  The backward part
+is the reverse sweep of define-by-run (`sweep.walk.reverse`).
+
+It stops, and returns why, at a guard that sees something else than at recording,
+and at a *host* step, which only NumPy can do; the caller does that step and goes
+on from there.
+"""
+
+from __future__ import annotations
+
+from ..codegen.compile import compiled
+from ..codegen.memory import (
+    allocate,
+    call4_int,
+    call_compiled7,
+    copy_bytes,
+    differ,
+    load_double,
+    load_int,
+    load_int32,
+    release,
+    store_byte,
+    store_double,
+    store_int,
+)
+from ..interpreter.access import SIZE
+from ..interpreter.program import REGISTERS_AT
+from ..interpreter.walk import reverse
+from ..tape.layout import VALUE
+
+# Steps of a stream.
+END = 0
+SCALARS = 1  # low, high
+PROGRAM = 2  # words, slot, operands, (register, address)*; the first is the result
+HOST = 3  # number
+GUARD = 4  # number, address, nbytes, address of what was seen
+COMPARE = 5  # number, comparison, address, address, outcome seen
+COLLECT = 6  # address, count, addresses of doubles
+#: Ufunc -> comparison of a COMPARE step.
+COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "equal": 4, "not_equal": 5}
+
+# Parameters of a replay: addresses, unless said otherwise.
+#
+# P_STREAM, P_RECORDS         the stream, the records (scalars and their values)
+# P_VALUES, P_SWITCH          the scalar switches, of values and of adjoints (`native.scalars`)
+# P_RUN, P_SCRATCH            `sweep.steps.run`, and its scratch memory
+# P_ADJOINT, P_SLOTS          a word for the adjoint of each slot; how many slots there are
+# P_MARKS, P_HIGH, P_LOW      a byte for each slot that the way back visits; the first and the last of these slots
+# P_TABLE, P_OBJECTS, P_FLOAT the signatures; the saved arrays; Python's type of floats (as of `sweep.walk.reverse`)
+# P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number
+# P_INPUTS                    addresses of the arguments' data: written at each call
+# P_ELEMENTS                  (argument, position, slot), after their number
+# P_ARRAYS                    (argument, where it is copied to, bytes), after their number
+# P_GRADIENTS                 (target, bytes, slot), after their number; then (target, slot) of elements, after theirs
+# P_AT, P_STOPPED             the word of the stream to go on at; the number of the guard or host step it stopped at
+# P_BACKWARD                  whether gradients are wanted
+(
+    P_STREAM, P_RECORDS, P_VALUES, P_RUN, P_SCRATCH, P_ADJOINT, P_SLOTS, P_MARKS, P_HIGH, P_LOW, P_SWITCH, P_TABLE,
+    P_OBJECTS, P_FLOAT, P_SEEDS, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
+) = range(22)  # fmt: skip
+PARAMETERS = 22
+
+#: What `replay` returns.
+DONE, AT_HOST, AT_GUARD = 0, 1, 2
+#: What `quick` returns if the arguments are of another kind.
+OTHER = 3
+#: Arguments of `quick`: a float, a float64 array, the same object as before, an array of the same bytes as before.
+FLOAT, ARRAY, SAME, BYTES = 0, 1, 2, 3
+#: NumPy's flags of a C-contiguous, aligned array (``NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED``).
+_LAID_OUT = 0x101
+#: Where things stand in CPython's and NumPy's public C structs (64 bit; `sweep.native` tries them out at import): the type of
+#: an object, the number of floats; the size of a tuple and its items; of an array its data, axes, extents, dtype and flags.
+_TYPE, _FLOAT, _LENGTH, _ITEMS = 8, 16, 16, 24
+_DATA, _AXES, _EXTENTS, _DTYPE, _FLAGS = 16, 24, 32, 56, 64
+
+
+@compiled("int64(int64)")
+def forward(p):
+    """Go on with the stream at word ``p[P_AT]``; returns why it stopped, and at what in ``p[P_STOPPED]``."""
+    stream, records = load_int(p + 8 * P_STREAM), load_int(p + 8 * P_RECORDS)
+    values, run, scratch = load_int(p + 8 * P_VALUES), load_int(p + 8 * P_RUN), load_int(p + 8 * P_SCRATCH)
+    regs = scratch + REGISTERS_AT
+    at = stream + 8 * load_int(p + 8 * P_AT)
+    while True:
+        code = load_int(at)
+        if code == SCALARS:
+            call4_int(values, records, 0, load_int(at + 8), load_int(at + 16))
+            at += 24
+        elif code == PROGRAM:
+            count = load_int(at + 24)
+            for k in range(count):
+                store_int(regs + 8 * load_int(at + 32 + 16 * k), load_int(at + 40 + 16 * k))
+            call_compiled7(run, load_int(at + 8), regs, records, 0, 0, load_int(at + 16), scratch)
+            at += 32 + 16 * count
+        elif code == COMPARE:
+            how, x, y = load_int(at + 16), load_double(load_int(at + 24)), load_double(load_int(at + 32))
+            outcome = (
+                x < y if how == 0 else x <= y if how == 1 else x > y if how == 2 else x >= y if how == 3
+                else x == y if how == 4 else x != y
+            )
+            if outcome != (load_int(at + 40) != 0):
+                store_int(p + 8 * P_STOPPED, load_int(at + 8))
+                return AT_GUARD
+            at += 48
+        elif code == GUARD:
+            if differ(load_int(at + 16), load_int(at + 32), load_int(at + 24)) != 0:
+                store_int(p + 8 * P_STOPPED, load_int(at + 8))
+                return AT_GUARD
+            at += 40
+        elif code == COLLECT:
+            target, count = load_int(at + 8), load_int(at + 16)
+            for k in range(count):
+                store_double(target + 8 * k, load_double(load_int(at + 24 + 8 * k)))
+            at += 24 + 8 * count
+        elif code == HOST:
+            store_int(p + 8 * P_STOPPED, load_int(at + 8))
+            store_int(p + 8 * P_AT, (at + 16 - stream) // 8)
+            return AT_HOST
+        else:
+            return DONE
+
+
+@compiled("void(int64)")
+def enter(p):
+    """Bring the inputs to their slots."""
+    records, inputs = load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_INPUTS)
+    at = load_int(p + 8 * P_ELEMENTS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        value = load_double(load_int(inputs + 8 * load_int(at)) + 8 * load_int(at + 8))
+        store_double(records + SIZE * load_int(at + 16) + VALUE, value)
+        at += 24
+    at = load_int(p + 8 * P_ARRAYS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        copy_bytes(load_int(at + 8), load_int(inputs + 8 * load_int(at)), load_int(at + 16))
+        at += 24
+    store_int(p + 8 * P_AT, 0)
+
+
+@compiled("void(int64)")
+def seed(p):
+    """Zero the adjoints, but for the seeds."""
+    adjoint = load_int(p + 8 * P_ADJOINT)
+    for k in range(load_int(p + 8 * P_SLOTS)):
+        store_int(adjoint + 8 * k, 0)
+    # Seeds: (slot, address, nbytes of an array or 0); each slot once.
+    at = load_int(p + 8 * P_SEEDS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        word, seed, nbytes = adjoint + 8 * load_int(at), load_int(at + 8), load_int(at + 16)
+        if nbytes == 0:
+            store_double(word, load_double(word) + load_double(seed))
+        else:
+            store_int(word, allocate(nbytes))
+            copy_bytes(load_int(word), seed, nbytes)
+        at += 24
+
+
+@compiled("void(int64, int64, int64)")
+def sweep(p, high, low):
+    """Sweep back from `high` to `low`."""
+    reverse(
+        load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT), load_int(p + 8 * P_MARKS), high, low,
+        load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_OBJECTS),
+        load_int(p + 8 * P_FLOAT), load_int(p + 8 * P_SCRATCH), 0,
+    )
+
+
+@compiled("void(int64)")
+def deliver(p):
+    """Bring the gradients out."""
+    adjoint = load_int(p + 8 * P_ADJOINT)
+    # Gradients: (target, nbytes, slot of the array or 0), then elements (target, slot).
+    at = load_int(p + 8 * P_GRADIENTS)
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        target, nbytes, slot = load_int(at), load_int(at + 8), load_int(at + 16)
+        found = load_int(adjoint + 8 * slot) if slot != 0 else 0
+        if found != 0:
+            copy_bytes(target, found, nbytes)
+            release(found)
+            store_int(adjoint + 8 * slot, 0)
+        else:
+            for k in range(nbytes // 8):
+                store_int(target + 8 * k, 0)
+            for k in range(nbytes - nbytes % 8, nbytes):
+                store_byte(target + k, 0)
+        at += 24
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        target = load_int(at)
+        store_double(target, load_double(target) + load_double(adjoint + 8 * load_int(at + 8)))
+        at += 16
+
+
+@compiled("void(int64)")
+def backward(p):
+    """Sweep back from the seeds, and bring the gradients out."""
+    seed(p)
+    sweep(p, load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW))
+    deliver(p)
+
+
+@compiled("int64(int64)")
+def resume(p):
+    """Go on after a host step."""
+    why = forward(p)
+    if why != DONE:
+        return why
+    if load_int(p + 8 * P_BACKWARD) != 0:
+        backward(p)
+    return DONE
+
+
+@compiled("int64(int64)")
+def replay(p):
+    """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradients."""
+    enter(p)
+    return resume(p)
+
+
+@compiled("int64(int64, int64, int64)")
+def read_arguments(inputs, spec, args):
+    """Addresses of the data of a tuple of Python objects, to `inputs`; `DONE` if they are as `spec` says, else `OTHER`.
+
+    `spec` holds their number, then for each one ``FLOAT, type``; ``ARRAY, type,
+    dtype, dimensions, extents...``; ``SAME, address``; or what an ``ARRAY`` has after ``BYTES``, then address and
+    number of the bytes that the array has to hold, and is no input.  Objects are read by the public C structs of
+    CPython and NumPy (tried out in `sweep.native`).
+    """
+    if load_int(args + _LENGTH) != load_int(spec):
+        return OTHER
+    at, item = spec + 8, args + _ITEMS
+    for _ in range(load_int(spec)):
+        thing, kind = load_int(item), load_int(at)
+        item += 8
+        if kind == SAME:
+            if thing != load_int(at + 8):
+                return OTHER
+            at += 16
+            continue
+        if load_int(thing + _TYPE) != load_int(at + 8):
+            return OTHER
+        if kind == FLOAT:
+            store_int(inputs, thing + _FLOAT)
+            at += 16
+        else:
+            dimensions = load_int(at + 24)
+            laid_out = load_int32(thing + _FLAGS) & _LAID_OUT == _LAID_OUT
+            if load_int(thing + _DTYPE) != load_int(at + 16) or load_int32(thing + _AXES) != dimensions or not laid_out:
+                return OTHER
+            extents = load_int(thing + _EXTENTS)
+            at += 32
+            for k in range(dimensions):
+                if load_int(extents + 8 * k) != load_int(at):
+                    return OTHER
+                at += 8
+            data = load_int(thing + _DATA)
+            if kind == BYTES:
+                if differ(data, load_int(at), load_int(at + 8)) != 0:
+                    return OTHER
+                at += 16
+                continue
+            store_int(inputs, data)
+        inputs += 8
+    return DONE
+
+
+@compiled("int64(int64, int64, int64)")
+def quick(p, spec, args):
+    """`replay` with gradients for a tuple of Python objects, if they are as `spec` says (`read_arguments`)."""
+    if read_arguments(load_int(p + 8 * P_INPUTS), spec, args) != DONE:
+        return OTHER
+    store_int(p + 8 * P_BACKWARD, 1)
+    enter(p)
+    return resume(p)

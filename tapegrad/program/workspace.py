@@ -1,0 +1,290 @@
+"""The memory of one replay, its parameters, and running it.
+
+A `Workspace` belongs to one replay at a time (threads take one each from the
+tape's pool); the tape itself is never written to.  Scalars live in a copy of the
+records.  An array entry has a buffer of its own, except that views look at the
+memory of their operand, and that an indexed assignment goes into its operand's
+buffer if nobody reads that any more.
+
+When it is made, everything that a replay does is laid out once (`replay.stream`): the words that
+`walk.forward` interprets, with the addresses of these buffers in them, and in the record of each array
+entry the instruction of its adjoint.  `run` then writes the addresses of the arguments to the parameters, calls
+`walk.replay`, and does in between what only NumPy can do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array.record import normalise
+from ..common.errors import noted
+from ..interpreter import native
+from ..interpreter import program as P
+from ..interpreter import walk as sweep_walk
+from ..interpreter.plan import Signature
+from ..tape.layout import RECORD, VALUE
+from ..tape.meta import SCALAR, meta_of
+from . import walk as W
+from .stream import Layout, all_readers
+from .trace import SHAPE
+
+
+class Workspace(Layout):
+    """Everything a replay of `tape` writes to.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+
+    Attributes
+    ----------
+    arrays : dict of int to ndarray
+        The value of every slot that is not a float64 scalar.
+    hosts : list of Host
+    """
+
+    def __init__(self, tape):
+        self.tape = tape
+        self.records = tape.records.copy()
+        self.address = self.records.ctypes.data
+        self.words = self.records.view(np.float64).reshape(-1, RECORD.size // 8)
+        self.arrays = {}
+        self.hosts = []
+        #: Programs of values, and signatures (programs of adjoints).
+        self.programs = []
+        #: Results of rows that may have to raise.
+        self.delicate = []
+        #: Items whose adjoints Python computes, and what their last calls left behind, by slot.
+        self.in_python, self.calls = [], {}
+        self.objects = []
+        self.stream = []
+        self._roots = {}
+        #: Of each buffer, the last slot that reads it through any of its names; outputs are read at the end.
+        self._last_read = {}
+        self._outputs = {slot for slot, _ in tape.outputs if slot}
+        self._kept = set()
+        self.seen = [np.frombuffer(g.seen, np.uint8) for g in tape.guards]
+        self._readers = all_readers(tape)
+        for slot in tape.leaves:
+            if slot:
+                meta = tape.metas[slot]
+                self._own(slot, np.empty(meta.shape, np.dtype(meta.char)))
+        self._lay_out()
+        self._finish()
+
+    # -- values -----------------------------------------------------------------
+    def value_array(self, slot):
+        """The value of a slot (or constant) as an array; of a scalar, a window of its record."""
+        if slot < 0:
+            constant = self.tape.constants[-1 - slot]
+            if type(constant) is float:
+                found = self.arrays.get(slot)
+                if found is None:
+                    found = self.arrays[slot] = np.array(constant)
+                return found
+            return constant
+        found = self.arrays.get(slot)
+        return self.words[slot, VALUE // 8 : VALUE // 8 + 1].reshape(()) if found is None else found
+
+    def address_of(self, slot):
+        """Address of the value of a slot or constant."""
+        if slot >= 0 and slot not in self.arrays:
+            return self.address + RECORD.size * slot + VALUE
+        return native.data_address(self.value_array(slot))
+
+    def _meta(self, slot):
+        if slot < 0:
+            constant = self.tape.constants[-1 - slot]
+            return SCALAR if type(constant) is float else meta_of(constant)
+        found = self.arrays.get(slot)
+        return SCALAR if found is None else meta_of(found)
+
+    def _own(self, slot, array):
+        self.arrays[slot] = array
+        self._name(slot, slot)
+
+    def _name(self, slot, root):
+        """Note that the array of `slot` is (part of) the buffer of `root`."""
+        self._roots[slot] = root
+        last = len(self.records) if slot in self._outputs else self._readers.get(slot, (0,))[-1]
+        self._last_read[root] = max(last, self._last_read.get(root, 0))
+
+    # -- parameters ------------------------------------------------------------------
+    def _finish(self):
+        tape = self.tape
+        count = len(self.records)
+        self.stream = np.array(self.stream, np.int64)
+        self.adjoint = np.zeros(count)
+        self.scratch = np.empty(P.SCRATCH, np.uint8)
+        self.marks, high, low = self._marks()
+        self.inputs = np.zeros(max(1, len(tape.inputs)), np.int64)
+        self.elements = np.array([len(tape.elements), *(w for e in tape.elements for w in e)], np.int64)
+        arrays = [(k, native.data_address(self.arrays[s]), self.arrays[s].nbytes) for k, s in enumerate(tape.leaves) if s]
+        self.copied = np.array([len(arrays), *(w for a in arrays for w in a)], np.int64)
+        self.gradients = [np.zeros(m.shape, np.dtype(m.char)) if w else None for m, w in zip(tape.inputs, tape.wanted)]
+        self.seeds = [np.ones(np.shape(m) if m is None else m.shape, "d" if m is None else m.char) for m in self._output_metas()]
+        self.seeded = self._seeding()
+        self.delivered = np.array(self._delivery(), np.int64)
+        from ..codegen.scalars import reverse_switch, value_switch
+
+        p = self.parameters = np.zeros(W.PARAMETERS, np.int64)
+        address = native.data_address
+        p[W.P_STREAM], p[W.P_RECORDS] = address(self.stream), self.address
+        p[W.P_VALUES], p[W.P_SWITCH] = value_switch(tape.special), reverse_switch(tape.special)
+        p[W.P_RUN], p[W.P_SCRATCH] = native.run_address() if tape.items else 0, address(self.scratch)
+        p[W.P_ADJOINT], p[W.P_SLOTS] = address(self.adjoint), count
+        p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), high, low
+        p[W.P_OBJECTS], p[W.P_FLOAT] = native.items_address(self.objects), native.FLOAT_TYPE
+        p[W.P_INPUTS], p[W.P_ELEMENTS] = address(self.inputs), address(self.elements)
+        p[W.P_ARRAYS], p[W.P_GRADIENTS] = address(self.copied), address(self.delivered)
+        p[W.P_SEEDS] = address(self.seeded)
+        self.pointer = address(p)
+        Signature.compile_pending()
+        self._table = None
+        #: This replay as a `Recording` (`replay.swept`), made when it is first wanted.
+        self.recording = None
+        self.refresh()
+
+    def refresh(self):
+        """The signatures' table may have moved."""
+        if self._table is not Signature.TABLE:
+            self._table = Signature.TABLE
+            self.parameters[W.P_TABLE] = native.table_address()
+
+    def _marks(self):
+        """What a backward sweep visits: active ancestors of the outputs, leaves excepted; its first and last slot."""
+        tape = self.tape
+        count = len(self.records)
+        marks = np.zeros(count + 16, np.uint8)
+        # What is 2 is passed by.
+        marks[:count][~tape.active] = 2
+        leaves = [s for s in tape.leaves if s] + [slot for _, _, slot in tape.elements]
+        marks[leaves] = 2
+        roots = {slot for slot, _ in tape.outputs if slot and not marks[slot]}
+        if roots and not tape.forward_only:
+            marks[list(roots)] = 1
+            sweep_walk.mark(self.address, native.data_address(marks), native.table_address(), max(roots), len(roots), 0)
+        marks[marks == 2] = 0
+        found = np.flatnonzero(marks)
+        return marks, (int(found[-1]) if len(found) else 0), (int(found[0]) if len(found) else 1)
+
+    def _output_metas(self):
+        """Descriptions of the outputs that depend on a wanted argument, else None."""
+        return [m if slot and self.tape.active[slot] else None for slot, m in self.tape.outputs]
+
+    def _seeding(self):
+        words = []
+        for k, meta in enumerate(self._output_metas()):
+            slot = self.tape.outputs[k][0]
+            if slot in words[::3]:
+                # Returned twice: its seed counts twice.
+                first = next(j for j in range(k) if self.tape.outputs[j][0] == slot)
+                self.seeds[first] += 1.0
+            elif meta is not None and meta.size:
+                words += [slot, native.data_address(self.seeds[k]), 0 if meta is SCALAR else meta.nbytes]
+        return np.array([len(words) // 3, *words], np.int64)
+
+    def _delivery(self):
+        tape = self.tape
+        whole, single = [], []
+        for k, gradient in enumerate(self.gradients):
+            if gradient is not None:
+                slot = tape.leaves[k]
+                whole += [native.data_address(gradient), gradient.nbytes, slot if slot and tape.active[slot] else 0]
+        for k, position, slot in tape.elements:
+            if self.gradients[k] is not None:
+                single += [native.data_address(self.gradients[k]) + 8 * position, slot]
+        return [len(whole) // 3, *whole, len(single) // 2, *single]
+
+    # -- running -------------------------------------------------------------------
+    def run(self, arguments, backward):
+        """Replay at `arguments` (C-contiguous arrays of the recorded descriptions).
+
+        Returns
+        -------
+        int
+            -1 if the replay went through, else the number of the guard that saw
+            something else (the number of guards: a host step gave another shape, or the
+            function itself has to say whether a matrix was singular).
+        """
+        assert not (backward and self.tape.forward_only), "a derivative made into a tape has no sweep"
+        inputs = self.inputs
+        for k, a in enumerate(arguments):
+            inputs[k] = native.data_address(a)
+        self.refresh()
+        p = self.parameters
+        p[W.P_BACKWARD] = backward and not self.in_python
+        why = W.replay(self.pointer)
+        while why == W.AT_HOST:
+            host = self.hosts[p[W.P_STOPPED]]
+            if not host.run():
+                return len(self.tape.guards) if host.guard is None else host.guard
+            why = W.resume(self.pointer)
+        if self.delicate and not all(np.isfinite(a).all() for a in self.delicate):
+            return len(self.tape.guards)
+        if why == W.DONE and backward and self.in_python:
+            self._backward_with_python()
+        return -1 if why == W.DONE else int(p[W.P_STOPPED])
+
+    def _backward_with_python(self):
+        """The sweep, stopped at custom primitives, whose rules are called."""
+        p, at = self.parameters, int(self.parameters[W.P_HIGH])
+        W.seed(self.pointer)
+        adjoints = native.Adjoints(self.adjoint)
+        try:
+            at = self._rules(adjoints, at)
+        except BaseException:
+            native.steps().free_all(
+                self.address, native.data_address(self.adjoint), native.data_address(self.marks), native.table_address(),
+                int(p[W.P_HIGH]),
+            )
+            for slot in self.tape.leaves:
+                adjoints.drop(slot)
+            raise
+        if at >= int(p[W.P_LOW]):
+            W.sweep(self.pointer, at, int(p[W.P_LOW]))
+        W.deliver(self.pointer)
+
+    def _rules(self, adjoints, at):
+        """Sweep from `at` to the lowest custom primitive; returns the slot below it."""
+        for item in reversed(self.in_python):
+            slot, operands = item.slot, item.operands[1:]
+            if not self.marks[slot]:
+                continue
+            if at > slot:
+                W.sweep(self.pointer, at, slot + 1)
+            at = slot - 1
+            meta = self._meta(slot)
+            g = float(self.adjoint[slot]) if meta is SCALAR else adjoints.take(slot, meta.shape, np.dtype(meta.char))
+            if not np.any(g):
+                # Zero is absolute: a rule may multiply by what is not finite.
+                continue
+            values = [self.calls[slot], *(normalise(np.array(self.value_array(o))) for o in operands)]
+            wanted = [k for k, o in enumerate(item.operands) if o > 0 and self.tape.active[o]]
+            metas = [None, *(self._meta(o) for o in operands)]
+            row = item.entry.function
+            with noted(f"in the backward pass through {row.name}, called at {self.tape.place(slot)}"):
+                found = row.primitive.pull(normalise(g), values, normalise(np.array(self.value_array(slot))), wanted, metas)
+            for o, c in zip(operands, found):
+                if c is not None and o > 0 and self.tape.active[o]:
+                    adjoints.add(o, float(c) if self._meta(o) is SCALAR else np.array(c, np.dtype(self._meta(o).char), order="C"))
+        return at
+
+    def seen_at(self, number):
+        """What guard `number`, at which the replay stopped, saw there, as bytes."""
+        guard = self.tape.guards[number]
+        if guard.how == SHAPE:
+            return next(np.array(h.shape, np.int64).tobytes() for h in self.hosts if h.guard == number)
+        how = self._comparisons.get(guard.slot)
+        if how is not None or guard.how == "bool":
+            return np.asarray(not guard.seen[0]).tobytes()
+        return self.value_array(guard.slot).tobytes()
+
+    def output(self, k):
+        """The value of output `k`: a float, or a copy of its array."""
+        slot, description = self.tape.outputs[k]
+        if not slot:
+            return description
+        if description is SCALAR:
+            return float(self.words[slot, VALUE // 8])
+        return normalise(self.arrays[slot].copy())

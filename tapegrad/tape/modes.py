@@ -1,0 +1,141 @@
+"""Switching recording off and on, for the calling thread."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .store import thread_state
+
+if TYPE_CHECKING:
+    from typing import Self
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Mode:
+    """A context manager and decorator that sets recording to a fixed state."""
+
+    enabled = True
+
+    def __enter__(self) -> Self:
+        state = thread_state()
+        self._before = [*getattr(self, "_before", []), state.enabled]
+        state.set_enabled(self.enabled)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        thread_state().set_enabled(self._before.pop())
+
+    def __call__(self, function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            state = thread_state()
+            before = state.enabled
+            state.set_enabled(self.enabled)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                state.set_enabled(before)
+
+        return wrapper  # type: ignore[return-value]
+
+
+class _Switch(_Mode):
+    """A mode that is also a decorator without brackets: ``@tg.no_grad``."""
+
+    @overload
+    def __new__(cls, function: F) -> F: ...  # type: ignore[misc]
+    @overload
+    def __new__(cls, function: None = None) -> Self: ...
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        made = super().__new__(cls)
+        return made(function) if callable(function) else made
+
+
+class no_grad(_Switch):
+    """Record nothing: context manager (``with tg.no_grad():``) or decorator.
+
+    Parameters
+    ----------
+    function : callable, optional
+        As a decorator: what is to run so.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> w = tg.tensor(1.0, requires_grad=True)
+    >>> with tg.no_grad():
+    ...     (w * 2.0).requires_grad
+    False
+    """
+
+    enabled = False
+
+
+class enable_grad(_Switch):
+    """Record again inside a `no_grad` block: context manager or decorator.
+
+    Parameters
+    ----------
+    function : callable, optional
+        As a decorator: what is to run so.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> w = tg.tensor(1.0, requires_grad=True)
+    >>> with tg.no_grad(), tg.enable_grad():
+    ...     (w * 2.0).requires_grad
+    True
+    """
+
+    enabled = True
+
+
+class set_grad_enabled(_Mode):
+    """Switch recording on or off at once, or for a block, or for a function.
+
+    Parameters
+    ----------
+    mode : bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> w = tg.tensor(1.0, requires_grad=True)
+    >>> with tg.set_grad_enabled(False):
+    ...     (w * 2.0).requires_grad
+    False
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.enabled = bool(mode)
+        # As in PyTorch the call itself switches; leaving a block switches back.
+        self._before = [thread_state().enabled]
+        thread_state().set_enabled(self.enabled)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, function: F) -> F:
+        thread_state().set_enabled(self._before.pop())
+        return super().__call__(function)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations of this thread are recorded now.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> with tg.no_grad():
+    ...     tg.is_grad_enabled()
+    False
+    """
+    return thread_state().enabled

@@ -1,0 +1,541 @@
+"""`check`: is the value of a function right, and are its derivatives?
+
+Each check compares two ways of computing one thing, of which one is independent
+of tapegrad (NumPy on plain arrays, central differences) or is another mode.  They
+are a table, `CHECKS`, to which each new way of differentiating adds a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..array.creation import from_numpy
+from ..array.differentiable import Traced
+from ..array.dual import Dual
+from ..array.forward import jvp
+from ..array.record import normalise
+from ..array.tensor import Tensor, tensor
+from ..autograd.gradients import grad
+from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
+from ..common.printing import table
+from ..common.tree import flatten
+from ..transforms import functional
+
+#: dtype character -> relative tolerance of values, of derivatives by differences, of two exact derivatives.
+TOLERANCES = {"d": (1e-12, 2e-6, 1e-10), "f": (2e-5, 2e-3, 1e-3)}
+#: Step of the central differences, always made in float64.
+STEP = 1e-5
+#: Directions that share one pass of dual numbers.
+LANES = 4
+#: Coordinates that are looked at one by one to say where a derivative is wrong.
+LOOKED_AT = 256
+
+
+@dataclass
+class Check:
+    """The outcome of one check.
+
+    Attributes
+    ----------
+    name, compared : str
+    worst, tolerance : float
+        The worst disagreement, and how large it may be.
+    passed : bool
+    where : str
+        Of a failure: argument, index, direction, the two numbers.
+    remark : str
+        What was not compared, and why.
+    """
+
+    name: str
+    compared: str
+    worst: float = 0.0
+    tolerance: float = 0.0
+    passed: bool = True
+    where: str = ""
+    remark: str = ""
+
+    def note(self, error, tolerance, where):
+        """Take in one comparison; the failure that exceeds its tolerance most is kept."""
+        ok = bool(error <= tolerance)
+        ratio = error / tolerance if tolerance else float("inf") if error else 0.0
+        known = self.worst / self.tolerance if self.tolerance else 0.0
+        if (self.passed and not ok) or (self.passed == ok and not ratio <= known) or not self.tolerance:
+            self.worst, self.tolerance = float(error), float(tolerance)
+            self.where = "" if ok else where() if callable(where) else where
+        self.passed = self.passed and ok
+
+
+@dataclass
+class Report:
+    """What `check` found; prints as a table.
+
+    Attributes
+    ----------
+    checks : list of Check
+    results : list of Tensor
+        What the function returned for tensors, flattened.
+    gradients : list of ndarray or float
+        ``J^T w`` for each differentiable argument, with the random weights `w`.
+    weights : list of ndarray
+        The weights `w`, one array per result.
+    """
+
+    name: str
+    checks: list[Check] = field(default_factory=list)
+    results: list[Tensor] = field(default_factory=list)
+    gradients: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return all(c.passed for c in self.checks)
+
+    def __str__(self):
+        head = ("check", "compared", "worst", "tolerance", "")
+        rows = [
+            (c.name, c.compared, f"{c.worst:.2g}", f"{c.tolerance:.2g}", c.remark or ("passed" if c.passed else "FAILED"))
+            for c in self.checks
+        ]
+        return table(head, rows)
+
+    __repr__ = __str__
+
+
+class Problem:
+    """A function, a point, weights and directions: what every check is given."""
+
+    def __init__(self, f, args, reference, seed, directions, rtol, atol):
+        self.f, self.args, self.reference = f, args, reference or f
+        self.places = [k for k, a in enumerate(args) if differentiable(a)]
+        self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.places)]
+        if not self.points:
+            raise StructureError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
+        self.single = any(np.asarray(p).dtype.char == "f" for p in self.points)
+        value, derivative, exact = TOLERANCES["f" if self.single else "d"]
+        self.value_rtol, self.value_atol = value, value if atol is None else atol
+        self.rtol, self.exact = derivative if rtol is None else rtol, exact if rtol is None else max(exact, rtol)
+        self.rng = np.random.default_rng(seed)
+        self.leaves = [leaf_of(p) for p in self.points]
+        self.results = flat(f(*self.arguments_at(self.leaves)))
+        self.values = [_plain(r) for r in self.results]
+        self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
+        self.ways = [[self.rng.standard_normal(np.shape(p)) for p in self.points] for _ in range(directions)]
+        self.gradients = None
+
+    def arguments_at(self, points):
+        """All arguments of the function, with `points` where something is differentiated."""
+        full = list(self.args)
+        for k, p in zip(self.places, points):
+            full[k] = p
+        return full
+
+    def expected(self, points):
+        """The results of the reference at plain `points`."""
+        return [_plain(r) for r in flat(self.reference(*self.arguments_at(points)))]
+
+    def weighted_on(self, *points):
+        """The sum of the results times the weights, at points of any kind."""
+        total = 0.0
+        for r, w in zip(flat(self.f(*self.arguments_at(points))), self.weights):
+            total = total + np.sum(r * w.astype(r.dtype if hasattr(r, "dtype") else float))
+        return total
+
+    def weighted(self, points):
+        """The sum of the reference's results times the weights."""
+        return sum(float(np.sum(np.asarray(v, np.float64) * w)) for v, w in zip(self.expected(points), self.weights))
+
+    def difference(self, way):
+        """The derivative of `weighted` along `way`, by central differences in float64."""
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = [np.asarray(p, np.float64) + sign * STEP * d for p, d in zip(self.points, way)]
+            sides.append(self.weighted([float(m) if type(p) is float else m for m, p in zip(moved, self.points)]))
+        return (sides[0] - sides[1]) / (2 * STEP)
+
+    def reverse(self):
+        """``J^T w`` for every point, computed once."""
+        if self.gradients is None:
+            live = [(r, w) for r, w in zip(self.results, self.weights) if isinstance(r, Tensor) and r.requires_grad]
+            found = (None,) * len(self.leaves)
+            if live:
+                seeds = [w.astype(r.dtype) for r, w in live]
+                found = grad([r for r, _ in live], self.leaves, seeds, retain_graph=True, allow_unused=True)
+            self.gradients = [
+                np.zeros(np.shape(p), np.asarray(p).dtype) if g is None else _plain(g)
+                for g, p in zip(found, self.points)
+            ]
+        return self.gradients
+
+    def forward(self, way):
+        """``J v``, flat."""
+        given = [float(d) if type(p) is float else d.astype(p.dtype) for p, d in zip(self.points, way)]
+        f = self.f
+        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), tuple(given))
+        return [np.asarray(t) for t in tangents]
+
+    def forward_at_once(self, ways):
+        """``J v`` for several directions in one pass of dual numbers; flat, directions first."""
+        stacked = [np.stack(parts) for parts in zip(*ways)]
+        duals = [
+            Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)
+        ]
+        found = flat(self.f(*self.arguments_at(duals)))
+        return [
+            np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape))
+            for r, v in zip(found, self.values)
+        ]
+
+    def nearby(self, step):
+        """Points a random step of about this length away, of the same dtypes."""
+        moved = [p + step * self.rng.standard_normal(np.shape(p)) for p in self.points]
+        return [float(m) if type(p) is float else m.astype(p.dtype) for m, p in zip(moved, self.points)]
+
+    def at(self, points, seed, rtol):
+        """The same problem, with the same weights, at other points; in one direction."""
+        there = Problem(self.f, self.arguments_at(points), self.reference, seed, 1, rtol, None)
+        there.weights = self.weights
+        return there
+
+    def scale(self, *numbers):
+        """What relative tolerances are relative to."""
+        return 1.0 + max([abs(n) for n in numbers] + [float(np.max(np.abs(g), initial=0.0)) for g in self.reverse()])
+
+    def located(self, derivative, d):
+        """Where along direction `d` the wrong derivative comes from: the worst coordinate.
+
+        `derivative` takes a direction; coordinates are tried one by one.
+        """
+        worst, text = -1.0, ""
+        for k, p in enumerate(self.points):
+            for at in list(np.ndindex(np.shape(p)))[:LOOKED_AT]:
+                way = [np.zeros(np.shape(q)) for q in self.points]
+                way[k][at] = 1.0
+                ours, theirs = derivative(way), self.difference(way)
+                error = abs(ours - theirs)
+                if not error <= worst:
+                    worst = error if error == error else np.inf
+                    index = f", index {at if len(at) != 1 else at[0]}" if at else ""
+                    text = f"argument {self.places[k]}{index}: {ours:.8g} instead of {theirs:.8g}"
+        return f"direction {d}; worst at {text} by central differences"
+
+
+def _value(problem, check):
+    expected = problem.expected([p if type(p) is float else np.array(p) for p in problem.points])
+    if len(expected) != len(problem.values):
+        raise CheckError(f"check 'value': {len(problem.values)} results on tensors, {len(expected)} on plain arrays")
+    for j, (ours, theirs) in enumerate(zip(problem.values, expected)):
+        if ours.shape != theirs.shape:
+            raise CheckError(
+                f"check 'value': result {j} has shape {ours.shape} on tensors, {theirs.shape} on plain arrays"
+            )
+        if not ours.size:
+            continue
+        with np.errstate(invalid="ignore"):
+            error = np.abs(np.asarray(ours, np.float64) - theirs)
+        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        error = np.where(same, 0.0, error)
+        allowed = problem.value_atol + problem.value_rtol * np.where(np.isfinite(theirs), np.abs(theirs), 0.0)
+        with np.errstate(invalid="ignore"):
+            ratio = np.where(np.isnan(error), np.inf, error / allowed)
+        at = np.unravel_index(np.argmax(ratio), error.shape)
+        index = f", index {tuple(map(int, at))}" if at else ""
+        check.note(
+            error[at], allowed[at],
+            f"result {j}{index}: {ours[at]!r} on tensors, {theirs[at]!r} on plain arrays",
+        )  # fmt: skip
+
+
+def _dot(parts, others):
+    return sum(float(np.sum(np.asarray(p, np.float64) * o)) for p, o in zip(parts, others))
+
+
+def _by_differences(problem, check, derivative):
+    for d, way in enumerate(problem.ways):
+        ours, theirs = derivative(way), problem.difference(way)
+        tolerance = problem.rtol * problem.scale(ours, theirs)
+        check.note(
+            abs(ours - theirs), tolerance,
+            lambda d=d, ours=ours, theirs=theirs: (
+                f"{ours:.10g} instead of {theirs:.10g} along {problem.located(derivative, d)}"
+            ),
+        )  # fmt: skip
+
+
+def _reverse(problem, check):
+    for k, (g, p) in enumerate(zip(problem.reverse(), problem.points)):
+        if g.shape != np.shape(p) or g.dtype != np.asarray(p).dtype:
+            raise CheckError(
+                f"check 'reverse': the gradient of argument {problem.places[k]} is {g.dtype} of shape {g.shape}, the "
+                f"argument {np.asarray(p).dtype} of shape {np.shape(p)}"
+            )
+    _by_differences(problem, check, lambda way: _dot(problem.reverse(), way))
+
+
+def _forward(problem, check):
+    _by_differences(problem, check, lambda way: _dot(problem.forward(way), problem.weights))
+
+
+def _identity(problem, check):
+    for d, way in enumerate(problem.ways):
+        _same(problem, check, d, way, problem.forward(way))
+
+
+def _lanes(problem, check):
+    ways = [[problem.rng.standard_normal(np.shape(p)) for p in problem.points] for _ in range(LANES)]
+    tangents = problem.forward_at_once(ways)
+    for d, way in enumerate(ways):
+        _same(problem, check, d, way, [t[d] for t in tangents])
+
+
+def _replay(problem, check):
+    """Recorded at the point, replayed at two others, one of them in a thread: beside differences and define-by-run there."""
+    g = functional.grad(problem.weighted_on, tuple(range(len(problem.points))))
+    g(*problem.points)
+    for number in range(2):
+        moved = problem.nearby(2e-2 if problem.single else 1e-3)
+        found = g(*moved) if number == 0 else _in_a_thread(g, moved)
+        there = problem.at(moved, number, problem.rtol)
+        way = there.ways[0]
+        ours, theirs = _dot(found, way), there.difference(way)
+        check.note(
+            abs(ours - theirs), problem.rtol * there.scale(ours, theirs),
+            f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences",
+        )  # fmt: skip
+        for k, ours, theirs in zip(problem.places, found, there.reverse()):
+            size = float(np.max(np.abs(theirs), initial=0.0))
+            worst = _apart(ours, theirs)
+            where = "in another thread, " if number else ""
+            check.note(
+                worst, problem.exact * (1.0 + size),
+                f"the gradient of argument {k}, replayed {where}at another point, is {worst:.3g} from define-by-run there",
+            )  # fmt: skip
+
+
+def _kernel(problem, check):
+    """Value and gradients by machine code, here and nearby, beside those by sweep."""
+    numbers = tuple(range(len(problem.points)))
+    swept, promoted = (functional.value_and_grad(problem.weighted_on, numbers, kernel=kernel) for kernel in ("never", "always"))
+    try:
+        promoted.kernel(*problem.points)
+    except (UnsupportedFunctionError, GradientError) as why:
+        check.remark = f"no kernel: {why.message.partition(' has no kernel: ')[2] or why.message}"
+        return
+    for step in (0.0, 1e-2 if problem.single else 1e-3):
+        moved = problem.nearby(step)
+        (value, found), (expected, wanted) = promoted(*moved), swept(*moved)
+        names = ["value", *(f"gradient of argument {k}" for k in problem.places)]
+        for what, ours, theirs in zip(names, (value, *found), (expected, *wanted)):
+            size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
+            worst = _apart(ours, theirs)
+            check.note(worst, problem.exact * (1.0 + size), f"the {what} by kernel is {worst:.3g} from that by sweep")
+
+
+def _second(problem, check):
+    """``u . H v`` of the weighted sum of the results, in four ways and by differences of gradients."""
+    recorded = functional.grad
+    f, points = problem.weighted_on, tuple(problem.points)
+    numbers = tuple(range(len(points)))
+
+    def dot(found, way):
+        total = 0.0
+        for g, d in zip(found, way):
+            total = total + np.sum(g * d)
+        return total
+
+    def by_recorded_gradient(u, v):
+        leaves = [leaf_of(p) for p in points]
+        y = f(*leaves)
+        for way in (u, v):
+            if not (isinstance(y, Tensor) and y.requires_grad):
+                return 0.0
+            found = grad(y, leaves, create_graph=True, allow_unused=True)
+            live = [(g, d) for g, d in zip(found, way) if g is not None]
+            y = dot(*zip(*live)) if live else 0.0
+        return float(_plain(y))
+
+    for d, v in enumerate(problem.ways):
+        u = [problem.rng.standard_normal(np.shape(p)) for p in points]
+        u, v = ([float(x) if type(p) is float else x.astype(p.dtype) for x, p in zip(way, points)] for way in (u, v))
+        ours = by_recorded_gradient(u, v)
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = [np.asarray(p, np.float64) + sign * STEP * x for p, x in zip(points, v)]
+            moved = [float(m) if type(p) is float else m for m, p in zip(moved, points)]
+            sides.append(_dot(problem.at(moved, 0, None).reverse(), u))
+        measured = (sides[0] - sides[1]) / (2 * STEP)
+        size = problem.scale(ours, measured)
+        check.note(
+            abs(ours - measured), problem.rtol * size,
+            f"direction {d}: {ours:.10g} by a gradient of a gradient, {measured:.10g} by differences of gradients",
+        )  # fmt: skip
+        ways = {
+            "tangents of tangents": jvp(lambda *x, u=u: jvp(f, x, tuple(u))[1], points, tuple(v))[1],
+            "tangents of gradients": dot(jvp(recorded(f, numbers), points, tuple(v))[1], u),
+            "a gradient of tangents": dot(recorded(lambda *x, u=u: jvp(f, x, tuple(u))[1], numbers)(*points), v),
+        }
+        for name, other in ways.items():
+            other = float(other)
+            check.note(
+                abs(ours - other), problem.exact * size,
+                f"direction {d}: {ours:.12g} by a gradient of a gradient, {other:.12g} by {name}",
+            )  # fmt: skip
+
+
+def _in_a_thread(function, args):
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(function, *args).result()
+
+
+def _same(problem, check, d, way, tangents):
+    """<w, Jv> and <J^T w, v>, compared relative to the terms of both sums."""
+    gradients = problem.reverse()
+    left, right = _dot(tangents, problem.weights), _dot(gradients, way)
+    terms = sum(float(np.sum(np.abs(a * b))) for a, b in [*zip(tangents, problem.weights), *zip(gradients, way)])
+    check.note(
+        abs(left - right), problem.exact * (1.0 + terms),
+        f"direction {d}: <w, Jv> = {left:.12g}, <J^T w, v> = {right:.12g}",
+    )  # fmt: skip
+
+
+#: Name -> what is compared, the check (problem, Check) -> None.
+CHECKS = {
+    "value": ("value on tensors, on plain arrays", _value),
+    "reverse": ("reverse mode, central differences", _reverse),
+    "forward": ("forward mode, central differences", _forward),
+    "transpose": ("<w, Jv>, <J^T w, v>", _identity),
+    "lanes": ("the same for several v in one pass", _lanes),
+    "replay": ("replays at other points, differences", _replay),
+    "kernel": ("machine code, sweeps", _kernel),
+    "second": ("second derivatives in each nesting, differences", _second),
+}
+#: Checks of a higher order than the first.
+ORDERS = {"second": 2}
+
+
+def check(
+    f: Callable[..., Any], *args: Any, reference: Callable[..., Any] | None = None, seed: int = 0, directions: int = 2,
+    rtol: float | None = None, atol: float | None = None, modes: Any = None, order: int = 1,
+) -> Report:  # fmt: skip
+    """Compare the value of a function with NumPy's and its derivatives with central differences.
+
+    Parameters
+    ----------
+    f : callable
+        Takes `args`; returns a number, an array, or containers of them.  It must work on plain arrays too, unless `reference` is given.
+    *args
+        The point.  Floats and arrays of float64 or float32 are differentiated,
+        everything else is handed on as it is.  Choose a point away from kinks.
+    reference : callable, optional
+        The same function on plain arrays, for value and differences; `f` itself
+        by default.
+    seed : int
+        Of the random directions and of the weights of the results.
+    directions : int
+        Number of random directions.
+    rtol : float, optional
+        Tolerance of derivatives, relative to 1 plus the largest of those compared;
+        2e-6 in float64 and 2e-3 if an argument is float32.
+    atol : float, optional
+        Absolute tolerance of values; 1e-12 in float64 and 2e-5 in float32.
+    modes : str or sequence of str, optional
+        Which checks, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"``
+        (the identity <w, Jv> = <J^T w, v>), ``"lanes"`` (the same for several
+        directions in one pass) and ``"replay"`` (recorded here and replayed at two other
+        points, once in another thread, beside define-by-run there), ``"kernel"`` (value and
+        gradients by machine code, beside sweeps; a function that has none is said to have none)
+        and ``"second"`` (second derivatives by reverse and forward mode in each nesting, beside
+        differences of gradients); by default all that `order` includes.
+    order : {1, 2}
+        Up to which derivatives are checked.
+
+    Returns
+    -------
+    Report
+        ``print`` shows each check with its worst disagreement.
+
+    Raises
+    ------
+    CheckError
+        Names the check that failed, where, and by how much; it is an
+        AssertionError too, and its attribute `report` holds the report.
+
+    Notes
+    -----
+    The differences are central, of step 1e-5, and made in float64 also for
+    float32 arguments: their own error is about 1e-10 times the third derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> report = tg.check(lambda x, y: np.sin(x) * y, np.array([1.0, 2.0]), 3.0)
+    >>> report.passed
+    True
+    """
+    if order not in (1, 2):
+        raise OptionError(f"check: order={order!r} is not 1 or 2")
+    names = [n for n in CHECKS if ORDERS.get(n, 1) <= order] if modes is None else [modes] if isinstance(modes, str) else list(modes)
+    for name in names:
+        if name not in CHECKS:
+            raise OptionError(f"check: there is no check {name!r}; there are {', '.join(CHECKS)}")
+    name_of_f = getattr(f, "__name__", None) or getattr(f, "name", None) or type(f).__name__
+    problem = Problem(f, args, reference, seed, directions, rtol, atol)
+    report = Report(name_of_f, results=problem.results, weights=problem.weights)
+    for name in names:
+        compared, run = CHECKS[name]
+        outcome = Check(name, compared)
+        with noted(f"in the check {name!r} of {name_of_f}"):
+            run(problem, outcome)
+        report.checks.append(outcome)
+    report.gradients = problem.reverse()
+    failed = [c for c in report.checks if not c.passed]
+    if failed:
+        lines = [
+            f"check {c.name!r} of {name_of_f} failed ({c.compared}): {c.where}; they differ by {c.worst:.3g}, allowed "
+            f"is {c.tolerance:.3g}"
+            for c in failed
+        ]
+        error = CheckError("\n".join([*lines, str(report)]))
+        error.report = report
+        raise error
+    return report
+
+
+def _apart(ours, theirs):
+    """The largest difference of two values; what is equal, or NaN in both, does not differ, and infinity where only one is finite."""
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, np.abs(ours - theirs))
+    return float(np.max(apart, initial=0.0)) if np.isfinite(apart).all() else np.inf
+
+
+def differentiable(a):
+    """Whether an argument is a number or an array that derivatives are taken in."""
+    return type(a) is float or isinstance(a, (np.ndarray, np.floating, Tensor)) and a.dtype.char in "df"
+
+
+def leaf_of(p):
+    """A leaf of the value, dtype and strides of `p`."""
+    if not isinstance(p, np.ndarray):
+        return tensor(p, requires_grad=True)
+    return from_numpy(p).requires_grad_(True)
+
+
+def flat(result):
+    """The numbers and arrays of containers, in order."""
+    return flatten(result)[0]
+
+
+def _plain(result):
+    array = np.asarray(result._v if isinstance(result, Traced) else normalise(result))
+    if array.dtype.kind not in "fiub":
+        raise StructureError(
+            f"check: a result is of type {type(result).__name__}, neither a number nor an array: does the function return what it computes?"
+        )
+    return array

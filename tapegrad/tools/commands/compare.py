@@ -1,0 +1,161 @@
+"""``python -m tapegrad compare`` and ``python -m tapegrad calibrate``."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from ...common.errors import CheckError, TapegradError
+from ..comparing.compare import compare
+from ..comparing.plots import figure
+from ..comparing.scaling import axes_of, compare_scaling, make_at
+
+COMPARE = """\
+Runs the Jacobian of a function by forward mode (dual numbers; tangent sweep) and
+by reverse mode (sweep), checks that they agree, and prints passes, operations,
+times and memory, the mode to prefer and why. With several sizes it prints how
+the costs grow and where the modes cross.
+
+FUNCTION is one of
+  * a maker, whose parameters are called n, or n and m: it takes one or two sizes
+    and returns a function and the tuple of its arguments:
+
+        def make(n):
+            return lambda x: np.sum(np.sin(x) * x), (np.linspace(0.1, 0.9, n),)
+
+  * a function of one array; it is given n numbers between 0.1 and 0.9.
+"""
+
+EPILOG = """\
+examples:
+  python -m tapegrad compare examples/modes.py:many_to_one --sizes 10,100,1000
+  python -m tapegrad compare examples/modes.py:rectangle --sizes 1,10,100 --plot out.png
+
+exit codes: 0 if the modes agree, 1 if they do not, 2 if it could not be run
+"""
+
+
+class UsageError(Exception):
+    """What was asked for does not exist or makes no sense."""
+
+
+def add_commands(commands):
+    """Add both subcommands to those of ``python -m tapegrad``."""
+    parser = commands.add_parser(
+        "compare",
+        help="run a function's Jacobian in every mode, side by side",
+        description=COMPARE,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", metavar="FILE.py:FUNCTION", help="what to compare the modes on")
+    parser.add_argument("--sizes", default="10,100,1000", help="sizes n, separated by commas (default: %(default)s)")
+    parser.add_argument("--plot", metavar="FILE", help="draw the costs to this file (.png, .svg, .pdf)")
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
+    parser.set_defaults(run=run_compare)
+    parser = commands.add_parser(
+        "calibrate",
+        help="fit the cost model, by which the cheaper mode is chosen, to this machine",
+        description=(
+            "Measures small functions in both modes (about half a minute, on an idle machine) and fits the "
+            "constants of the cost model to them. Prints the constants and how well they fit."
+        ),
+        epilog="examples:\n  python -m tapegrad calibrate\n  python -m tapegrad calibrate --save\n\nexit code: 0",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--save", action="store_true", help="keep them beside the compiled code, for every later run")
+    parser.set_defaults(run=run_calibrate)
+
+
+def _load(target):
+    """The function that FILE.py:FUNCTION names."""
+    path, colon, name = target.rpartition(":")
+    if not colon or not path or not name:
+        raise UsageError(f"{target!r} is not of the form FILE.py:FUNCTION, as in examples/modes.py:many_to_one")
+    if not Path(path).is_file():
+        raise UsageError(f"there is no file {path}")
+    found = runpy.run_path(path, run_name=Path(path).stem)
+    if not callable(found.get(name)):
+        known = sorted(k for k, v in found.items() if inspect.isfunction(v) and v.__module__ == Path(path).stem)
+        raise UsageError(f"{path} has no function {name}; it has {', '.join(known) or 'none'}")
+    return found[name]
+
+
+def _sizes(text):
+    try:
+        sizes = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        sizes = [0]
+    if sizes[0] < 1:
+        raise UsageError(f"--sizes {text}: whole numbers from 1 on, separated by commas, as in 10,100,1000")
+    return sizes
+
+
+def _maker(function):
+    """`function` as a maker."""
+    parameters = tuple(inspect.signature(function).parameters)
+    if parameters in (("n",), ("n", "m")):
+        return function
+
+    def make(n):
+        return function, (np.linspace(0.1, 0.9, n),)
+
+    make.__name__ = function.__name__
+    return make
+
+
+def run_compare(options):
+    """The subcommand; returns the exit code."""
+    try:
+        make, sizes = _maker(_load(options.target)), _sizes(options.sizes)
+        if options.plot:
+            figure(1, 1)  # before the work, not after it
+        if len(sizes) == 1:
+            f, args = make_at(make, sizes * len(axes_of(make)))
+            found = compare(f, *args)
+        else:
+            found = compare_scaling(make, sizes)
+        if options.json == "-":
+            print(found.to_json())
+        else:
+            print(found)
+            if options.json:
+                found.to_json(options.json)
+        if options.plot:
+            found.plot(options.plot)
+    except BrokenPipeError:
+        raise
+    except CheckError as error:
+        return _failed(error, 1)
+    except (UsageError, TapegradError, OSError) as error:
+        return _failed(error, 2)
+    except Exception:
+        # An error of the user's own code: where it is matters.
+        traceback.print_exc()
+        return _failed(f"{options.target} could not be run", 2)
+    return 0
+
+
+def _failed(error, code):
+    print(f"python -m tapegrad compare: {error}", file=sys.stderr)
+    return code
+
+
+def run_calibrate(options):
+    """The subcommand; returns the exit code."""
+    from ...transforms.choosing.costs import save
+    from ..comparing.calibration import calibrate
+
+    constants, error = calibrate()
+    for name, value in constants.items():
+        print(f'    "{name}": {value},')
+    print(f"# nanoseconds; the median error of the fit is {100 * error:.1f} %")
+    if options.save:
+        print(f"# written to {save(constants)}; delete this file to have the constants of the package again")
+    return 0

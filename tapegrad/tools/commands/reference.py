@@ -1,0 +1,162 @@
+"""The page `docs/reference.md`, made from the docstrings of the public names.
+
+``python -m tapegrad reference`` prints it; a test keeps the committed page equal to
+it, and its examples run with the other pages.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import types
+
+from ...array import functions
+from ...scipy.mirrors import MIRRORS
+
+_HEAD = """# Reference
+
+*Made by `python -m tapegrad reference` from the docstrings; do not edit.*
+
+Functions that NumPy has, too, serve `np.f(tensor)` as well; [every function](supported.md) lists them all with
+their primitives. `tapegrad.scipy` mirrors SciPy under its names.
+"""
+
+#: Modules with public functions, and which: those named, all of `__all__` (None), or the classes of errors (none named).
+_MODULES = {
+    "tg.autograd": ("tapegrad.autograd", ("Function", "backward", "grad")),
+    "tg.implicit": ("tapegrad.implicit", ("argmin", "fixed_point", "root")),
+    "tg.optimize": ("tapegrad.optimize", None),
+    "tg.optim": ("tapegrad.optim", None),
+    "tg.nn.functional": ("tapegrad.nn.functional", None),
+    "tg.errors": ("tapegrad.errors", ()),
+}
+
+_SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
+
+
+def public():
+    """All public names, by the module in which users find them.
+
+    Returns
+    -------
+    list of (str, list of (str, object))
+
+    Examples
+    --------
+    >>> from tapegrad.tools.commands import reference
+    >>> [title for title, names in reference.public()]
+    ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
+    """
+    tg = importlib.import_module("tapegrad")
+    found = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
+    for title, (module, names) in _MODULES.items():
+        place = importlib.import_module(module)
+        if names is None:
+            names = place.__all__
+        elif not names:
+            classes = {n: thing for n, thing in vars(place).items() if isinstance(thing, type) and thing.__module__ == module}
+            names = [n for n, thing in classes.items() if issubclass(thing, Exception)]
+        found.append((title, [(n, getattr(place, n)) for n in sorted(names)]))
+    return found
+
+
+class _Plain(str):
+    """An annotation, which a signature shows without quotes."""
+
+    __repr__ = str.__str__
+
+
+def _signature(thing):
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return "(...)"
+
+    def plain(annotation):
+        return _Plain(annotation) if isinstance(annotation, str) else annotation
+
+    parameters = [p.replace(annotation=plain(p.annotation)) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=plain(signature.return_annotation)))
+
+
+def _entries(text):
+    """Lines ``name : type`` with indented descriptions, as a list."""
+    lines = []
+    for line in text.strip("\n").split("\n"):
+        if line and not line.startswith(" "):
+            name, colon, kind = line.partition(" : ")
+            lines.append(f"- `{name}`" + (f": {kind}" if colon else ""))
+        elif line.strip():
+            lines.append("  " + line.strip())
+    return "\n".join(lines)
+
+
+def _body(doc):
+    """A docstring in NumPy's style as Markdown."""
+    parts = _SECTION.split(doc)
+    lines = [_prose(parts[0])]
+    for title, text in zip(parts[1::2], parts[2::2]):
+        text = text.rstrip()
+        if title == "Examples":
+            lines += ["", *_examples(text)]
+        elif title in ("Parameters", "Attributes", "Returns", "Yields", "Raises"):
+            lines += ["", f"*{title}*", "", _entries(text)]
+        else:
+            lines += ["", f"*{title}*", "", _prose(text)]
+    return "\n".join(lines)
+
+
+def _prose(text):
+    """Text, with what is indented in it kept as it is."""
+    return text.strip("\n").replace("``", "`")
+
+
+def _examples(text):
+    """Examples as blocks that run; what stands between them as text."""
+    lines = []
+    for part in re.split(r"\n\s*\n", text):
+        if part.lstrip().startswith(">>>"):
+            lines += ["```python", part, "", "```", ""]
+        else:
+            lines += [part, ""]
+    return lines[:-1]
+
+
+def _rows(names):
+    """Element-wise functions: a line each."""
+    lines = ["| function | value |", "|---|---|"]
+    for name, thing in names:
+        summary = inspect.getdoc(thing).split("\n")[0].replace("|", "\\|").removesuffix(", element-wise.")
+        lines.append(f"| `tg.{name}{_signature(thing)}` | {summary} |")
+    return lines
+
+
+def page():
+    """The text of `docs/reference.md`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from tapegrad.tools.commands import reference
+    >>> reference.page().splitlines()[0]
+    '# Reference'
+    """
+    lines = [_HEAD]
+    for title, names in public():
+        small = [(n, thing) for n, thing in names if title == "tg" and functions.ELEMENTWISE.get(n) is thing]
+        lines += [f"## {title}", ""]
+        for name, thing in names:
+            if (name, thing) in small:
+                continue
+            error = isinstance(thing, type) and issubclass(thing, Exception)
+            bases = ", ".join(b.__name__ for b in thing.__bases__) if error else ""
+            lines += [f"### `{title}.{name}{f'({bases})' if error else _signature(thing)}`", "", _body(inspect.getdoc(thing)), ""]
+        if small:
+            lines += ["### Element-wise functions", "", *_rows(small), ""]
+    lines += ["## tapegrad.scipy", ""]
+    lines += [f"- `tapegrad.{module}`: " + ", ".join(f"`{n}`" for n in names) for module, names in MIRRORS.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,453 @@
+"""`tg.compare`: what each mode costs and gives, on a function of the user's own.
+
+Every way to the Jacobian that the library has is an entry of `WAYS`; a new one
+(`Way`) is one entry more.  All of them are run, must give the same numbers, and
+are timed in turns.  The recommendation does not rest on these times but on
+counts (`tapegrad.transforms.choosing.costs`), so that two runs recommend the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ...array.forward import MOST_LANES, jacfwd, lanes_for
+from ...array.tensor import Tensor
+from ...autograd.recording import Recording
+from ...common.errors import CheckError
+from ...common.printing import table
+from ...common.tree import flatten
+from ...tape.places import function_name
+from ...transforms.jacobians import jacobian, jacrev, positions
+from ...transforms.replay.directions import MOST as MOST_AT_ONCE
+
+#: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
+TOLERANCE = {"d": 1e-8, "f": 1e-3}
+#: Repeats of each way, at least and at most.
+FEWEST, MOST = 3, 200
+
+
+# ---- the ways -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to the Jacobian.
+
+    Attributes
+    ----------
+    name : str
+    mode : {"forward", "reverse"}
+    call : str
+        How a user asks for it.
+    make : callable
+        ``make(f, argnums)``: the function that gives the Jacobian.
+    counted : callable
+        ``counted(recording, prediction)``: passes, scalar operations, and bytes of
+        buffers that Python does not see.
+    kernel : bool
+        Whether it is machine code, made at the second call; the line is left out where there is none.
+    """
+
+    name: str
+    mode: str
+    call: str
+    make: Callable
+    counted: Callable
+    kernel: bool = False
+
+
+def _of_duals(recording, prediction):
+    from ...transforms.choosing.costs import operations_of_duals  # compiles what counts
+
+    lanes = [lanes_for(p.size - start) for p in recording.inputs for start in range(0, p.size, MOST_LANES)]
+    return len(lanes), sum(operations_of_duals(recording, count) for count in lanes), 0
+
+
+def _of_sweep(forward):
+    def counted(recording, prediction):
+        from ...transforms.choosing.footprint import footprint
+
+        cost = prediction.forward if forward else prediction.reverse
+        return cost.passes, cost.operations, footprint(recording, forward)
+
+    return counted
+
+
+def _of_kernel(recording, prediction):
+    passes = -(-prediction.reverse.seeds // MOST_AT_ONCE)
+    return passes, prediction.reverse.operations, 0
+
+
+def _workspaces(derivative):
+    """Bytes of the workspaces of all kernels of a derivative."""
+    kinds = derivative._replayed.kinds.values() if hasattr(derivative, "_replayed") else ()
+    return sum(kept.kernels.nbytes for kind in kinds for kept in kind.tapes.all)
+
+
+#: The way that the others are compared with.
+REFERENCE = "reverse, sweep"
+WAYS = [
+    Way("forward, dual numbers", "forward", "tg.jacfwd(f)", jacfwd, _of_duals),
+    Way(
+        "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")',
+        lambda f, argnums: jacobian(f, argnums, mode="forward", kernel="never"), _of_sweep(True),
+    ),
+    Way(
+        REFERENCE, "reverse", "tg.jacrev(f)", lambda f, argnums: jacrev(f, argnums, kernel="never"), _of_sweep(False),
+    ),
+    Way(
+        "reverse, kernel", "reverse", 'tg.jacrev(f, kernel="always")',
+        lambda f, argnums: jacrev(f, argnums, kernel="always"), _of_kernel, True,
+    ),
+]  # fmt: skip
+
+
+# ---- the result ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One line of a comparison: a way, or the evaluation alone.
+
+    Attributes
+    ----------
+    name, mode, call : str
+        Of the `Way`; the evaluation is called "value" and has no mode.
+    passes : int
+        Times the program is walked through (dual numbers: run).
+    operations : float
+        Scalar operations on tangents or adjoints; nan for the evaluation.
+    instructions : int
+        Instructions between inputs and outputs, of which each pass visits those
+        its seeds reach.
+    seconds : float
+        The least of several calls: recording, if the way needs one, and sweeps.
+    relative : float
+        `seconds` in evaluations of the function.
+    first : float
+        Seconds of the first call, which may have had to compile; of a kernel, until it was there.
+    peak : int
+        Bytes: the peak that ``tracemalloc`` sees of one call (Python's objects and
+        NumPy's arrays, the tape among them), plus the buffers of the sweep, which
+        it does not see and which are counted from the tape, an upper bound.
+    disagreement : float
+        Largest difference to the Jacobian by reverse sweep, relative to its largest entry.
+    """
+
+    name: str
+    mode: str
+    call: str
+    passes: int
+    operations: float
+    instructions: int
+    seconds: float
+    relative: float
+    first: float
+    peak: int
+    disagreement: float
+
+
+HEAD = (
+    "way", "passes", "operations", "instructions", "time", "x value", "first call", "peak memory", "disagreement",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `tg.compare` found; printing it shows the table.
+
+    Attributes
+    ----------
+    function : str
+        Its name.
+    inputs, outputs : int
+        Numbers that go in and come out.
+    rows : list of Measured
+        The evaluation first, then the ways.
+    recommended : {"forward", "reverse"}
+    reason : str
+        One sentence.
+    forward_cost, reverse_cost : float
+        Predicted nanoseconds of the sweeps (`tapegrad.transforms.choosing.costs`), on which the
+        recommendation rests.
+    """
+
+    function: str
+    inputs: int
+    outputs: int
+    rows: list[Measured]
+    recommended: str
+    reason: str
+    forward_cost: float
+    reverse_cost: float
+
+    def row(self, name: str) -> Measured:
+        """The line of a way, by its name."""
+        return next(row for row in self.rows if row.name == name)
+
+    def __str__(self):
+        lines = [
+            (
+                r.name,
+                str(r.passes) if r.mode else "-",
+                count_text(r.operations) if r.mode else "-",
+                str(r.instructions),
+                seconds_text(r.seconds),
+                f"{r.relative:.3g}",
+                seconds_text(r.first),
+                bytes_text(r.peak),
+                f"{r.disagreement:.1e}" if r.mode else "-",
+            )
+            for r in self.rows
+        ]
+        title = f"{self.function}: {plural(self.inputs, 'input')}, {plural(self.outputs, 'output')}"
+        return f"{title}\n\n{table(HEAD, lines, numbers=True)}\n\n{self.reason}"
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        found = asdict(self)
+        for row in found["rows"]:
+            if row["operations"] != row["operations"]:
+                row["operations"] = row["disagreement"] = None
+        return found
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """`to_dict` as JSON; also written to a file if `path` is given."""
+        return write_json(self.to_dict(), path)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw times and operations of the ways to a file; the name's ending says the format.
+
+        Raises
+        ------
+        MissingPackageError
+            If matplotlib is not installed (``pip install tapegrad[plot]``).
+        """
+        from .plots import plot_comparison
+
+        plot_comparison(self, path)
+
+
+def write_json(data, path):
+    """`data` as JSON, also written to `path` unless that is None."""
+    text = json.dumps(data, indent=1)
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+    return text
+
+
+def plural(number, what):
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+
+
+def count_text(value):
+    return f"{value:.0f}" if value < 1e5 else f"{value:.2e}"
+
+
+def seconds_text(value):
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-6:.3g} us"
+
+
+def bytes_text(value):
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+# ---- measuring ----------------------------------------------------------------------------
+
+
+def _peak(call):
+    """Bytes that Python's allocators and NumPy hold at most during a call, beyond what they held before."""
+    gc.collect()
+    started = not tracemalloc.is_tracing()
+    if started:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return max(0, tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        if started:
+            tracemalloc.stop()
+
+
+def _matrix(found, way, argnums, outputs):
+    """A Jacobian as one array (outputs, inputs), whatever containers it came in."""
+    leaves = [np.asarray(leaf) for leaf in flatten(found)[0]]
+    many = len(argnums) if isinstance(argnums, tuple) else 1
+    blocks = [
+        [leaves[j * len(outputs) + k] if way.make is jacfwd else leaves[k * many + j] for j in range(many)]
+        for k in range(len(outputs))
+    ]
+    return np.concatenate([np.concatenate([b.reshape(p.size, -1) for b in row], 1) for p, row in zip(outputs, blocks)])
+
+
+def _disagreement(found, expected):
+    """The largest difference, relative to the largest entry that is finite; inf where only one is finite."""
+    if not np.array_equal(np.isfinite(found), np.isfinite(expected)):
+        return float("inf")
+    good = np.isfinite(expected)
+    if not np.array_equal(found[~good], expected[~good], equal_nan=True):
+        return float("inf")
+    scale = float(np.max(np.abs(expected[good]), initial=0.0))
+    return float(np.max(np.abs(found[good] - expected[good]), initial=0.0)) / (scale or 1.0)
+
+
+def _detached(thing):
+    """An argument as plain data: numbers as they are, tensors as their values."""
+    return np.array(thing._v) if isinstance(thing, Tensor) else thing
+
+
+def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5) -> Comparison:
+    """Run a function's Jacobian in every mode, side by side.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or a list, tuple or dict of them.
+    *args : float or ndarray
+        Where to compare.
+    argnums : int or tuple of int
+        The arguments to differentiate with respect to.
+    budget : float
+        Seconds to measure for, beyond three calls of everything.
+
+    Returns
+    -------
+    Comparison
+        Prints as a table: evaluation, forward mode (dual numbers; tangent sweep
+        over the tape) and reverse mode (sweep; kernel), with passes, operations,
+        instructions, time, first call, peak memory and disagreement, and the mode
+        to prefer with the reason.  It also has `plot`, `to_dict` and `to_json`.
+
+    Raises
+    ------
+    CheckError
+        If the modes do not agree: a rule is wrong, or `f` does not compute the
+        same at every call.
+    HigherOrderError, DtypeError
+        As `tg.jacobian`.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> found = tg.compare(lambda x: np.sum(np.sin(x) * x), np.linspace(0.0, 1.0, 200))
+    >>> found.recommended, found.inputs, found.outputs
+    ('reverse', 200, 1)
+    >>> [(row.name, row.passes) for row in found.rows[1:]]
+    [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1), ('reverse, kernel', 1)]
+    """
+    from ...transforms.choosing.costs import predict
+    from ...transforms.choosing.reach import instructions  # compiles what counts
+
+    args = tuple(_detached(a) for a in args)
+    name = function_name(f)
+    calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
+    first: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    ways: dict[str, Any] = {}
+    derivatives = {way.name: way.make(f, argnums) for way in WAYS}
+    start = perf_counter()
+    f(*args)
+    first["value"] = perf_counter() - start
+    for way in WAYS:
+        derivative = derivatives[way.name]
+        start = perf_counter()
+        for _ in range(2 if way.kernel else 1):
+            found = derivative(*args)
+        seconds = perf_counter() - start
+        if not way.kernel or derivative.stats().kernels:
+            ways[way.name], first[way.name], results[way.name] = way, seconds, found
+            calls[way.name] = partial(derivative, *args)
+
+    recording = Recording(f, args, positions(argnums, len(args)))
+    prediction = predict(recording)
+    matrices = {name: _matrix(found, ways[name], argnums, recording.outputs) for name, found in results.items()}
+    expected = matrices[REFERENCE]
+    apart = {label: _disagreement(found, expected) for label, found in matrices.items()}
+    _check(name, apart, recording)
+    results.clear()
+
+    seconds = _least(calls, budget)
+    known = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
+    known["value"] = ("", "f", 0, float("nan"), 0)
+    visited = sum(sum(found.values()) for found in instructions(recording))
+    rows = []
+    for label, call in calls.items():
+        mode, how, passes, operations, buffers = known[label]
+        rows.append(
+            Measured(
+                label, mode, how, passes, operations, visited, seconds[label], seconds[label] / seconds["value"],
+                first[label], _peak(call) + buffers + _workspaces(derivatives.get(label)), apart.get(label, float("nan")),
+            )
+        )
+    costs = prediction.forward.nanoseconds, prediction.reverse.nanoseconds
+    sizes = prediction.forward.seeds, prediction.reverse.seeds
+    return Comparison(name, *sizes, rows, prediction.mode, _sentence(prediction), *costs)
+
+
+def _check(name, apart, recording):
+    """Raise unless the ways agree."""
+    char = "f" if any(p.char == "f" for p in recording.inputs + recording.outputs) else "d"
+    wrong = {label: value for label, value in apart.items() if not value <= TOLERANCE[char]}
+    if wrong:
+        listed = ", ".join(f"{label}: {value:.1e}" for label, value in wrong.items())
+        raise CheckError(
+            f"the Jacobians of {name} by different modes do not agree (difference to {REFERENCE}, relative to the "
+            f"largest entry: {listed}). If the function draws random numbers or keeps state, make it compute the same "
+            "at every call; if not, a rule is wrong: run tg.check on it"
+        )
+
+
+def _least(calls, budget):
+    """Least seconds of each call; they take turns, so that a slow moment falls on all alike."""
+    found = dict.fromkeys(calls, float("inf"))
+    end, turns = perf_counter() + budget, 0
+    while turns < FEWEST or (turns < MOST and perf_counter() < end):
+        for label, call in calls.items():
+            start = perf_counter()
+            call()
+            found[label] = min(found[label], perf_counter() - start)
+        turns += 1
+    return found
+
+
+def _sentence(prediction):
+    """The recommendation and its reason: counts first."""
+    ways = {
+        "forward": (prediction.forward, "input", "up the tape"),
+        "reverse": (prediction.reverse, "output", "down the tape"),
+    }
+    mine, what, where = ways.pop(prediction.mode)
+    ((other, (theirs, their, _)),) = ways.items()
+    call = "tg.jacrev" if prediction.mode == "reverse" else "tg.jacfwd"
+    text = (
+        f"Use {prediction.mode} mode ({call}; tg.jacobian chooses it): {plural(mine.passes, 'pass')} {where} for "
+        f"{plural(mine.seeds, what)} with {count_text(mine.operations)} operations, where {other} mode needs "
+        f"{plural(theirs.passes, 'pass')} for {plural(theirs.seeds, their)} with {count_text(theirs.operations)}"
+    )
+    if mine.operations >= theirs.operations:
+        text += (
+            f"; the operations alone do not decide it, but what comes with them: predicted "
+            f"{seconds_text(mine.nanoseconds * 1e-9)} against {seconds_text(theirs.nanoseconds * 1e-9)}"
+        )
+    return text + "."

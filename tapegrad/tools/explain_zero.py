@@ -1,0 +1,241 @@
+"""`explain_zero`: in plain words, why a derivative is zero.
+
+The function runs once on a tape of its own while a listener notes where values
+leave it (comparisons, ``.item()``, ``no_grad``).  Then the adjoints of random
+weights of the results are followed back, and each instruction that lets nothing
+through on the way to an argument is a reason.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..array.record import settle, tracked
+from ..array.tensor import Tensor
+from ..autograd.inspect import adjoints_of, entries_of
+from ..autograd.tape import Tape
+from ..common.errors import StructureError
+from ..common.observers import LISTENERS
+from ..rules.table import zero
+from ..tape.places import caller_place
+from .check import differentiable, flat, leaf_of
+
+#: Rows of which only one operand, or part of one, counts at a point; why nothing comes back to the others.
+_BRANCHES = {
+    "where": "the other branch of the condition is taken", "relu": "the operand is not positive",
+    "clip": "the operand is outside of the bounds", "maximum": "the other operand is larger",
+    "minimum": "the other operand is smaller", "fmax": "the other operand is larger",
+    "fmin": "the other operand is smaller", "multiply": "the other factor is 0", "matmul": "it is multiplied by 0",
+    "max": "another element is the largest", "min": "another element is the smallest",
+}  # fmt: skip
+#: Rows whose derivative underflows far out.
+_SATURATE = {
+    "sigmoid", "tanh", "exp", "exp2", "expm1", "softplus", "erf", "erfc", "arctan", "softmax", "log_softmax",
+    "logsumexp", "ndtr", "relu6",
+}  # fmt: skip
+#: Rows that read part of their operand.
+_READS = {"select", "slice", "gather", "take", "diagonal", "roll", "split", "window", "getitem"}
+
+
+@dataclass
+class Argument:
+    """Why the derivative in one argument is zero.
+
+    Attributes
+    ----------
+    index : int
+    size, zeros : int
+        Number of elements, and of those in which the derivative is zero.
+    reasons : list of str
+    """
+
+    index: int
+    size: int
+    zeros: int
+    reasons: list[str]
+
+    def __str__(self):
+        if not self.zeros:
+            return f"argument {self.index}: the derivative is not zero"
+        how = "is zero" if self.zeros == self.size else f"is zero in {self.zeros} of {self.size} elements"
+        return "\n  - ".join([f"argument {self.index}: the derivative {how}", *self.reasons])
+
+
+@dataclass
+class Explanation:
+    """What `explain_zero` found; prints in plain words.
+
+    Attributes
+    ----------
+    arguments : list of Argument
+    """
+
+    arguments: list[Argument]
+
+    def __str__(self):
+        return "\n".join(map(str, self.arguments))
+
+    __repr__ = __str__
+
+
+class _Listener:
+    """Notes where values of tracked tensors leave the tape."""
+
+    def __init__(self):
+        self.ident = get_ident()
+        self.events = []  # (how, place, tensors)
+
+    def __call__(self, how, operands):
+        tensors = [t for t in operands if isinstance(t, Tensor) and tracked(t)]
+        if tensors and get_ident() == self.ident:
+            self.events.append((how, str(caller_place(3)), tensors))
+
+
+def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
+    """Why the derivative of a function is zero at a point, or zero in some elements.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or nested lists and tuples of them.
+    *args
+        The point; floats and arrays of floats are differentiated.
+
+    Returns
+    -------
+    Explanation
+        ``print`` it.  For each argument: whether the derivative is zero, and the
+        reasons with file and line: the result does not depend on it; it depends
+        on it only through a comparison, ``floor`` and the like, ``.item()``,
+        ``.detach()`` or ``no_grad``; a branch that is not taken; saturation; a
+        factor of zero.
+
+    Raises
+    ------
+    StructureError
+        No argument is a float or an array of floats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> print(tg.explain_zero(lambda s, k: np.where(s > k, 1.0, 0.0), 1.2, 1.0))  # doctest: +ELLIPSIS
+    argument 0: the derivative is zero
+      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
+    argument 1: the derivative is zero
+      - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
+    """
+    places = [k for k, a in enumerate(args) if differentiable(a)]
+    if not places:
+        raise StructureError("explain_zero: no argument is a float or an array of floats")
+    full = list(args)
+    for k in places:
+        full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
+    leaves = [full[k] for k in places]
+    listener = _Listener()
+    LISTENERS.append(listener)
+    try:
+        with Tape() as tape:
+            results = [r for r in flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
+            return _explained(tape.store, places, leaves, results, listener.events)
+    finally:
+        LISTENERS.remove(listener)
+
+
+def _slot(store, t):
+    """The slot of a tensor on the store; None if it is not there."""
+    if t._t is None:
+        return store.leaves.get(t._k)
+    return t._i if settle(t) is store else None
+
+
+def _explained(store, places, leaves, results, events):
+    entries = entries_of(store)
+    alive = store.leaf_at()
+    rng = np.random.default_rng(0)
+    adjoints = {}
+    for r in results:
+        slot = _slot(store, r)
+        if slot is not None:
+            # Random weights: what is zero for them is zero for all.
+            seed = rng.uniform(0.5, 1.5, np.shape(r._v))
+            for s, g in adjoints_of([e for e in entries if e.slot <= slot], alive, slot, seed).items():
+                adjoints[s] = adjoints.get(s, 0.0) + g
+    found = []
+    for k, leaf in zip(places, leaves):
+        slot = _slot(store, leaf)
+        g = np.zeros(np.shape(leaf._v)) if slot is None else np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
+        zeros = int(np.sum(g == 0))
+        reasons = _reasons(store, entries, leaf, slot, adjoints, events) if zeros else []
+        found.append(Argument(k, g.size, zeros, reasons))
+    return Explanation(found)
+
+
+def _reasons(store, entries, leaf, slot, adjoints, events):
+    """Why nothing, or not all, comes back to the leaf in `slot` (None: it was never recorded)."""
+    if slot is None:
+        entered = set()
+    else:
+        entered = {slot}
+        for e in entries:
+            if not entered.isdisjoint(e.operands):
+                entered.add(e.slot)
+    on_the_way = [e for e in entries if e.row is not None and e.slot in adjoints and not entered.isdisjoint(e.operands)]
+    reasons = []
+    for e in on_the_way:
+        reasons += _blocked(store, e, entered, adjoints[e.slot])
+    only = "" if on_the_way else "only "
+    for how, place, tensors in events:
+        if any(t is leaf or _slot(store, t) in entered for t in tensors):
+            reasons.append(f"its value is used {only}{_left(how, place)}")
+    if not reasons:
+        if on_the_way:
+            reasons.append("several contributions to it cancel")
+        else:
+            reasons.append("the result does not depend on it")
+    return list(dict.fromkeys(reasons))
+
+
+def _left(how, place):
+    if how.startswith("comparison"):
+        return f"in a {how} at {place}: the result changes in steps, whose derivative is 0"
+    if how == "no_grad":
+        return f"under no_grad at {place}: nothing is recorded there"
+    if how.startswith("."):
+        return f"through {how} at {place}: that leaves the tape on purpose"
+    return f"in {how} at {place}, whose result has no derivative"
+
+
+def _blocked(store, e, entered, g):
+    """What an instruction with adjoint `g` does not let through to its operands."""
+    if not np.any(g):
+        return []
+    found = []
+    place = store.place(e.slot)
+    slots = e.row.slots(e.row.arity if e.signature is None else len(e.signature.metas))
+    for k, operand, c in zip(slots, e.operands, e.pull(np.asarray(g))):
+        if operand not in entered or (c is not None and np.all(c)):
+            continue
+        size = 1 if c is None else c.size
+        count = size if c is None else int(np.sum(np.asarray(c) == 0))
+        name = e.row.name
+        of = "" if size == 1 else f" in {count} of {size} elements"
+        if e.row.elementwise and e.row.partials[k] is zero:
+            why = "it is constant between jumps, so its derivative is 0"
+        elif e.row.primitive is not None:
+            why = f"its rule gives 0{of}"
+        elif name in _BRANCHES:
+            why = f"{_BRANCHES[name]}{of}"
+        elif name in _SATURATE:
+            why = f"it is saturated{of}: its derivative underflows to 0"
+        elif name in _READS:
+            why = f"{count} of {size} elements are not read"
+        else:
+            why = f"its derivative is 0{of}"
+        found.append(f"{name} at {place}: {why}")
+    return found

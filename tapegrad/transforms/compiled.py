@@ -1,0 +1,324 @@
+"""Functions compiled for one shape, to be called from users' nopython code.
+
+`compile` records a function at one point and keeps its tape, with a pool of
+workspaces that code without the interpreter can take from (`replay.entry`).  What
+such code needs to know of a function is one array of words, the handle (`replay.handle`):
+`Compiled` fills it in, and is called through it from Python too.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..array.dual import as_float
+from ..common.errors import DtypeError, GradientError, GuardError, OptionError, ShapeError, UnsupportedFunctionError
+from ..common.typing import Array
+from ..kernel.reasons import NotLowered
+from .replay.promotion import checked_policy
+
+if TYPE_CHECKING:
+    from ..program.finish import FinishedTape
+
+#: Bytes of a line of the cache.
+LINE = 64
+#: Compiled functions by the address of their handle.
+_ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
+
+
+class Compiled:
+    """A function of one array, with its gradient, for one shape: what `compile` returns.
+
+    ``c(x, g)`` returns the value at `x` and writes the gradient into `g`, both
+    C-contiguous float64 arrays of the shape of `x0`; the same from Python and from
+    functions compiled by Numba, to which it is best given as an argument.  What was
+    compiled with `data` is called ``c(x, g, *data)``.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    data : list of (tuple or None)
+        Shapes of the further arguments; None: a float.
+    tape : FinishedTape
+        What is replayed.
+    """
+
+    shape: tuple[int, ...]
+    data: list[tuple[int, ...] | None]
+    tape: FinishedTape
+
+    def __init__(self, function, x0, data, workspaces, policy):
+        from ..codegen import handle as H
+        from ..codegen.compile import native_address
+        from ..interpreter.native import data_address
+        from .replay import entry as E
+
+        E.register(Compiled)
+        self.shape, self.data = x0.shape, [None if type(d) is float else d.shape for d in data]
+        self._entry, self._address_of, self._failed = E.enter, data_address, H.H_FAILED
+        self.tape, kept, self._surroundings = _recorded(function, x0, data)
+        self._workspaces = [kept.take() for _ in range(workspaces)]
+        _refuse_python(self.tape, self._workspaces[0])
+        self._constant = np.array(0.0)
+        # Lines of the cache of their own, so that threads do not disturb each other.
+        table = np.zeros((workspaces + 1) * H.TAKE, np.int64)
+        start = -data_address(table) // 8 % H.TAKE
+        self._table = table[start : start + workspaces * H.TAKE].reshape(workspaces, H.TAKE)
+        for line, workspace in zip(self._table, self._workspaces):
+            line[H.T_PARAMETERS], line[H.T_GRADIENT] = workspace.pointer, data_address(workspace.gradients[0])
+            line[H.T_VALUE] = self._value_address(workspace)
+        self._extents = np.array(self.shape, np.int64)
+        self._handle = handle = np.zeros(H.HANDLE, np.int64)
+        handle[H.H_ENTRY], handle[H.H_VERSION] = native_address(E.entry), E.VERSION
+        handle[H.H_DIMENSIONS], handle[H.H_SHAPE] = x0.ndim, data_address(self._extents)
+        words = [w for shape in self.data for w in ([H.NUMBER] if shape is None else [len(shape), *shape])]
+        self._described = np.array(words, np.int64)
+        handle[H.H_DATA], handle[H.H_MORE] = data_address(self._described), len(data)
+        handle[H.H_NBYTES], handle[H.H_COUNT] = x0.nbytes, workspaces
+        handle[H.H_WORKSPACES] = data_address(self._table)
+        handle[H.H_SWEEP] = handle[H.H_ENTRY]
+        self._compile(policy)
+        self.handle_address = data_address(handle)
+        _ALIVE[self.handle_address] = self
+
+    def _compile(self, policy):
+        """Let calls go to a kernel, if the tape has one."""
+        from ..codegen import handle as H
+        from ..codegen.compile import native_address
+        from ..kernel.emit import Options
+        from ..kernel.of_tape import TapeKernel
+        from .replay import entry as E
+
+        #: The kernel; None if the tape is replayed by sweep, for the reason in `not_lowered`.
+        self.kernel, self.not_lowered = None, ""
+        if policy == "never":
+            return
+        try:
+            self.kernel = kernel = TapeKernel(self.tape, True, Options(entry=True))
+        except NotLowered as why:
+            self.not_lowered = str(why)
+            return
+        handle = self._handle
+        handle[H.H_KERNEL] = kernel.address
+        if kernel.machine.entry:
+            handle[H.H_ENTRY] = kernel.machine.entry
+            return
+        # Room to begin at a line of the cache, and to end apart from whatever comes next.
+        self._blocks = [np.zeros(kernel.nbytes + 3 * LINE, np.uint8) for _ in self._table]
+        for line, block in zip(self._table, self._blocks):
+            line[H.T_BLOCK] = -(-self._address_of(block) // LINE) * LINE
+        handle[H.H_ENTRY] = native_address(E.kernel_entry)
+
+    def _value_address(self, workspace):
+        slot, constant = self.tape.outputs[0]
+        if slot:
+            return workspace.address_of(slot)
+        self._constant[...] = getattr(constant, "_v", constant)
+        return self._address_of(self._constant)
+
+    def __call__(self, x: Array, g: Array, *data: Array | float) -> float:
+        """The value at `x` (and `data`); the gradient goes into `g`.
+
+        Raises
+        ------
+        GuardError
+            If a guard sees something else than at `x0` (it names the line), or if
+            something that the function captured has changed since.
+        ShapeError, DtypeError
+            If an array is not as `x0` was.
+        """
+        for name, a in (("x", x), ("g", g)):
+            if not isinstance(a, np.ndarray) or a.dtype != np.float64 or not a.flags.carray and (name == "g" or not a.flags.c_contiguous):
+                raise DtypeError(f"{name} must be a C-contiguous float64 array" + (" that can be written to" if name == "g" else ""))
+            if a.shape != self.shape:
+                raise ShapeError(f"{name} has the shape {a.shape}, the function was compiled for {self.shape}")
+        data = self._checked_data(data)
+        for other in (x, *data):
+            if np.may_share_memory(other, g) and x.size:
+                what = "x" if other is x else "an argument"
+                raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
+        changed = self._surroundings.changed()
+        if changed is not None:
+            raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
+        value = np.empty(1)
+        place = self._address_of(x)
+        if data:
+            table = np.array([place, *(self._address_of(d) for d in data)], np.int64)
+            place = self._address_of(table)
+        status = self._entry(self.handle_address, place, self._address_of(g), self._address_of(value))
+        if status:
+            g[...] = np.nan
+            self._handle[self._failed] = 0
+            raise GuardError(status - 1, self.handle_address)
+        return float(value[0])
+
+    def _checked_data(self, data):
+        """The further arguments as float64 arrays."""
+        if len(data) != len(self.data):
+            raise ShapeError(f"the function was compiled with {len(self.data)} arguments after x, got {len(data)} after x and g")
+        found = []
+        for k, (given, shape) in enumerate(zip(data, self.data)):
+            if shape is None and isinstance(given, (int, float, np.integer, np.floating)):
+                found.append(np.array(given, np.float64))
+                continue
+            wanted = "a number" if shape is None else f"a C-contiguous float64 array of the shape {shape}"
+            if shape is None or not isinstance(given, np.ndarray) or given.dtype != np.float64 or not given.flags.c_contiguous:
+                raise DtypeError(f"argument {k + 2} must be {wanted}, as when the function was compiled")
+            if given.shape != shape:
+                raise ShapeError(f"argument {k + 2} has the shape {given.shape}, the function was compiled for {shape}")
+            found.append(given)
+        return found
+
+    def check(self) -> None:
+        """Raise `GuardError` if a guard has failed since the last `check`: to be called after a ``prange``."""
+        failed = int(self._handle[self._failed])
+        if failed:
+            self._handle[self._failed] = 0
+            raise GuardError(failed - 1, self.handle_address)
+
+    def __reduce__(self):
+        raise TypeError("a compiled function holds addresses of this process: compile it again where it is needed")
+
+    def __repr__(self):
+        return f"Compiled(shape={self.shape}, instructions={len(self.tape)})"
+
+
+def _recorded(function, x0, data):
+    """The tape of `function` at `x0` and `data`, with its pool and the surroundings of the function."""
+    from .replay.function import Replayed
+
+    replayed = Replayed(function, (0,))
+    # The second call is recorded again and compared: so functions that draw random numbers are found out.
+    for _ in range(2):
+        replayed.call((x0, *data), {})
+    (kind,) = replayed.kinds.values()
+    if kind.given_up:
+        raise GradientError(f"the function cannot be compiled: {kind.given_up}")
+    kept = kind.tapes.first()
+    slot, result = kept.tape.outputs[0]
+    dtype = np.dtype(result.char if slot else np.asarray(getattr(result, "_v", result)).dtype)
+    if dtype != np.float64:
+        # Compiled code reads eight bytes as a float64.
+        raise DtypeError(f"the function returns {dtype}, compiled code a float64: convert the result (`.astype(float)`, or `float` of a constant)")
+    return kept.tape, kept, kind.surroundings
+
+
+def _refuse_python(tape, workspace):
+    """Raise if some instruction needs the interpreter."""
+    for step in workspace.hosts:
+        raise UnsupportedFunctionError(
+            f"{step.name} at {tape.place(step.slot)} is computed by NumPy, which compiled code cannot call; "
+            "write it with operations that have a program, or use tg.value_and_grad, which calls NumPy there"
+        )
+    for item in tape.items:
+        if getattr(item.entry.function, "primitive", None) is not None:
+            raise UnsupportedFunctionError(
+                f"{item.entry.name} at {tape.place(item.slot)} is a primitive with rules in Python, which compiled code "
+                "cannot call; use tg.value_and_grad, which calls them"
+            )
+
+
+def what_failed(number, handle):
+    """The message for guard `number` of the compiled function with this handle."""
+    known = _ALIVE.get(handle)
+    if known is None or not 0 <= number < len(known.tape.guards):
+        return f"guard {number} of a compiled function saw something else than at recording"
+    guard = known.tape.guards[number]
+    return (
+        f"{guard.place}: `{guard.place.text}` went another way than at the x0 of tg.compile ({guard}); the gradient was not "
+        "computed. Compile with an x0 on this path, or use tg.value_and_grad, which records each path"
+    )
+
+
+def compile(
+    f: Callable[..., Any], x0: Array, workspaces: int | None = None, kernel: str | None = None, *, data: Sequence[Any] = ()
+) -> Compiled:
+    """A function of one array, with its gradient, to be called from Numba's nopython code.
+
+    Parameters
+    ----------
+    f : callable
+        Takes a float64 array, and `data`; returns a float.
+    x0 : array_like of float
+        Where `f` is recorded; the result is for arrays of this shape, C-contiguous and float64.
+    workspaces : int, optional
+        How many threads can be inside at the same time (others wait); by default one a processor.
+    kernel : str, optional
+        "never" to replay the tape by sweeps; else it becomes machine code now, if all its instructions can
+        (`Compiled.not_lowered` says which cannot). By default ``tg.config.kernel``.
+    data : sequence of float and array_like of float, optional
+        Further arguments of `f`, which are not differentiated: each call gives its own, of the same shapes
+        (observations, a batch, a step size). Integers, index arrays and other objects are part of a recording, not
+        arguments of it: let `f` capture them.
+
+    Returns
+    -------
+    Compiled
+        ``c(x, g)``, or ``c(x, g, *data)``, returns the value at `x` and writes the gradient into `g`.
+
+    Raises
+    ------
+    DtypeError
+        If `x0` or something in `data` is neither a float nor an array of floats, or `f` returns something else than float64.
+    UnsupportedFunctionError
+        If an instruction needs the interpreter; it is named with its line.
+    GradientError
+        If `f` gives something else each time.
+
+    Notes
+    -----
+    Only the path that `f` took at `x0` is compiled.  Where a guard sees something
+    else, a `GuardError` names the line, and `g` is filled with nan.  Numba loses
+    exceptions raised inside ``prange``, and leaves out the rest of that thread's
+    turns: call ``c.check()`` after the loop, which raises then.  What `f` captured
+    is as it was at compilation (arrays are read where they are); calls from Python
+    compare it, calls from nopython code cannot.
+
+    Give the result to your function as an argument.  As a global it works too, but
+    then Numba does not keep the function on disk.
+
+    Examples
+    --------
+    >>> import numba, numpy as np, tapegrad as tg
+    >>> c = tg.compile(lambda x: (x[0] - 1.0) ** 2 + (x[1] - x[0]) ** 2, np.zeros(2))
+    >>> @numba.njit
+    ... def descend(c, x, steps):
+    ...     g = np.empty_like(x)
+    ...     for _ in range(steps):
+    ...         c(x, g)
+    ...         x -= 0.2 * g
+    ...     return c(x, g)
+    >>> descend(c, np.zeros(2), 200) < 1e-20
+    True
+
+    With observations that change from call to call:
+
+    >>> c = tg.compile(lambda x, a, b: np.sum((a @ x - b) ** 2), np.zeros(2), data=(np.eye(2), np.zeros(2)))
+    >>> g = np.empty(2)
+    >>> c(np.ones(2), g, np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 1.0])), g
+    (4.0, array([4., 8.]))
+    """
+    x0 = np.array(as_float(x0, "x0"), np.float64, order="C")
+    if x0.ndim == 0:
+        raise ShapeError("tg.compile needs an array: give a number as an array of one element")
+    count = workspaces if workspaces is not None else os.cpu_count() or 1
+    if count < 1:
+        raise OptionError(f"workspaces must be at least 1, got {count}")
+    return Compiled(f, x0, [_datum(k, d) for k, d in enumerate(data)], int(count), checked_policy(kernel))
+
+
+def _datum(k, given):
+    """One of the further arguments: a float, or a C-contiguous float64 array."""
+    if type(given) is float or isinstance(given, np.floating):
+        return float(given)
+    array = np.asarray(given)
+    if array.dtype.kind != "f" or not array.ndim:
+        raise DtypeError(
+            f"data[{k}] is {type(given).__name__ if not array.ndim else f'an array of {array.dtype}'}, not a float or an array of "
+            "floats: let the function capture it, or convert it with float() or .astype(float)"
+        )
+    return np.array(array, np.float64, order="C")

@@ -1,0 +1,446 @@
+"""Transformations of functions: `grad`, `value_and_grad`, `elementwise_grad`, `jit`.
+
+Each takes a function and returns a function, which records it at its first call
+and replays it after (`tapegrad.transforms.replay`).  NumPy in, NumPy out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+import numpy as np
+
+from ..array.differentiable import Traced
+from ..autograd import nested
+from ..common.errors import StructureError
+from ..common.tree import flatten, unflatten
+from ..common.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
+from .replay.promotion import checked_policy
+
+if TYPE_CHECKING:
+    from ..kernel.of_tape import TapeKernel
+    from ..program.finish import FinishedTape
+    from .replay.stats import Stats
+
+R = TypeVar("R", bound=Any, covariant=True)
+X = TypeVar("X", bound=Any)
+Y = TypeVar("Y", bound=Any)
+
+
+class Transformed(Generic[R]):
+    """What a transformation returns: a function with results of type `R`, and its statistics.
+
+    Attributes
+    ----------
+    __wrapped__ : callable
+        The user's function.
+    """
+
+    if TYPE_CHECKING:
+
+        __name__: str
+        __wrapped__: Callable[..., Any]
+
+        # Of what is called with a number that is not an int, an array, or a container the derivative is one, too.
+        @overload
+        def __call__(self: Transformed[Unknown], *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def __call__(self: Transformed[Traced], *args: Any, **kwargs: Any) -> Any: ...
+        @overload
+        def __call__(self: Transformed[int], *args: Any, **kwargs: Any) -> float: ...
+        @overload
+        def __call__(self, *args: Any, **kwargs: Any) -> R: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        self._made_of = args, kwargs
+        return self
+
+    def __reduce__(self):
+        """A copy, here or in another process, is made of the same function (or its copy), and records for itself."""
+        with contextlib.suppress(AttributeError, KeyError):
+            if operator.attrgetter(self.__qualname__)(sys.modules[self.__module__]) is self:
+                return self.__qualname__
+        return _made, (type(self), *self._made_of)
+
+    def __init__(self, function, argnums, has_aux=False, scalar=True, kernel=None):
+        if not callable(function):
+            raise StructureError(f"expected a function to differentiate, got {type(function).__name__}")
+        options = None
+        if isinstance(function, Jitted):
+            function, options, kernel = function.__wrapped__, function.options, kernel or "always"
+        functools.update_wrapper(self, function, updated=())
+        self._one = is_number(argnums)
+        some = argnums or isinstance(self, Jitted)
+        if not self._one and not (isinstance(argnums, (tuple, list)) and some and all(map(is_number, argnums))):
+            raise StructureError(f"argnums={argnums!r} is not the position of an argument, or a tuple of them")
+        self._argnums = (int(argnums),) if self._one else tuple(int(a) for a in argnums)
+        if any(a < 0 for a in self._argnums):
+            raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
+        from .replay.function import Replayed  # it loads what replays
+
+        self._replayed = Replayed(function, self._argnums, has_aux, scalar, policy=checked_policy(kernel), options=options)
+        self._has_aux = has_aux
+
+    def stats(self) -> Stats:
+        """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
+        return self._replayed.stats
+
+    def tape(self, *args: Any, **kwargs: Any) -> FinishedTape:
+        """The finished tape that answers a call with these arguments: ``print(g.tape(x))`` lists it.
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> g = tg.grad(lambda x, y: x * y + 1.0)
+        >>> len(g.tape(2.0, 3.0))
+        2
+        """
+        return self._replayed.tape(args, kwargs)
+
+    def kernel(self, *args: Any, **kwargs: Any) -> TapeKernel:
+        """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
+
+        Its ``source()``, ``llvm()``, ``asm()``, ``nbytes`` (of the workspace) and ``seconds`` (by stage of compilation)
+        can be looked at.
+
+        Raises
+        ------
+        UnsupportedFunctionError
+            Some instruction has no machine code; it is named with its line.
+
+        Examples
+        --------
+        >>> import numpy as np, tapegrad as tg
+        >>> g = tg.grad(lambda x: np.sum(np.exp(x)))
+        >>> print(g.kernel(np.zeros(3)).source())  # doctest: +ELLIPSIS
+        x0: float64[3]
+        ...
+        """
+        return self._replayed.kernel(args, kwargs)
+
+    def _gradients(self, outcome, args):
+        """Gradients of the wanted arguments, in their containers."""
+        found = iter([g for g in outcome.gradients if g is not None])
+        results = []
+        for k in self._argnums_in_order:
+            leaves, structure = flatten(args[k])
+            results.append(unflatten(structure, [_number(next(found)) for _ in leaves]))
+        by_position = dict(zip(self._argnums_in_order, results))
+        results = tuple(by_position[k] for k in self._argnums)
+        return results[0] if self._one else results
+
+    def _recorded(self, args, kwargs):
+        """Value and gradients inside of another derivative: recorded there (`tapegrad.autograd.nested`)."""
+        self._replayed.check_positions(args)
+        value, found = nested.value_and_gradients(
+            self.__wrapped__, args, self._argnums, kwargs, self._has_aux, self._replayed.scalar
+        )
+        gradients = tuple(found[k] for k in self._argnums)
+        return value, gradients[0] if self._one else gradients
+
+    @property
+    def _argnums_in_order(self):
+        return sorted(set(self._argnums))
+
+    def _value(self, outcome):
+        values = [v.copy() if isinstance(v, np.ndarray) else v for v in outcome.values]
+        return unflatten(outcome.structure, values)
+
+
+class Jitted(Transformed[R]):
+    """What `jit` returns: the function itself, by kernels."""
+
+    def __init__(self, function, fastmath):
+        from ..kernel.emit import Options
+
+        super().__init__(function, (), kernel="always")
+        self.options = self._replayed.options = Options(fastmath=fastmath)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        if any(isinstance(leaf, Traced) for leaf in flatten((args, kwargs))[0]):
+            # Part of something that is being recorded, or differentiated.
+            return self.__wrapped__(*args, **kwargs)
+        return self._value(self._replayed.call(args, kwargs, backward=False))
+
+
+@overload
+def jit(fun: Callable[..., X], *, fastmath: bool = False) -> Jitted[X]: ...
+@overload
+def jit(fun: None = None, *, fastmath: bool = False) -> Callable[[Callable[..., X]], Jitted[X]]: ...
+def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Jitted[Any] | Callable[[Callable[..., Any]], Jitted[Any]]:
+    """`fun` by machine code made from its tape, as its derivatives will be.
+
+    The first call with given shapes, types and static arguments records the function and
+    compiles what was recorded (`tapegrad.kernel`); ``tg.grad(tg.jit(f))`` and the other
+    transformations compile at once, instead of after many calls.
+
+    Parameters
+    ----------
+    fun : callable
+        Takes and returns floats and arrays, in containers too.  Without it `jit` returns a decorator.
+    fastmath : bool
+        Allow ``a * b + c`` to be rounded once, and sums and products to be made in another order.  That is often faster, and
+        the results differ from those of plain calls by rounding.
+
+    Returns
+    -------
+    callable
+        Called with arrays and floats: NumPy out.  Called with tensors or dual numbers it is `fun` itself.
+
+    Raises
+    ------
+    StructureError
+        `fun` cannot be called, or returns None or text.
+
+    Notes
+    -----
+    Control flow is guarded as in `grad`.  A function with an instruction that has no machine code (``f.stats()``
+    names it) is replayed by sweeps.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> @tg.jit
+    ... def f(x):
+    ...     total = 0.0
+    ...     for k in range(len(x)):
+    ...         total = total + np.sin(x[k]) * k
+    ...     return total
+    >>> round(f(np.ones(10)), 6)
+    37.866194
+    >>> tg.grad(f)(np.zeros(3))
+    array([0., 1., 2.])
+    """
+    if fun is None:
+        return lambda function: Jitted(function, fastmath)
+    return Jitted(fun, fastmath)
+
+
+def _made(kind, args, kwargs):
+    return kind(*args, **kwargs)
+
+
+def is_number(thing):
+    """Whether `thing` can be the position of an argument."""
+    return isinstance(thing, (int, np.integer)) and not isinstance(thing, bool)
+
+
+def chosen(argnums, argnum):
+    """`argnums`, or its name in HIPS autograd, `argnum`."""
+    if argnum is None:
+        return argnums
+    if argnums != 0:
+        raise StructureError(f"argnums={argnums!r} and argnum={argnum!r} are two names of the same; give one")
+    return argnum
+
+
+def _number(gradient):
+    return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
+
+
+def _together(gradients):
+    """The gradients of a sequence of arguments, as a tuple also if it has one."""
+    return gradients if type(gradients) is tuple else (gradients,)
+
+
+class _ValueAndGrad(Transformed[Any]):
+    def __call__(self, *args, **kwargs):
+        found = None if kwargs or nested.inside() else self._replayed.quick(args)
+        if found is not None:
+            return found if self._one else (found[0], _together(found[1]))
+        if nested.is_nested(args, kwargs):
+            return self._recorded(args, kwargs)
+        outcome = self._replayed.call(args, kwargs)
+        return self._value(outcome), self._gradients(outcome, args)
+
+
+class _Grad(Transformed[Any]):
+    def __call__(self, *args, **kwargs):
+        found = None if kwargs or nested.inside() else self._replayed.quick(args)
+        if found is not None:
+            return found[1] if self._one else _together(found[1])
+        if nested.is_nested(args, kwargs):
+            value, gradient = self._recorded(args, kwargs)
+            return (gradient, value[1]) if self._has_aux else gradient
+        outcome = self._replayed.call(args, kwargs)
+        gradient = self._gradients(outcome, args)
+        return (gradient, self._value(outcome)[1]) if self._has_aux else gradient
+
+
+@overload
+def value_and_grad(
+    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, X]]: ...
+@overload
+def value_and_grad(
+    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, X]]: ...
+@overload
+def value_and_grad(
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, tuple[X, Y]]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[float, tuple[Any, ...]]]: ...
+@overload
+def value_and_grad(
+    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True], kernel: KernelPolicy | None = None
+) -> Transformed[tuple[tuple[float, Any], X]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
+def value_and_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
+    kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:  # fmt: skip
+    """The value of a scalar function together with its gradient.
+
+    Parameters
+    ----------
+    fun : callable
+        Returns a float (or a pair of a float and anything else, with `has_aux`).
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate; they may be containers (dicts, lists, tuples,
+        namedtuples, dataclasses) of floats and arrays, whose gradients come in the same containers.
+        Also called `argnum`, as in HIPS autograd.
+    has_aux : bool
+        Whether `fun` returns a pair of which only the first part is differentiated.
+    kernel : str, optional
+        When recordings become machine code: "auto" (after many replays), "always" (at once) or "never"; by default what
+        ``tg.config.kernel`` says (from the environment variable ``TAPEGRAD_KERNEL``, else "auto").
+
+    Returns
+    -------
+    callable
+        ``(value, gradient)`` of the same arguments; ``((value, aux), gradient)`` with `has_aux`.
+
+    Raises
+    ------
+    NonScalarOutputError
+        `fun` returns more than one number; see `jacobian`, `elementwise_grad`.
+    StructureError
+        `argnums` names no argument, an argument to differentiate is no number or array, or `fun` returns None or text.
+    DtypeError
+        An array of integers, or complex numbers.
+    OptionError
+        `kernel` is no policy.
+    HigherOrderError
+        An argument, or a number that `fun` uses, is itself being differentiated.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> g = tg.value_and_grad(lambda x: np.sum(x ** 2))
+    >>> g(np.array([1.0, 2.0]))
+    (5.0, array([2., 4.]))
+    """
+    return _ValueAndGrad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
+
+
+@overload
+def grad(
+    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[X]: ...
+@overload
+def grad(
+    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[X]: ...
+@overload
+def grad(
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[X, Y]]: ...
+@overload
+def grad(
+    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[Any, ...]]: ...
+@overload
+def grad(
+    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True], kernel: KernelPolicy | None = None
+) -> Transformed[tuple[X, Any]]: ...
+@overload
+def grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]: ...  # fmt: skip
+def grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
+    kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:  # fmt: skip
+    """The gradient of a scalar function.
+
+    Parameters
+    ----------
+    fun, argnums, has_aux, argnum, kernel
+        As of `value_and_grad`.
+
+    Returns
+    -------
+    callable
+        The gradient at the same arguments, in the shape of the argument; ``(gradient, aux)`` with `has_aux`.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.grad(lambda x: x ** 3)(2.0)
+    12.0
+    """
+    return _Grad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
+
+
+@overload
+def elementwise_grad(fun: OfFirst[X], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
+def elementwise_grad(fun: OfSecond[X], argnums: Literal[1], *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
+def elementwise_grad(
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[X, Y]]: ...
+@overload
+def elementwise_grad(
+    fun: Callable[..., Any], argnums: tuple[int, ...], *, kernel: KernelPolicy | None = None
+) -> Transformed[tuple[Any, ...]]: ...
+@overload
+def elementwise_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]: ...  # fmt: skip
+def elementwise_grad(
+    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]:
+    """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
+
+    This is the gradient of the sum of all results: the sums of the columns of
+    the Jacobian.  For a function that works element by element it is the
+    derivative at every element.
+
+    Parameters
+    ----------
+    fun, argnums, argnum, kernel
+        As of `value_and_grad`; `fun` may return arrays, in containers too.
+
+    Returns
+    -------
+    callable
+        Gives an array of the shape of the argument.
+
+    Raises
+    ------
+    StructureError, DtypeError, HigherOrderError
+        As `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.elementwise_grad(lambda x: x ** 3)(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    """
+    return _Grad(fun, chosen(argnums, argnum), scalar=False, kernel=kernel)

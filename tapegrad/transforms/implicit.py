@@ -1,0 +1,437 @@
+"""Derivatives of what a solver finds, by the implicit function theorem: `root`, `fixed_point`, `argmin`.
+
+The solution ``x(p)`` of ``f(x, p) = 0`` moves with the parameters p so that f stays zero::
+
+    J dx = -(df/dp) dp        with J = df/dx at the solution,
+
+so one linear solve gives the derivative, whatever found x: the solver runs on plain
+numbers and is not looked at.  A call is one instruction, a custom primitive
+(`tapegrad.autograd.custom`): the JVP rule solves with J, the VJP rule with its transpose.  Both
+are written in operations that can be differentiated again, and the x in them is the
+instruction's result, which depends on p: so derivatives of any order, in every nesting, are
+those of the theorem.  Where J is not formed (``linear="gmres"``), the linear system is itself solved
+by a `_Solution`, whose derivative is another linear solve.
+
+A. Griewank and A. Walther, "Evaluating Derivatives", 2nd ed. (2008), chapter 15; M. Blondel et al.,
+"Efficient and modular implicit differentiation" (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ..array.differentiable import Traced, below
+from ..array.forward import jvp
+from ..autograd import nested
+from ..autograd.custom import Primitive
+from ..common.errors import ConvergenceError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
+from ..common.tree import flatten, unflatten
+from ..common.typing import Pytree
+from .functional import grad, value_and_grad
+from .jacobians import jacobian, vjp
+
+#: How the linear system of a derivative is solved.
+LinearSolver: TypeAlias = Literal["dense", "gmres", "bicgstab", "cg"]
+
+#: How large the largest residual may be, beside the largest one at the start (or 1).
+TOLERANCE = 1e-6
+#: Iterations of `fixed_point`, and the relative change at which it stops.
+ITERATIONS, CHANGE = 10_000, 1e-14
+LINEAR = ("dense", "gmres", "bicgstab", "cg")
+
+
+def _returned(found, name):
+    if found is None:
+        raise StructureError(f"{name} returns None: does the function return what it computes?")
+    return found
+
+
+class _Solution:
+    """The solution of ``residual(x, *args) = 0`` near `x0`, as a function of the arguments.
+
+    Parameters
+    ----------
+    residual : callable
+        Returns as many numbers as x has.
+    solve : callable
+        ``solve(solution, x0, arguments)`` on plain numbers, with this object, gives x, in the containers of `x0`, or an
+        ``OptimizeResult`` with it.
+    linear : str
+        One of `LINEAR`.
+    tolerance : float
+    name : str
+        Of the residual, for errors.
+    """
+
+    def __init__(self, residual, solve, linear, tolerance, name):
+        if not callable(residual):
+            raise StructureError(f"expected a function, got {type(residual).__name__}")
+        if linear not in LINEAR:
+            raise OptionError(f"linear={linear!r}: choose one of {', '.join(LINEAR)}")
+        self.residual, self.solve, self.linear, self.tolerance, self.name = residual, solve, linear, tolerance, name
+        self.by_x = jacobian(self.of_vector)
+
+    def __call__(self, x0, args):
+        leaves, self.structure = flatten(x0)
+        self.shapes = [np.shape(below(leaf)) for leaf in leaves]
+        given, self.arguments = flatten(tuple(args))
+        primitive = Primitive(self._found, self.name)
+        primitive.defvjp(self._vjp)
+        primitive.defjvp(self._jvp)
+        start = [np.reshape(leaf if isinstance(leaf, Traced) else np.asarray(leaf, float), (-1,)) for leaf in leaves]
+        whole = primitive(start[0] if len(start) == 1 else np.concatenate(start), *given)
+        return self.container(whole)
+
+    # -- vectors and containers ----------------------------------------------------
+    def container(self, vector):
+        """A vector as x was given."""
+        parts, at = [], 0
+        for shape in self.shapes:
+            size = math.prod(shape)
+            part = np.reshape(vector[at : at + size], shape) if shape else vector[at]
+            parts.append(float(part) if type(part) is np.float64 else part)
+            at += size
+        return unflatten(self.structure, parts)
+
+    @staticmethod
+    def vector(thing):
+        """The numbers of containers, one after the other."""
+        parts = [np.reshape(leaf, (-1,)) for leaf in flatten(thing)[0]]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def of_vector(self, x, *given):
+        """The residual as a function of vectors."""
+        found = self.residual(self.container(x), *unflatten(self.arguments, list(given)))
+        return self.vector(_returned(found, self.name))
+
+    # -- the value -----------------------------------------------------------------
+    def _found(self, start, *given):
+        if not nested.inside():
+            return self._searched(start, *given)
+        # What a solver computes is no part of the recording outside, nor are the derivatives it asks for: a thread of its own has
+        # tapes of its own.
+        with ThreadPoolExecutor(1) as apart:
+            try:
+                return apart.submit(self._searched, start, *given).result()
+            except TapeMismatchError as error:
+                raise StructureError(
+                    f"{self.name} uses a tensor that is none of its arguments, and would lose its derivative; pass it as one"
+                ) from error
+
+    def _searched(self, start, *given):
+        def problem(x):
+            return np.asarray(self.of_vector(np.array(x, float), *given), float)
+
+        first = problem(start)
+        if first.shape != start.shape:
+            raise StructureError(
+                f"{self.name} returns {first.size} numbers for {start.size} unknowns; it takes one equation for each of them"
+            )
+        answer = self.solve(self, self.container(np.array(start)), unflatten(self.arguments, list(given)))
+        success, message = getattr(answer, "success", True), getattr(answer, "message", "")
+        x = np.array(self.vector(getattr(answer, "x", answer)), float)
+        if x.shape != start.shape:
+            raise StructureError(f"the solver returned {x.size} numbers, the start has {start.size}")
+        left = float(np.max(np.abs(problem(x)), initial=0.0))
+        allowed = self.tolerance * max(1.0, float(np.max(np.abs(first), initial=0.0, where=np.isfinite(first))))
+        if not left <= allowed:
+            raise ConvergenceError(
+                f"no solution of {self.name} was found: the largest residual is {left:.3g}, allowed is {allowed:.3g}"
+                + (f" (the solver says: {message})" if not success and message else "")
+                + "; start closer, give another solver, or tol"
+            )
+        return x
+
+    # -- derivatives -----------------------------------------------------------------
+    @staticmethod
+    def _floats(given):
+        """Numbers of the parameters that may get a derivative: in a recording those that are part of it."""
+        found = [k for k, p in enumerate(given) if np.asarray(getattr(below(p), "_v", below(p))).dtype.kind == "f"]
+        live = [k for k in found if isinstance(given[k], Traced)]
+        return live or found
+
+    def _of_parameters(self, x, given, floats):
+        def function(*parameters):
+            full = list(given)
+            for k, p in zip(floats, parameters):
+                full[k] = p
+            return self.of_vector(x, *full)
+
+        return function
+
+    def _jvp(self, tangents, x, start, *given):
+        floats = [k for k in self._floats(given) if tangents[1 + k] is not None]
+        primals, moved = tuple(given[k] for k in floats), tuple(tangents[1 + k] for k in floats)
+        _, change = jvp(self._of_parameters(x, given, floats), primals, moved)
+        return -self._solved(x, given, change, False)
+
+    def _vjp(self, g, x, start, *given):
+        floats = self._floats(given)
+        weights = self._solved(x, given, g, True)
+        _, pull = vjp(self._of_parameters(x, given, floats), *(given[k] for k in floats))
+        found = [None] * (1 + len(given))
+        for k, part in zip(floats, pull(weights)):
+            found[1 + k] = -part
+        return tuple(found)
+
+    def _solved(self, x, given, b, transposed):
+        """The solution of the linear system with J, or with its transpose."""
+        if self.linear != "dense":
+            return self._iterated(x, given, b, transposed)
+        matrix = self.by_x(x, *given)
+        plain = matrix
+        while isinstance(plain, Traced):
+            plain = below(plain)._v if isinstance(below(plain), Traced) else below(plain)
+        if plain.size:
+            with np.errstate(all="ignore"):
+                condition = np.linalg.cond(plain, 1) if np.isfinite(plain).all() else np.inf
+            if not condition < 1.0 / (np.finfo(float).eps * len(plain)):
+                raise SingularJacobianError(
+                    f"the derivative of {self.name} in the unknowns is singular at the solution (condition {condition:.2g}): the solution "
+                    "does not depend smoothly on the arguments there"
+                )
+        return np.linalg.solve(np.transpose(matrix) if transposed else matrix, b)
+
+    def _iterated(self, x, given, b, transposed):
+        method = self.linear
+
+        def product(v, x, *given):
+            function = lambda y: self.of_vector(y, *given)  # noqa: E731
+            return vjp(function, x)[1](v)[0] if transposed else jvp(function, (x,), (v,))[1]
+
+        def solve(system, start, arguments):
+            from scipy.sparse import linalg
+
+            b, x, *given = arguments
+            size = len(b)
+            operator = linalg.LinearOperator(
+                (size, size), dtype=np.float64, matvec=lambda v: product(np.array(v, float).reshape(-1), x, *given)
+            )
+            found, _ = getattr(linalg, method)(operator, b, rtol=1e-12, atol=0.0, maxiter=10 * size)
+            return found
+
+        inner = _Solution(
+            lambda v, b, x, *given: product(v, x, *given) - b, solve, method, 1e-8, f"the linear system of {self.name} ({method})"
+        )
+        return inner(np.zeros(np.shape(b)), (b, x, *given))
+
+
+def _name(function):
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _chosen(solver, default):
+    """``solve(solution, x0, arguments)``, as `_Solution` calls it, for what the user gave: a function, the name of a method, or None.
+
+    `default` is one of the three classes `_By...` below: called it solves with a method, and its `plain` is what the
+    user's own solver is handed.
+    """
+    if callable(solver):
+        return lambda solution, x0, arguments: solver(lambda x: default.plain(solution, x, arguments), x0)
+    return lambda solution, x0, arguments: default(solution, x0, arguments, solver)
+
+
+class _ByScipy:
+    """Roots by `scipy.optimize.root`, with exact Jacobians."""
+
+    @staticmethod
+    def plain(solution, x, arguments):
+        return solution.residual(x, *arguments)
+
+    def __call__(self, solution, x0, arguments, method):
+        from scipy import optimize
+
+        given = flatten(arguments)[0]
+        exact = {"jac": lambda x: solution.by_x(np.array(x), *given)} if method in (None, "hybr", "lm") else {}
+        return optimize.root(
+            lambda x: solution.of_vector(np.array(x), *given), solution.vector(x0), method=method or "hybr",
+            tol=1e-13 if method in (None, "hybr", "lm") else None, **exact,
+        )  # fmt: skip
+
+
+def root(
+    f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
+    tol: float = TOLERANCE,
+) -> Pytree:  # fmt: skip
+    """The x near `x0` with ``f(x, *args) = 0``, as a differentiable function of `args`.
+
+    Parameters
+    ----------
+    f : callable
+        Returns as many numbers as x has, as a number, an array, or containers of them.
+    x0 : float, ndarray, or containers of them
+        Where to start; nothing depends on it, so its derivative is zero.
+    *args
+        Further arguments of `f`: numbers, arrays, containers.  What of them is a tensor, or a dual
+        number, the solution depends on; `f` must not use others.
+    solver : str or callable, optional
+        A method of `scipy.optimize.root` ("hybr" by default, with the exact Jacobian), or a function
+        ``solver(fun, x0)`` of ``fun(x) = f(x, *args)`` on plain numbers, which returns x, in the containers of
+        `x0`, or an ``OptimizeResult``.
+    linear : {"dense", "gmres", "bicgstab", "cg"}
+        How the linear system of the derivative is solved: "dense" forms the Jacobian; the others
+        (of `scipy.sparse.linalg`) multiply with it only; "cg" is for symmetric positive definite ones.
+    tol : float
+        The largest residual allowed at the solution, beside the largest one at `x0` (or 1).
+
+    Returns
+    -------
+    Of the containers of `x0`
+        A tensor where an argument is one that requires a gradient.
+
+    Raises
+    ------
+    ConvergenceError
+        The residual is not small; names it.
+    SingularJacobianError
+        On differentiation: the Jacobian in x is singular there.
+    StructureError
+        There are not as many equations as unknowns.
+
+    Notes
+    -----
+    By the implicit function theorem; the iterations of the solver are not differentiated.  The
+    derivative has about the relative accuracy of the solution, so tolerances of solvers matter.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> def sqrt(a):
+    ...     return tg.implicit.root(lambda x, a: x * x - a, 1.0, a)
+    >>> round(sqrt(4.0), 9), round(tg.grad(sqrt)(4.0), 9), round(tg.grad(tg.grad(sqrt))(4.0), 9)
+    (2.0, 0.25, -0.03125)
+    """
+    return _Solution(f, _chosen(solver, _ByScipy()), linear, tol, _name(f))(x0, args)
+
+
+class _ByIteration:
+    """Fixed points by iteration."""
+
+    def __init__(self, g):
+        self.g = g
+
+    def plain(self, solution, x, arguments):
+        return self.g(x, *arguments)
+
+    def __call__(self, solution, x0, arguments, method):
+        if method is not None:
+            raise OptionError(f"solver={method!r}: give a function solver(g, x0), or none")
+        x = solution.vector(x0)
+        for _ in range(ITERATIONS):
+            before, x = x, np.array(solution.vector(self.g(solution.container(x), *arguments)), float)
+            if not np.max(np.abs(x - before), initial=0.0) > CHANGE * max(1.0, np.max(np.abs(x), initial=0.0)):
+                break
+        return solution.container(x)
+
+
+def fixed_point(
+    g: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
+    tol: float = TOLERANCE,
+) -> Pytree:  # fmt: skip
+    """The x with ``g(x, *args) = x`` to which iteration from `x0` leads, as a differentiable function of `args`.
+
+    Parameters
+    ----------
+    g : callable
+        Returns what x is, in the same containers.
+    x0, *args, linear, tol
+        As of `root`.
+    solver : callable, optional
+        ``solver(fun, x0)`` of ``fun(x) = g(x, *args)`` on plain numbers; by default x is replaced by ``g(x)`` until
+        it does not change any more.
+
+    Returns
+    -------
+    Of the containers of `x0`
+
+    Raises
+    ------
+    As `root`.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> kepler = lambda e, m: tg.implicit.fixed_point(lambda x, e, m: m + e * np.sin(x), m, e, m)
+    >>> round(tg.derivative(lambda e: kepler(e, 1.0))(0.1), 6)
+    0.929061
+    """
+    if not callable(g):
+        raise StructureError(f"expected a function, got {type(g).__name__}")
+
+    def residual(x, *args):
+        old, new = flatten(x)[0], flatten(_returned(g(x, *args), _name(g)))[0]
+        shapes = [[np.shape(below(p)) for p in side] for side in (old, new)]
+        if shapes[0] != shapes[1]:
+            raise StructureError(f"{_name(g)} returns shapes {shapes[1]} for an x of shapes {shapes[0]}; they have to be the same")
+        return [b - a for a, b in zip(old, new)]
+
+    return _Solution(residual, _chosen(solver, _ByIteration(g)), linear, tol, _name(g))(x0, args)
+
+
+class _ByMinimizing:
+    """Minima by `scipy.optimize.minimize`, and Newton steps behind it: the derivative is as good as the solution."""
+
+    def __init__(self, objective):
+        self.objective = objective
+
+    def plain(self, solution, x, arguments):
+        return self.objective(x, *arguments)
+
+    def __call__(self, solution, x0, arguments, method):
+        from scipy import optimize
+
+        def objective(x, *given):
+            return self.objective(solution.container(x), *unflatten(solution.arguments, list(given)))
+
+        given, both = flatten(arguments)[0], value_and_grad(objective)
+        found = optimize.minimize(lambda x: both(np.array(x), *given), solution.vector(x0), jac=True, method=method or "BFGS")
+        better = _ByScipy()(solution, solution.container(found.x), arguments, None)
+        if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(found.x, *given)[1]), initial=0.0)):
+            # Newton steps may lead away to another stationary point.
+            if both(better.x, *given)[0] <= found.fun + 1e-9 * max(1.0, abs(found.fun)):
+                return better
+        return found
+
+
+def argmin(
+    f: Callable[..., Any], x0: Pytree, *args: Pytree, solver: str | Callable[..., Any] | None = None, linear: LinearSolver = "dense",
+    tol: float = TOLERANCE,
+) -> Pytree:  # fmt: skip
+    """The x near `x0` at which ``f(x, *args)`` is smallest, as a differentiable function of `args`.
+
+    Parameters
+    ----------
+    f : callable
+        Returns one number.
+    x0, *args, tol
+        As of `root`; the residual is the gradient of `f` in x.
+    solver : str or callable, optional
+        A method of `scipy.optimize.minimize` that takes gradients ("BFGS" by default), whose answer is
+        improved by Newton steps; or a function ``solver(fun, x0)`` of ``fun(x) = f(x, *args)``, which returns x in the
+        containers of `x0`, or an ``OptimizeResult``.
+    linear : str
+        As of `root`; the matrix is the Hessian, so "cg" will do at a proper minimum.
+
+    Returns
+    -------
+    Of the containers of `x0`
+
+    Raises
+    ------
+    As `root`; `SingularJacobianError` if the Hessian is singular at the minimum.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> def ridge(weight):
+    ...     return tg.implicit.argmin(lambda x, w: np.sum((x - 3.0) ** 2) + w * np.sum(x ** 2), np.zeros(2), weight)
+    >>> np.round(tg.derivative(ridge)(1.0), 9)      # x = 3 / (1 + w)
+    array([-0.75, -0.75])
+    """
+    slope = grad(f)
+    return _Solution(lambda x, *args: slope(x, *args), _chosen(solver, _ByMinimizing(f)), linear, tol, _name(f))(x0, args)

@@ -1,0 +1,419 @@
+"""Derivatives of a function as a whole: `vjp`, `linearize`, `jacrev`, `jacobian`.
+
+`jacobian` records the function once and replays it after (`tapegrad.transforms.replay`);
+sweeps then carry up to 16 seeds at once through the replay: unit adjoints down
+(reverse mode, a chunk of rows of the Jacobian at a time) or unit tangents up
+(forward mode, a chunk of columns).  `vjp` and `linearize` run the function once,
+on a tape of its own, which the function they return holds.  The user's tape and
+every ``.grad`` stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import numpy as np
+
+from ..array.record import normalise
+from ..array.tensor import Tensor
+from ..autograd import nested
+from ..autograd.recording import Recording, as_plain
+from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.tree import flatten, leaf_names, unflatten
+from ..common.typing import Argnums, Between, KernelPolicy, Mode, OfJacobian
+from .functional import Transformed, chosen
+
+R = TypeVar("R", bound=Any)
+X = TypeVar("X", bound=Any)
+
+MODES = ("auto", "forward", "reverse")
+
+
+def _fitted(thing, structure, ports, what, of):
+    """Seeds for `ports`, in a container of `structure`, as normalised values."""
+    given, found = flatten(thing)
+    if found != structure and len(given) == len(ports) == 1:
+        found = structure
+    if len(given) != len(ports):
+        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(given)}")
+    if found != structure and not _alike(found, structure):
+        raise StructureError(f"{what} is {found} but {of} is {structure}")
+    seeds = []
+    for p, seed, name in zip(ports, given, leaf_names(structure)):
+        seed = np.asarray(seed._v if isinstance(seed, Tensor) else seed)
+        if seed.shape != p.shape:
+            raise SeedShapeError(f"{what}{name} has the shape {seed.shape} but {of}{name} has {p.shape}")
+        if seed.dtype.kind not in "fiub":
+            raise SeedShapeError(f"{what}{name} is of dtype {seed.dtype}; give floats")
+        seeds.append(normalise(np.array(seed, p.char, order="C")))
+    return seeds
+
+
+def _alike(one, other):
+    """Whether two structures differ in nothing but lists for tuples."""
+    sequences = (list, tuple)
+    same = one.kind is other.kind or one.kind in sequences and other.kind in sequences
+    return same and one.keys == other.keys and len(one.parts) == len(other.parts) and all(map(_alike, one.parts, other.parts))
+
+
+def _value(recording):
+    return unflatten(recording.structure, [as_plain(normalise(np.array(p.value))) for p in recording.outputs])
+
+
+def _arguments(recording, values):
+    """Values of the inputs as a tuple with one entry per argument."""
+    found, at = [], 0
+    for structure in recording.structures:
+        found.append(unflatten(structure, values[at : at + structure.count]))
+        at += structure.count
+    return tuple(found)
+
+
+def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
+    """The value of a function, and a function that pulls adjoints back through it.
+
+    Parameters
+    ----------
+    f : callable
+        Takes the primals and returns a number, an array, or containers of them.
+    *primals : float, ndarray, or containers of them
+
+    Returns
+    -------
+    value
+        ``f(*primals)`` as plain NumPy data.
+    pullback : callable
+        ``pullback(cotangent)`` takes adjoints shaped like the value and returns
+        a tuple, one adjoint per primal; it may be called any number of times.
+
+    Raises
+    ------
+    SeedShapeError
+        From the pullback, for a cotangent that does not have the value's shape.
+    StructureError
+        ... that does not have its containers; or `f` returns None or text.
+    HigherOrderError
+        If a primal is a tensor that requires a gradient.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> value, pullback = tg.vjp(lambda x, y: x * np.sin(y), np.array([1.0, 2.0]), 0.0)
+    >>> value
+    array([0., 0.])
+    >>> pullback(np.array([1.0, 10.0]))
+    (array([0., 0.]), np.float64(21.0))
+    """
+    if nested.is_nested(primals, {}):
+        return nested.vjp(f, primals)
+    recording = Recording(f, primals, tuple(range(len(primals))))
+
+    def pullback(cotangent):
+        if nested.is_nested((cotangent,), {}):
+            return nested.vjp(f, primals)[1](cotangent)
+        seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
+        return _arguments(recording, recording.pull(seeds))
+
+    return _value(recording), pullback
+
+
+def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
+    """The value of a function, and its derivative as a linear function of tangents.
+
+    Parameters
+    ----------
+    f : callable
+        Takes the primals and returns a number, an array, or containers of them.
+    *primals : float, ndarray, or containers of them
+
+    Returns
+    -------
+    value
+        ``f(*primals)`` as plain NumPy data.
+    push : callable
+        ``push(*tangents)`` takes one tangent per primal, of its shapes, and
+        returns the tangent of the value; it may be called any number of times
+        and does not run `f`.
+
+    Raises
+    ------
+    SeedShapeError, StructureError
+        From `push`, for tangents that do not fit their primals.
+    HigherOrderError
+        If a primal is a tensor that requires a gradient.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> value, push = tg.linearize(lambda x: x * np.sum(x), np.array([1.0, 2.0]))
+    >>> value
+    array([3., 6.])
+    >>> push(np.array([1.0, 0.0]))
+    array([4., 2.])
+    """
+    if nested.is_nested(primals, {}):
+        return nested.linearize(f, primals)
+    recording = Recording(f, primals, tuple(range(len(primals))))
+
+    def push(*tangents):
+        if nested.is_nested(tangents, {}):
+            return nested.linearize(f, primals)[1](*tangents)
+        if len(tangents) != len(primals):
+            raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
+        seeds, at = [], 0
+        for k, (tangent, structure) in enumerate(zip(tangents, recording.structures)):
+            ports = recording.inputs[at : at + structure.count]
+            seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
+            at += structure.count
+        return unflatten(recording.structure, recording.push(seeds))
+
+    return _value(recording), push
+
+
+@overload
+def jacrev(f: Between[X, R], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Jacobian[X, R]: ...
+@overload
+def jacrev(
+    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]: ...  # fmt: skip
+def jacrev(
+    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+) -> Transformed[Any]:
+    """The Jacobian of `f` by reverse mode; see `jacobian`.
+
+    Parameters
+    ----------
+    f : callable
+    argnums : int or tuple of int
+        Also called `argnum`.
+    kernel : str, optional
+        As of `tapegrad.grad`.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `f`, returns its Jacobian.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
+    array([2., 4.])
+    """
+    return jacobian(f, argnums, mode="reverse", argnum=argnum, kernel=kernel)
+
+
+@overload
+def jacobian(
+    f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False, *, kernel: KernelPolicy | None = None
+) -> Jacobian[X, R]: ...
+@overload
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...  # fmt: skip
+def jacobian(
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:  # fmt: skip
+    """A function that gives the Jacobian of `f`.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or containers of them.
+    argnums : int or tuple of int
+        The positional arguments to differentiate with respect to: numbers,
+        arrays of floats, or containers of them.  Also called `argnum`.
+    mode : {"auto", "forward", "reverse"}
+        Forward mode carries one tangent per element of the inputs over the tape,
+        reverse mode one adjoint per element of the outputs.  "auto" predicts the
+        cost of both from the recorded tape (`tapegrad.transforms.choosing.costs`); `tg.compare` runs both.
+    explain : bool
+        Print the mode taken and the reason.
+    kernel : str, optional
+        When recordings become machine code: "auto", "always" or "never", as for `grad`.
+
+    Returns
+    -------
+    callable
+        Gives, for arguments of `f`, an array of shape ``f(x).shape + x.shape``
+        (a number for scalars), in float64, or float32 where both are; a tuple of
+        them if `argnums` is a tuple, in the containers of the arguments; all in the
+        container that `f` returns.  Its ``stats()`` says what was recorded and replayed.
+
+    Raises
+    ------
+    HigherOrderError
+        If an argument to differentiate with respect to is itself tracked.
+    DtypeError
+        For an integer or complex array.
+    StructureError
+        `argnums` names no argument, or `f` returns None or text.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.jacobian(lambda x: x[1:] * x[:-1])(np.array([1.0, 2.0, 3.0]))
+    array([[2., 1., 0.],
+           [0., 3., 2.]])
+    """
+    if mode not in MODES:
+        raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
+
+    return JacobianFunction(f, chosen(argnums, argnum), mode, explain, kernel)
+
+
+if TYPE_CHECKING:
+
+    class Jacobian(OfJacobian[X, R], Transformed[Any]):
+        """What type checkers are told that `jacobian` returns."""
+
+
+class JacobianFunction(Transformed[Any]):
+    """What `jacobian` returns."""
+
+    def __init__(self, function, argnums, mode, explain, kernel=None):
+        self._mode, self._explain, self._kernel = mode, explain, kernel
+        self._negative = {}
+        if any(k < 0 for k in _positions(argnums)):
+            # Which arguments they are is known when the function is called.
+            self._asked = argnums
+            argnums = 0
+        else:
+            self._asked = None
+        super().__init__(function, argnums, kernel=kernel)
+
+    def __call__(self, *args, **kwargs):
+        if self._asked is not None:
+            return self._counted(len(args))(*args, **kwargs)
+        if nested.is_nested(args, kwargs):
+            return self._recorded(args, kwargs)
+        outcome = self._replayed.call(args, kwargs, self._blocks)
+        structures = [flatten(args[k])[1] for k in self._argnums_in_order]
+        rows = []
+        for row in outcome.gradients:
+            row, parts = iter(row), {}
+            for k, structure in zip(self._argnums_in_order, structures):
+                parts[k] = unflatten(structure, [next(row) for _ in range(structure.count)])
+            rows.append(parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums))
+        return unflatten(outcome.structure, rows)
+
+    def tape(self, *args, **kwargs):
+        """The finished tape of the function that answers a call with these arguments."""
+        if self._asked is not None:
+            return self._counted(len(args)).tape(*args, **kwargs)
+        return self._replayed.tape(args, kwargs, self._blocks)
+
+    def kernel(self, *args, **kwargs):
+        """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
+        if self._asked is not None:
+            return self._counted(len(args)).kernel(*args, **kwargs)
+        return self._replayed.kernel(args, kwargs, self._blocks)
+
+    def _recorded(self, args, kwargs):
+        self._replayed.check_positions(args)
+        found, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)
+        rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in found]
+        return unflatten(structure, rows)
+
+    def _counted(self, count):
+        """The same with positions counted from the front, for calls with `count` arguments."""
+        found = self._negative.get(count)
+        if found is None:
+            numbers = positions(self._asked, count)
+            one = not isinstance(self._asked, (tuple, list))
+            found = JacobianFunction(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
+            found._replayed.stats = self._replayed.stats
+            self._negative[count] = found
+        return found
+
+    def _blocks(self, recording):
+        """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
+        mode = self._mode
+        compressed = recording.compressed()
+        if compressed is not None:
+            forward, reverse = compressed
+            one = {"forward": forward, "reverse": reverse}.get(mode) if mode != "auto" else min(
+                (c for c in compressed if c is not None), key=lambda c: c.count
+            )
+            if one is not None:
+                if self._explain:
+                    way = "forward mode: its columns have" if one is forward else "reverse mode: its rows have"
+                    print(f"{way} {one.count} colours, each of which shares no place in the Jacobian")
+                return _from_colours(recording, one, one is forward)
+        if recording.primitive:
+            # Its rules run in Python, row by row.
+            if self._explain:
+                print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
+            return by_rows(recording)
+        if mode == "auto" or self._explain:
+            from .choosing.costs import predict
+
+            if recording.prediction is None:
+                recording.prediction = predict(recording)
+            prediction = recording.prediction
+            mode = prediction.mode if mode == "auto" else mode
+            if self._explain:
+                print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
+        return by_columns(recording) if mode == "forward" else by_rows(recording)
+
+
+def positions(argnums, count):
+    """`argnums`, which may count from the end, as positions among `count` arguments."""
+    numbers = _positions(argnums)
+    if any(not -count <= k < count for k in numbers):
+        raise StructureError(f"argnums={argnums!r}, but the function was called with {count} positional arguments")
+    return tuple(k % count for k in numbers)
+
+
+def _positions(argnums):
+    numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    return tuple(k for k in numbers if isinstance(k, (int, np.integer))) if len(numbers) else ()
+
+
+def _shaped(block, output, given):
+    """One block of the Jacobian, in its shape and dtype."""
+    block = block.reshape(output.shape + given.shape)
+    char = "f" if output.char == given.char == "f" else "d"
+    if block.dtype.char != char:
+        block = block.astype(char)
+    return block if block.ndim else block[()]
+
+
+def _from_colours(recording, compressed, forward):
+    """Blocks ``[output][input]`` from one seed per colour."""
+    found = recording.many(forward, compressed.seeds)
+    blocks = [[None] * len(recording.inputs) for _ in recording.outputs]
+    for t, row in enumerate(compressed.places):
+        values = found[t].reshape(-1)
+        for s, (straight, turned, at) in enumerate(row):
+            j, i = (t, s) if forward else (s, t)
+            output, given = recording.outputs[j], recording.inputs[i]
+            block = np.zeros(output.size * given.size, values.dtype)
+            block[straight if forward else turned] = values[at]
+            blocks[j][i] = _shaped(block.reshape(output.size, given.size), output, given)
+    return blocks
+
+
+def by_columns(recording):
+    """Blocks ``[output][input]`` by tangent sweeps."""
+    found = []
+    for output, columns in zip(recording.outputs, recording.columns()):
+        row, at = [], 0
+        for given in recording.inputs:
+            row.append(_shaped(columns[at : at + given.size].T, output, given))
+            at += given.size
+        found.append(row)
+    return found
+
+
+def by_rows(recording):
+    """Blocks ``[output][input]`` by reverse sweeps."""
+    found, at = [], 0
+    rows = recording.rows()
+    for output in recording.outputs:
+        found.append([_shaped(r[at : at + output.size], output, given) for r, given in zip(rows, recording.inputs)])
+        at += output.size
+    return found

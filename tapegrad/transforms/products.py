@@ -1,0 +1,324 @@
+"""Products with second derivatives: `hvp` and `gnvp`.
+
+The gradient of the function is recorded on a tape of its own, and its tangent behind it
+(`tangents`), so that one replay gives the product; several directions are an axis of
+arrays on that tape.  Called inside of another derivative the same is recorded there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
+
+import numpy as np
+
+from ..array.differentiable import below
+from ..array.dual import Dual, running
+from ..array.forward import jvp
+from ..autograd import nested
+from ..autograd.nested import Evaluation
+from ..common.errors import SeedShapeError, StructureError
+from ..common.tree import Structure, flatten, leaf_names, unflatten
+from ..common.typing import Argnums, KernelPolicy, OfFirst
+from .functional import Transformed, chosen, grad
+from .jacobians import vjp
+
+X = TypeVar("X", bound=Any)
+
+
+def _directions(direction, bases, structure):
+    """Tangents of the variables, and how many directions there are (None: one, without an axis for it)."""
+    given, found = flatten(direction)
+    if len(given) != len(bases):
+        raise StructureError(f"the direction is {found}, but the arguments to differentiate are {structure}")
+    shapes = [(np.shape(v), tuple(np.shape(b))) for v, b in zip(given, bases)]
+    if all(v == b for v, b in shapes):
+        return given, None
+    count = shapes[0][0][0] if shapes[0][0] else None
+    if count is not None and all(v == (count, *b) for v, b in shapes):
+        return given, count
+    name = next(name for name, (v, b) in zip(leaf_names(structure), shapes) if v != b)
+    shape, own = next((v, b) for v, b in shapes if v != b)
+    raise SeedShapeError(
+        f"the direction{name} has the shape {shape}, its argument {own}; it needs that shape, or one more axis in front for "
+        "several directions at once"
+    )
+
+
+def _of_floats(direction):
+    """A direction whose arrays of integers are floats: unit vectors are often written so."""
+    leaves, structure = flatten(direction)
+    if not any(v.__class__ is np.ndarray and v.dtype.kind in "iub" for v in leaves):
+        return direction
+    return unflatten(structure, [v.astype(float) if v.__class__ is np.ndarray and v.dtype.kind in "iub" else v for v in leaves])
+
+
+def second_products(e, directions, lanes):
+    """The tangent of the gradient: one product with the Hessian for each direction."""
+    gradients = e.pull(e.results[:1], [1.0])
+    return e.push(gradients, directions, lanes)
+
+
+def among_duals(arguments):
+    """Whether dual numbers are around: among the arguments, or of a derivative outside, whose function may use them."""
+    return bool(running.level) or any(leaf.__class__ is Dual for leaf in flatten(arguments)[0])
+
+
+class _Program:
+    """A function of a direction and the arguments, for a replay: `body` says what is computed."""
+
+    def __init__(self, function, argnums, has_aux, body):
+        functools.update_wrapper(self, function, updated=())
+        self.function, self.argnums, self.has_aux, self.body = function, argnums, has_aux, body
+
+    def __call__(self, direction, *args, **kwargs):
+        with Evaluation(self.function, args, sorted(self.argnums), kwargs) as e:
+            e.run()
+            found = e.out(self.body(e, direction, self.has_aux))
+            aux = unflatten(e.structure, e.out(e.results))[1] if self.has_aux else None
+        by_argument = nested.by_argument(e, found)
+        found = tuple(by_argument[k] for k in self.argnums)
+        return (found, aux) if self.has_aux else found
+
+
+class Products(Transformed):
+    """What `hvp` and `gnvp` return: the direction is the last argument."""
+
+    def __init__(self, function, argnums, has_aux, body, by_duals, kernel=None):
+        super().__init__(function, argnums, False, False, kernel)
+        if len(set(self._argnums)) < len(self._argnums):
+            raise StructureError(f"argnums={argnums!r} names an argument twice")
+        self._has_aux, self._by_duals = has_aux, by_duals
+        self._program = _Program(function, self._argnums, has_aux, body)
+        from .replay.function import Replayed
+
+        kept = self._replayed
+        self._replayed = Replayed(
+            self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False, policy=kept.policy, options=kept.options
+        )
+
+    def __call__(self, *args, **kwargs):
+        if len(args) < 2:
+            raise StructureError("a product takes the arguments of the function and, last, the direction")
+        *args, direction = args
+        if max(self._argnums) >= len(args):
+            raise StructureError(
+                f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
+                "positional arguments, and a direction"
+            )
+        # Leaves and nothing else: calls that are alike go the short way.
+        plain = self._one and not self._has_aux and not kwargs and direction.__class__ in (float, np.ndarray)
+        flat = (direction, *args) if plain else None
+        found = None if flat is None or nested.inside() else self._replayed.quick(flat)
+        if found is not None:
+            return found[0]
+        direction = _of_floats((direction,) if self._one else direction)
+        if nested.is_nested((direction, args), kwargs):
+            if among_duals((direction, args, kwargs)):
+                return self._by_duals(self, args, kwargs, direction)
+            return self._shaped(self._program(direction, *args, **kwargs))
+        outcome = self._replayed.call((direction, *args), kwargs, backward=False, flat=flat)
+        # The values are copies already, but for constants.
+        if outcome.tape is None:
+            return self._shaped(self._value(outcome))
+        return self._shaped(unflatten(outcome.structure, outcome.values))
+
+    def _shaped(self, found):
+        if self._has_aux:
+            return (found[0][0] if self._one else found[0]), found[1]
+        return found[0] if self._one else found
+
+
+def hvp_body(e, direction, has_aux):
+    e.check_number(e.structure.parts[0].count if has_aux else len(e.results))
+    given, lanes = _directions(direction, e.bases, _joined(e))
+    return second_products(e, given, lanes)
+
+
+def _joined(e):
+    return e.structures[0] if len(e.structures) == 1 else Structure(tuple, (None,) * len(e.structures), tuple(e.structures))
+
+
+def _by_duals(self, args, kwargs, direction, product):
+    """Where dual numbers are around: one direction at a time; ``product(of_variables, point, tangents)`` makes its product.
+
+    `of_variables` is the function of the arguments that are differentiated.
+    """
+    bases = [below(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
+    structures = [flatten(args[k])[1] for k in self._argnums]
+    point = tuple(args[k] for k in self._argnums)
+    given, lanes = _directions(direction, bases, flatten(point)[1])
+
+    def of_variables(*variables):
+        full = list(args)
+        for k, v in zip(self._argnums, variables):
+            full[k] = v
+        return self.__wrapped__(*full, **kwargs)
+
+    def one(pick):
+        parts = iter(given)
+        tangents = tuple(unflatten(s, [pick(next(parts)) for _ in range(s.count)]) for s in structures)
+        return product(of_variables, point, tangents)
+
+    if lanes is None:
+        return one(lambda v: v)
+    rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
+    parts = [np.stack(found) for found in zip(*rows)] if rows else [np.zeros((0, *np.shape(b))) for b in bases]
+    return unflatten(flatten(point)[1], parts)
+
+
+def hvp_by_duals(self, args, kwargs, direction):
+    """Forward mode over the recorded gradient."""
+
+    def product(of_variables, point, tangents):
+        gradient = grad(of_variables, tuple(range(len(point))), self._has_aux)
+        return jvp(lambda *x: gradient(*x)[0] if self._has_aux else gradient(*x), point, tangents)[1]
+
+    found = _by_duals(self, args, kwargs, direction, product)
+    return self._shaped((found, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else found)
+
+
+@overload
+def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
+def hvp(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...
+def hvp(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:
+    """A function that gives products of the Hessian of `f` with directions.
+
+    Parameters
+    ----------
+    f : callable
+        Returns one number (or a pair of it and anything else, with `has_aux`).
+    argnums : int or sequence of int
+        As of `grad`.  Also called `argnum`.
+    has_aux : bool
+        As of `grad`.
+    kernel : str, optional
+        When products are computed by a kernel; as of `grad`.
+
+    Returns
+    -------
+    callable
+        ``product(*args, v)``: the arguments of `f`, and last the direction, in the shape and
+        containers of the argument that is differentiated (a tuple of them if `argnums` is
+        one).  With one more axis in front, `v` is several directions, which share one pass.
+        The product has the shape of `v`; ``(product, aux)`` with `has_aux`.
+
+    Raises
+    ------
+    SeedShapeError, StructureError
+        The direction does not fit.
+    NonScalarOutputError, DtypeError, HigherOrderError
+        As `hessian`.
+
+    Notes
+    -----
+    Forward over reverse: the gradient is recorded, and the tangent of the recording along `v`
+    behind it; a call replays both.  (B. Pearlmutter, "Fast exact multiplication by the
+    Hessian", 1994.)
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> product = tg.hvp(lambda x: x[0] ** 2 * x[1])
+    >>> product(np.array([1.0, 3.0]), np.array([1.0, 0.0]))
+    array([6., 2.])
+    >>> product(np.array([1.0, 3.0]), np.eye(2))
+    array([[6., 2.],
+           [2., 0.]])
+    """
+    return Products(f, chosen(argnums, argnum), has_aux, hvp_body, hvp_by_duals, kernel)
+
+
+@overload
+def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+@overload
+def gnvp(
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]: ...
+def gnvp(
+    model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
+    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+) -> Transformed[Any]:
+    """A function that gives products of the Gauss-Newton matrix with directions.
+
+    For ``f(x) = loss(model(x))`` the matrix is ``J.T @ H @ J`` with the Jacobian J of the
+    model and the Hessian H of the loss in the model's result: the Hessian of `f` without the
+    curvature of the model, positive semidefinite if the loss is convex.
+
+    Parameters
+    ----------
+    model : callable
+        Returns a number, an array, or containers of them.
+    loss : callable, optional
+        Of the model's result; returns one number.  By default half the sum of squares, for
+        which H is the identity: the product is ``J.T @ (J @ v)``.
+    argnums : int or sequence of int
+        Of the model, as of `grad`.  Also called `argnum`.
+    kernel : str, optional
+        When products are computed by a kernel; as of `grad`.
+
+    Returns
+    -------
+    callable
+        ``product(*args, v)``, as of `hvp`.
+
+    Raises
+    ------
+    As `hvp`.
+
+    References
+    ----------
+    N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent",
+    Neural Computation 14 (2002) 1723-1738.
+
+    Examples
+    --------
+    >>> import numpy as np, tapegrad as tg
+    >>> product = tg.gnvp(lambda x: x ** 2)
+    >>> product(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+    array([ 4., 36.])
+    """
+    if loss is not None and not callable(loss):
+        raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
+    return Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals, kernel)
+
+
+class _GaussNewton:
+    """What a Gauss-Newton product computes."""
+
+    def __init__(self, loss):
+        self.loss = loss
+
+    def __call__(self, e, direction, has_aux):
+        e.check()
+        given, lanes = _directions(direction, e.bases, _joined(e))
+        moved = e.push(e.results, given, lanes)
+        if self.loss is not None:
+            moved = self._weighted(unflatten(e.structure, e.results), moved, lanes)
+        return e.pull(e.results, moved, lanes)
+
+    def _weighted(self, result, moved, lanes):
+        with Evaluation(self.loss, (result,), (0,), {}) as inner:
+            inner.run()
+            inner.check_number(len(inner.results))
+            return second_products(inner, moved, lanes)
+
+
+def _gnvp_by_duals(self, args, kwargs, direction):
+    """The tangent of the model, times the Hessian of the loss, pulled back."""
+    loss = self._program.body.loss
+
+    def product(of_variables, point, tangents):
+        value, moved = jvp(of_variables, point, tangents)
+        return vjp(of_variables, *point)[1](moved if loss is None else hvp(loss)(value, moved))
+
+    return self._shaped(_by_duals(self, args, kwargs, direction, product))

@@ -1,0 +1,156 @@
+"""The arguments of a call, sorted: inputs of the tape, and everything else, which is static and part of the key.
+
+The key is the structure of the arguments and a *mark* for each leaf.  So of ``f(x, 2.0, "left")`` with
+``x = np.ones((3, 4))``, differentiated by `x`::
+
+    x         ((3, 4), "d", True)     input: shape, dtype, whether it is differentiated
+    2.0       ("f", False)            input: a float
+    "left"    (str, "left")           static: its type and itself
+
+An array of integers is static too, ``(shape, dtype, its bytes)``: other contents are another kind of call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...array.record import Types
+from ...array.tensor import Tensor
+from ...common.dtypes import check_class, check_dtype, readable
+from ...common.errors import DtypeError, HigherOrderError, StructureError
+from ...common.tree import flatten, leaf_names
+
+#: Mark of an array argument that is not C-contiguous.
+REORDERED = "*"
+
+
+def sort_arguments(args, kwargs, argnums):
+    """Inputs as arrays, the key of their kind, and all leaves: ``(inputs, key, leaves)``.
+
+    `argnums` are the positions of the arguments that are differentiated.
+    """
+    leaves, structure = flatten((args, kwargs))
+    inputs, static = [], []
+    differentiated = _differentiated(structure, argnums)
+    for k, leaf in enumerate(leaves):
+        want = differentiated[k]
+        kind = type(leaf)
+        if kind is float:
+            inputs.append(np.array(leaf))
+            static.append(("f", want))
+        elif kind is np.ndarray and leaf.dtype.char in "df" and leaf.dtype.isnative:
+            inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
+            # In another order than C it is another kind: a function may look at the order.
+            static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
+        elif isinstance(leaf, Tensor):
+            if leaf.requires_grad:
+                raise _nested(k, structure, "a tensor that requires a gradient")
+            value = np.asarray(leaf._v)
+            inputs.append(np.ascontiguousarray(value).reshape(value.shape))
+            static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
+        elif isinstance(leaf, Types.Dual):
+            raise _nested(k, structure, "a dual number, which carries a derivative")
+        elif want:
+            inputs.append(_wanted(leaf, k, structure))
+            static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
+        elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "f":
+            check_class(leaf, _argument(k, structure))
+            value = np.array(leaf, np.float64 if np.asarray(leaf).dtype.itemsize > 4 else np.float32)
+            inputs.append(value)
+            static.append((value.shape, value.dtype.char, want))
+        elif isinstance(leaf, np.ndarray):
+            static.append((leaf.shape, leaf.dtype.str, leaf.tobytes()))
+        else:
+            static.append(_static(leaf))
+    key = (structure, tuple(static))
+    return inputs, key, leaves
+
+
+def _differentiated(structure, argnums):
+    counts = [p.count for p in structure.parts[0].parts]
+    found = []
+    for k, count in enumerate(counts):
+        found += [k in argnums] * count
+    return found + [False] * (structure.count - len(found))
+
+
+def _wanted(leaf, k, structure):
+    """An argument to be differentiated that is neither a float nor a float array."""
+    where = _argument(k, structure)
+    if isinstance(leaf, (int, np.floating)) and not isinstance(leaf, bool):
+        return np.array(float(leaf)) if not isinstance(leaf, np.float32) else np.array(leaf)
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
+        raise DtypeError(
+            f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
+        )
+    if isinstance(leaf, (np.integer, np.bool)):
+        raise DtypeError(f"{where} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        check_class(leaf, where)
+        array = np.asarray(leaf)
+        if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
+            if type(leaf) not in (np.ndarray, np.memmap):
+                raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
+            return np.array(readable(array), order="C")
+        check_dtype(array, where)
+        raise DtypeError(f"{where} has dtype {array.dtype}, which cannot be differentiated; use float64 or float32")
+    raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
+
+
+def _argument(k, structure):
+    """The name of leaf `k` of ``(args, kwargs)``: ``argument 0['a']``."""
+    name = leaf_names(structure)[k]
+    first, _, rest = name[4:].partition("]")
+    return f"argument {first}{rest}" if name.startswith("[0]") else f"keyword argument {first}{rest}"
+
+
+def _nested(k, structure, what):
+    return HigherOrderError(
+        f"{_argument(k, structure)} is {what}: the derivative of this function is computed by a sweep and would not be "
+        "recorded, so derivatives of derivatives cannot be nested here. Pass its value (x.detach()), or use forward mode "
+        "inside (tg.grad(tg.derivative(f)))"
+    )
+
+
+def _static(leaf):
+    try:
+        hash(leaf)
+    except TypeError:
+        raise TypeError(
+            f"an argument of type {type(leaf).__name__} is neither a float array nor hashable, so it can be neither an input "
+            "of the tape nor part of its key; pass arrays, numbers, or containers of them"
+        ) from None
+    return (type(leaf), leaf)
+
+
+def objects(leaves):
+    """Static arguments that may change inside: (number, object)."""
+    fixed = (int, float, str, bytes, complex, type(None), np.ndarray, np.generic, Tensor)
+    return [(k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, fixed)]
+
+
+def read_only(leaf):
+    """A static argument: an array in it cannot be changed by the function, because replays would not change it."""
+    if isinstance(leaf, np.ndarray):
+        leaf = leaf.view()
+        leaf.flags.writeable = False
+    return leaf
+
+
+# ---- reading a key -------------------------------------------------------------------------
+
+
+def is_input(mark):
+    """Whether a leaf with this mark is an input of the tape; the last word of the mark then says if it is differentiated."""
+    return mark[0] == "f" or len(mark) == 3 and isinstance(mark[-1], bool)
+
+
+def is_reordered(mark):
+    """Whether a leaf with this mark is an array of floats in another order than C."""
+    return len(mark) == 3 and mark[1] in ("d" + REORDERED, "f" + REORDERED)
+
+
+def with_inputs(leaves, marks, inputs, live):
+    """The leaves of a call with ``live(value, differentiated)`` in the place of each input, of which it gets a copy."""
+    remaining = iter(inputs)
+    return [live(np.array(next(remaining)), mark[-1]) if is_input(mark) else read_only(leaf) for leaf, mark in zip(leaves, marks)]

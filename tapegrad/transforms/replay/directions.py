@@ -1,0 +1,178 @@
+"""Directional derivatives by kernels: a Jacobian's columns or rows, several at a time.
+
+A `KernelRecording` answers by kernels (`kernel.lanes`) what `replay.swept.ReplayedRecording`
+answers by sweeps; the values are computed again with each chunk of directions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...kernel.reasons import NotLowered
+from ...kernel.status import FINE, OTHER
+
+#: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
+MOST, LONG = 8, 1 << 19
+
+
+def lanes_of(tape, count):
+    """How many directions a kernel carries at once, out of `count`."""
+    lanes = 1
+    while lanes < min(count, MOST) and 2 * lanes * len(tape.records) <= LONG:
+        lanes *= 2
+    return lanes
+
+
+def asked_for(kept, inputs, backward):
+    """The key (`kernel.promotion`) of the kernel that answers what `backward` asks a recording.
+
+    Raises
+    ------
+    NotLowered
+        It asks nothing that is answered by directions.
+    """
+    from ...program.swept import ReplayedRecording  # loads compiled code
+
+    workspace = kept.take()
+    workspace.run(inputs, False)
+    recording = ReplayedRecording.of(workspace)
+    recording.asked = []
+    backward(recording)
+    asked, recording.asked = recording.asked, []
+    kept.give(workspace)
+    if not asked:
+        raise NotLowered("it is not computed by directions through this tape")
+    kept.kernels.recording = kept.kernels.recording or recording
+    forward, _, count, _ = asked[-1]
+    return forward, lanes_of(kept.tape, count)
+
+
+class Stopped(Exception):
+    """A kernel did not go through: `status` as of `TapeKernel.run`."""
+
+    def __init__(self, status):
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+def answered(kernels, inputs, backward):
+    """The values, what `backward` makes of a `KernelRecording`, and the status; values None unless all is fine."""
+    if kernels.recording is None:
+        return None, None, OTHER
+    recording = KernelRecording(kernels, inputs)
+    try:
+        found = backward(recording)
+    except Stopped as stopped:
+        return None, None, stopped.status
+    # If nothing was asked, no kernel has looked at the guards.
+    return recording.values, found, OTHER if recording.values is None else FINE
+
+
+class KernelRecording:
+    """What kernels answer at a point.
+
+    Parameters
+    ----------
+    kernels : Promotion
+        Whose `recording` says what inputs and outputs there are.
+    arguments : list of ndarray
+        The point.
+
+    Attributes
+    ----------
+    values : list or None
+        The results there, after a kernel has run.
+
+    Raises
+    ------
+    Stopped
+        From `columns`, `rows` and `many`: there is no kernel for so many directions, a guard saw
+        something else, or a derivative is not finite.
+    """
+
+    primitive = ""
+
+    def __init__(self, kernels, arguments):
+        self.kernels, self.arguments = kernels, arguments
+        self.base = base = kernels.recording
+        self.inputs, self.outputs, self.structure = base.inputs, base.outputs, base.structure
+        self.prediction, self._tape = base.prediction, base._tape
+        self.values = None
+
+    def compressed(self):
+        """Compressions of the Jacobian (`ReplayedRecording.compressed`)."""
+        return self.base.compressed()
+
+    def columns(self):
+        """Forward mode: for each output an array (inputs, elements of the output)."""
+        return self.many(True, None)
+
+    def rows(self):
+        """Reverse mode: for each input an array (outputs, elements of the input)."""
+        return self.many(False, None)
+
+    def many(self, forward, directions):
+        """As `Recording.many`; without directions, for all unit vectors."""
+        sources = self.outputs if not forward else self.inputs
+        count = sum(p.size for p in sources) if directions is None else len(directions)
+        kernel = self.kernels.get((forward, lanes_of(self.kernels.tape, count)))
+        if kernel is None and count:
+            raise Stopped(OTHER)
+        return self.by(kernel, forward, directions)
+
+    def by(self, kernel, forward, directions):
+        """The same by a kernel that is given."""
+        sources, targets = (self.inputs, self.outputs) if forward else (self.outputs, self.inputs)
+        count = sum(p.size for p in sources) if directions is None else len(directions)
+        found = [np.zeros((count, p.size), p.char) for p in targets]
+        for start in range(0, count, kernel.lanes if kernel else 1):
+            stop = min(start + kernel.lanes, count)
+            seeds = _units(sources, start, stop, kernel.lanes) if directions is None else _given(
+                sources, directions[start:stop], kernel.lanes
+            )
+            # Results that do not depend on the inputs have no adjoints.
+            seeds = [s for p, s in zip(sources, seeds) if forward or p.slot]
+            status, results = kernel.run([*self.arguments, *seeds])
+            if results is None:
+                raise Stopped(status)
+            for whole, part in zip(found, results[kernel.values :]):
+                whole[start:stop] = part.reshape(kernel.lanes, whole.shape[1])[: stop - start]
+            if self.values is None:
+                self.values = [kernel.value(results, k) for k in range(kernel.values)]
+        return found
+
+    def answer(self, kernel, forward, directions):
+        """Status and results of a kernel, as `TapeKernel.run` gives them."""
+        try:
+            return FINE, self.by(kernel, forward, directions)
+        except Stopped as stopped:
+            return stopped.status, None
+
+
+def _units(ports, start, stop, lanes):
+    """Seeds for `ports`: the unit vectors `start` to `stop` of all of them as one vector."""
+    found, begin = [], 0
+    for p in ports:
+        seeds = np.zeros((lanes, p.size), p.char)
+        first, last = max(start, begin), min(stop, begin + p.size)
+        if first < last:
+            at = np.arange(first, last)
+            seeds[at - start, at - begin] = 1.0
+        found.append(seeds.reshape(lanes, *p.shape))
+        begin += p.size
+    return found
+
+
+def _given(ports, directions, lanes):
+    """Seeds for `ports` from directions by slot (`recording.prepared`)."""
+    found = [np.zeros((lanes, p.size), p.char) for p in ports]
+    for lane, (numbers, values, arrays) in enumerate(directions):
+        by_slot = dict(zip(np.asarray(numbers).tolist(), np.asarray(values).tolist())) | dict(arrays)
+        for p, seeds in zip(ports, found):
+            # What is read as a whole and by elements has its seed in both places; what is a result twice, the sum of both.
+            if p.slot:
+                seeds[lane] = np.ravel(by_slot.pop(p.slot, 0.0))
+            else:
+                for position, slot in p.elements:
+                    seeds[lane, position] = by_slot.get(slot, 0.0)
+    return [seeds.reshape(lanes, *p.shape) for p, seeds in zip(ports, found)]

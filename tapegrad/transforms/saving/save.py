@@ -1,0 +1,468 @@
+"""Finished tapes in files: plain arrays in an uncompressed ``.npz``, and nothing that could be executed.
+
+======================  ==========================================================================
+member                  what
+======================  ==========================================================================
+``declared``            version of the format, and the bytes that the tape takes (`replay.budget`)
+``header``              JSON as bytes: names of the rows used, entries, constants, guards, outputs (`_header`)
+``records``             the scalar part of every record: row (its number in the header), operands, line
+``numbers``             value and inline constant of every record
+``seen``                what guards saw, one after the other
+``array_0`` ...         constants
+======================  ==========================================================================
+
+Rows are named, so a table with other rows, or in another order, is no danger.
+Source places are kept as text.  Descriptions of results are kept too and are
+compared with what they must be (`replay.validate`).  No bytes are taken that were not
+declared (`replay.archive`, `replay.budget`).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+
+import numpy as np
+
+from ...common.errors import TapeFileError, said_by
+from ...common.tree import LEAF, Structure
+from ...program.finish import FinishedTape, Guard, Item
+from ...program.trace import GUARD, HOST, ROW, Entry
+from ...rules import BY_NAME, ROWS
+from ...rules.table import FIRST_ROW
+from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ...tape.meta import SCALAR, axes_in_memory, c_array, c_strides, meta_of
+from ...tape.places import Place
+from ...tape.store import RECORD_DTYPE
+from .archive import AXES, CHARS, LARGEST, Archive, need
+from .budget import of_file, of_text, of_workspace
+from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_function
+
+FORMAT, VERSION = "tapegrad tape", 2
+#: Codes of records that are no row.
+_CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
+_KINDS = {kind.__name__: kind for kind in (dict, list, tuple)}
+#: Lines of a source file, and letters of a text, are fewer.
+LINES, LETTERS = 1 << 31, 4096
+#: The most bytes a loaded tape may declare, unless the caller says otherwise.
+LIMIT = 1 << 30
+
+
+# ---- writing ---------------------------------------------------------------------------
+
+
+def to_bytes(tape):
+    """`tape` as the bytes of a file.
+
+    Raises
+    ------
+    TapeFileError
+        If something on the tape cannot be written; names the instruction and its line.
+    """
+    arrays = []
+    header = _header(tape, arrays)
+    records = np.zeros((len(tape.records), 4), np.int64)
+    ops = tape.records["op"].tolist()
+    names = {}
+    for k, op in enumerate(ops):
+        code = _CODES.get(op)
+        if code is None:
+            code = names.setdefault(ROWS[op - FIRST_ROW].name, len(names))
+        records[k, 0] = code
+    records[:, 1], records[:, 2] = tape.records["a"], tape.records["b"]
+    header["rows"] = list(names)
+    header["files"], records[:, 3], header["runs"] = _places(tape)
+    numbers = np.stack([tape.records["value"], tape.records["constant"]], axis=1)
+    traced = np.isin(records[:, 0], [-4, -5])
+    records[traced, 1:3] = 0
+    numbers[traced] = 0.0
+    text = json.dumps(header).encode()
+    members = {
+        "declared": np.array([VERSION, 0]), "header": np.frombuffer(text, np.uint8), "records": records, "numbers": numbers,
+        "seen": np.frombuffer(b"".join(g.seen for g in tape.guards), np.uint8),
+    }
+    members |= {f"array_{k}": a for k, a in enumerate(arrays)}
+    workspace = tape.kept.take()
+    file = of_file(sum(a.nbytes for a in members.values()), len(members))
+    members["declared"][1] = file + of_text(text) + of_workspace(workspace)
+    tape.kept.give(workspace)
+    file = io.BytesIO()
+    # (`allow_pickle` is a member, not an option, before NumPy 2.1; every member is a plain array.)
+    np.savez(file, **members)
+    return file.getvalue()
+
+
+def save(tape, path):
+    """Write `tape` to a file, as a whole or not at all; see `FinishedTape.save`."""
+    data = to_bytes(tape)
+    beside = f"{os.fspath(path)}.{os.getpid()}.part"
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+        os.replace(beside, path)
+    finally:
+        if os.path.exists(beside):
+            os.remove(beside)
+
+
+def _header(tape, arrays):
+    items = []
+    for item in tape.items:
+        if item.entry.kind != GUARD:
+            try:
+                items.append(_encoded_item(item, arrays))
+            except TapeFileError as error:
+                raise TapeFileError(
+                    f"the tape cannot be saved: {item.entry.name} in slot {item.slot}, recorded at "
+                    f"{tape.place(item.slot)}: {said_by(error)}"
+                ) from None
+        else:
+            items.append([item.slot, GUARD, item.entry.function, list(item.operands)])
+    constants = [c if type(c) is float else encoded(c, arrays) for c in tape.constants]
+    outputs = []
+    for slot, found in tape.outputs:
+        try:
+            outputs.append(slot if slot else {"constant": encoded(found, arrays)})
+        except TapeFileError as error:
+            raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {said_by(error)}") from None
+    return {
+        "format": FORMAT, "items": items, "constants": constants, "outputs": outputs,
+        "structure": None if tape.structure is None else _encoded_structure(tape.structure),
+        "inputs": [_encoded_meta(m) for m in tape.inputs], "leaves": list(tape.leaves),
+        "elements": [list(map(int, e)) for e in tape.elements], "wanted": list(map(bool, tape.wanted)),
+        "guards": [[len(g.seen), g.place.filename, g.place.line] for g in tape.guards],
+        "cuts": [[how, place.filename, place.line] for how, place in tape.cuts],
+    }
+
+
+def _encoded_item(item, arrays):
+    entry = item.entry
+    if entry.kind == ROW:
+        if BY_NAME.get(entry.function.name) is not entry.function:
+            raise TapeFileError("the rule of a custom primitive is Python code, which is not written to files")
+        what = [entry.function.name, encoded(dict(_plain(entry.attrs)), arrays)]
+    else:
+        args, kwargs = entry.function.layout
+        what = [encoded_function(entry.function.function, arrays), encoded((args, kwargs), arrays)]
+    return [
+        item.slot, entry.kind, *what, list(item.operands), bool(entry.differentiable), int(entry.integer),
+        _encoded_meta(entry.meta),
+    ]
+
+
+def _plain(attrs):
+    """Attributes with Python's numbers instead of NumPy's."""
+
+    def plain(thing):
+        if isinstance(thing, np.generic):
+            return thing.item()
+        return tuple(plain(part) for part in thing) if isinstance(thing, (tuple, list)) else thing
+
+    return [(name, plain(value)) for name, value in attrs]
+
+
+def _encoded_meta(meta):
+    """Dtype and extents; behind them, if they are not in that order in memory, the axes from the longest stride on."""
+    if meta is SCALAR:
+        return None
+    order = axes_in_memory(meta)
+    return [meta.char, *meta.shape, *([order] if order != sorted(order) else [])]
+
+
+def _encoded_structure(structure):
+    if structure.kind is None:
+        return None
+    if structure.kind not in _KINDS.values() or not all(type(k) in (str, int, type(None)) for k in structure.keys):
+        raise TapeFileError(
+            f"the tape cannot be saved: the function returns {structure}, whose class is not written to files; return "
+            "dicts, lists or tuples"
+        )
+    return [structure.kind.__name__, list(structure.keys), [_encoded_structure(p) for p in structure.parts]]
+
+
+def _places(tape):
+    """File names, the line of every slot, and the runs of slots that share a file: [first slot, file]."""
+    files, runs, lines = {}, [], np.zeros(len(tape.records), np.int64)
+    known = {}
+    for slot in range(1, len(tape.records)):
+        place = tape.place(slot)
+        key = (place.code, place.offset)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = (files.setdefault(place.filename, len(files)), place.line)
+        file, lines[slot] = found
+        if not runs or runs[-1][1] != file:
+            runs.append([slot, file])
+    return list(files), lines, runs
+
+
+# ---- reading ---------------------------------------------------------------------------
+
+
+def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> FinishedTape:
+    """Load a tape that `FinishedTape.save` has written.
+
+    Everything in the file is checked before it is used; nothing in it is executed, and nothing is compiled.
+
+    A file *declares* how many bytes its tape takes: the file itself, the objects that
+    describe its instructions, and one replay with its gradient.  This number comes first;
+    a file that is larger than it, or whose arrays, header or shapes ask for more, is
+    refused before memory is taken for them.  Loading takes at most ten times the declared
+    size at any moment, in fact about three; a file that has none that can be read counts
+    by its length.
+
+    Parameters
+    ----------
+    path : str or path-like
+    limit : int
+        The most bytes a tape may declare, and its file may have.
+
+    Returns
+    -------
+    FinishedTape
+        Call it, or its `value_and_grad`, with arrays like those it was recorded with.
+
+    Raises
+    ------
+    TapeFileError
+        If the file is no tape, or has been damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, tapegrad as tg
+    >>> g = tg.value_and_grad(lambda x: np.sum(x ** 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "f.npz")
+    ...     g.tape(np.array([1.0, 2.0])).save(path)
+    ...     tape = tg.load_tape(path)
+    >>> tape.value_and_grad(np.array([3.0, 4.0]))
+    (25.0, array([6., 8.]))
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise TapeFileError(f"this is no tape that can be loaded: its file has {size} bytes, the limit is {limit}")
+        return from_bytes(file.read(size), limit)
+
+
+def from_bytes(data, limit=LIMIT):
+    """The tape of the bytes of a file; see `load_tape`."""
+    from .validate import check
+
+    try:
+        tape, taken = _decoded(data, limit)
+        check(tape, taken)
+        return tape
+    except TapeFileError as error:
+        raise TapeFileError(f"this is no tape that can be loaded: {said_by(error)}") from error
+    except Exception as error:
+        raise TapeFileError(f"this is no tape that can be loaded: {type(error).__name__}: {said_by(error)}") from error
+
+
+class _Source:
+    """Stands for the code object of a source file whose lines are known: bytecode offsets are lines."""
+
+    def __init__(self, filename):
+        self.co_filename, self.co_firstlineno, self.lines = filename, 1, set()
+
+    def co_lines(self):
+        """As of a code object."""
+        return [(line, line + 1, line) for line in sorted(self.lines)]
+
+
+def _opened(data, limit):
+    """Members by name, the header, the bytes that are declared, and those that are taken by now."""
+    archive = Archive(data)
+    head = archive.array("declared")
+    need(head.dtype.char == "l" and head.shape == (2,), "it does not say that it is one")
+    version, declared = head.tolist()
+    need(version == VERSION, f"it is of version {version!r}, this tapegrad reads version {VERSION}")
+    need(0 <= declared <= limit, f"it declares {declared!r} bytes, the limit is {limit}")
+    need(archive.nbytes <= declared, f"it declares {declared} bytes, fewer than it has")
+    text = archive.array("header").tobytes()
+    taken = archive.nbytes + of_text(text)
+    need(taken <= declared, f"it declares {declared} bytes, its header takes more")
+    header = json.loads(text.decode())
+    need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
+    return {name: archive.array(name) for name in archive.names}, header, declared, taken
+
+
+def _decoded(data, limit):
+    """The tape, with every number of the type it must have, and the bytes that are taken before its values."""
+    members, header, declared, taken = _opened(data, limit)
+    arrays = []
+    while f"array_{len(arrays)}" in members:
+        arrays.append(members[f"array_{len(arrays)}"])
+    need(set(members) == {"declared", "header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
+    table, numbers, seen = members["records"], members["numbers"], members["seen"]
+    count = len(table)
+    need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
+    need(numbers.dtype.char == "d" and numbers.shape == (count, 2) and seen.dtype.char == "B" and seen.ndim == 1, "its records")
+    runs = _runs(header, table[:, 3].tolist())
+    records = _records(header, table, numbers)
+    inputs = [_meta(m) for m in header["inputs"]]
+    need(all(list(m.strides) == list(c_strides(m.shape, m.itemsize)) for m in inputs), "an input that is not in C order")
+    leaves = [_int(s, count) for s in header["leaves"]]
+    metas = [None] * count
+    for slot in np.flatnonzero((records["op"] < FIRST_ARRAY) & (records["op"] != 0)).tolist():
+        metas[slot] = SCALAR
+    need(len(leaves) == len(inputs) == len(header["wanted"]), "its inputs")
+    for k, slot in enumerate(leaves):
+        if slot:
+            metas[slot] = inputs[k]
+    items, guards = _items(header, seen, count, arrays, declared)
+    for item in items:
+        if item.entry.kind != GUARD:
+            metas[item.slot] = item.entry.meta
+    outputs = []
+    for found in header["outputs"]:
+        if type(found) is int:
+            outputs.append((_int(found, count), metas[found]))
+        else:
+            outputs.append((0, decoded(found["constant"], arrays, 1 << 62)))
+    tape = FinishedTape(
+        records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w, LARGEST) for w in e) for e in header["elements"]],
+        items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
+        active=None, metas=metas, origins=list(range(count)), code_runs=runs,
+        special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
+        cuts=[(_text(how), _place(file, line)) for how, file, line in header["cuts"]], declared=declared,
+    )
+    tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
+    return tape, taken
+
+
+def _place(filename, line):
+    """The place of a guard or cut."""
+    source = _Source(_text(filename))
+    need(type(line) is int and 0 <= line < LINES, "a line")
+    source.lines.add(line)
+    return Place(source, line)
+
+
+def _runs(header, lines):
+    """The source file of each run of slots, with the lines that it has there."""
+    sources = [_Source(_text(name)) for name in header["files"]]
+    runs = [(_int(slot, len(lines)), sources[_int(file, len(sources))]) for slot, file in header["runs"]]
+    need(all(0 <= line < LINES for line in lines), "a line")
+    firsts = [slot for slot, _ in runs]
+    need(firsts == sorted(set(firsts)), "its places")
+    for (slot, source), stop in zip(runs, [*firsts[1:], len(lines)]):
+        source.lines.update(lines[slot:stop])
+    return runs
+
+
+def _items(header, seen, count, arrays, declared):
+    """Entries and guards, in order."""
+    items, guards = [], []
+    at, sizes = 0, iter(header["guards"])
+    for one in header["items"]:
+        slot, kind = _int(one[0], count), one[1]
+        if kind == GUARD:
+            _, _, how, operands = one
+            length, filename, line = next(sizes)
+            what = seen[at : at + _int(length, len(seen) - at + 1)].tobytes()
+            at += length
+            entry = Entry(GUARD, _text(how), (), (), False, 0, what)
+            item = Item(slot, entry, _operands(operands), len(guards))
+            guards.append(Guard(item.operands[0], how, what, _place(filename, line)))
+        else:
+            item = _item(one, slot, arrays, declared)
+        items.append(item)
+    need(at == len(seen) and next(sizes, None) is None, "its guards")
+    return items, guards
+
+
+def _records(header, table, numbers):
+    """Records with the opcodes of this table of rows."""
+    records = np.zeros(len(table), RECORD_DTYPE)
+    rows = header["rows"]
+    need(type(rows) is list and all(type(name) is str and name in BY_NAME for name in rows), "it uses rows that are not known here")
+    opcodes = {code: op for op, code in _CODES.items()} | {k: BY_NAME[name].opcode for k, name in enumerate(rows)}
+    codes = table[:, 0].tolist()
+    need(all(code in opcodes for code in codes), "its rows")
+    need((table[:, 1:3] >= 0).all() and (table[:, 1:3] < np.arange(len(table))[:, None].clip(1)).all(), "an operand that comes later")
+    need((table[:, 3] >= 0).all() and (table[:, 3] < LINES).all(), "a line")
+    records["op"] = [opcodes[code] for code in codes]
+    records["a"], records["b"], records["offset"] = table[:, 1], table[:, 2], table[:, 3]
+    records["value"], records["constant"] = numbers[:, 0], numbers[:, 1]
+    return records
+
+
+def _item(one, slot, arrays, limit):
+    """An entry; numbers in the arguments of a function are at most `limit`, the bytes that are declared."""
+    _, kind, function, data, operands, differentiable, integer, meta = one
+    need(kind in (ROW, HOST), "a kind of entry")
+    if kind == ROW:
+        need(type(function) is str and function in BY_NAME, f"the row {function!r}, which is not known here")
+        function = BY_NAME[function]
+        attrs = decoded(data, arrays, LARGEST)
+        need(type(attrs) is dict, "attributes")
+        attrs = tuple(attrs.items())
+        hash(attrs)
+    else:
+        layout = decoded(data, arrays, limit)
+        need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
+        function, attrs = LoadedHost(decoded_function(function, arrays, limit), layout), ()
+    entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), 0.0)
+    entry.meta = _meta(meta)
+    return Item(slot, entry, _operands(operands))
+
+
+def _int(thing, stop):
+    need(type(thing) is int and 0 <= thing < stop, f"the number {thing!r}")
+    return thing
+
+
+def _signed(thing):
+    need(type(thing) is int and abs(thing) < LARGEST, f"the number {thing!r}")
+    return thing
+
+
+def _bool(thing):
+    need(type(thing) is bool, f"{thing!r} instead of a bool")
+    return thing
+
+
+def _text(thing):
+    need(type(thing) is str and len(thing) < LETTERS, "a text")
+    return thing
+
+
+def _operands(operands):
+    need(type(operands) is list, "operands")
+    return tuple(_signed(o) for o in operands)
+
+
+def _meta(found):
+    if found is None:
+        return SCALAR
+    char, *shape = found
+    order = shape.pop() if shape and type(shape[-1]) is list else list(range(len(shape)))
+    need(all(type(k) is int for k in order) and sorted(order) == list(range(len(shape))), f"the order of axes {order!r}")
+    need(type(char) is str and len(char) == 1 and char in CHARS and len(shape) <= AXES, f"the dtype {char!r}")
+    shape = tuple(_int(n, LARGEST) for n in shape)
+    need(math.prod(shape) < LARGEST, "an array that large")
+    if order == sorted(order):
+        return c_array(shape, char)
+    # A description only: no memory is taken.
+    steps = dict(zip(order, c_strides([shape[k] for k in order], np.dtype(char).itemsize)))
+    return meta_of(np.lib.stride_tricks.as_strided(np.zeros((), char), shape, [steps[k] for k in range(len(shape))]))
+
+
+def _constant(thing, arrays):
+    if type(thing) is float:
+        return thing
+    found = decoded(thing, arrays, 0)
+    need(type(found) is np.ndarray, "a constant")
+    return found
+
+
+def _structure(thing):
+    if thing is None:
+        return LEAF
+    kind, keys, parts = thing
+    need(type(kind) is str and kind in _KINDS and type(keys) is list and type(parts) is list, "the structure of its results")
+    need(all(type(k) in (str, int, type(None)) for k in keys) and len(keys) == len(parts), "the structure of its results")
+    return Structure(_KINDS[kind], tuple(keys), tuple(_structure(p) for p in parts))

@@ -1,0 +1,127 @@
+"""Derivatives of second order through every row of the table, in each nesting of modes.
+
+With ``F(x) = w . J(x) u`` the change of F along v is computed by a dual number
+over a dual number, by a reverse pass over the tangent of a dual number, and by
+central differences of first-order tangents.
+"""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.array.record import apply
+from tapegrad.rules import ROWS
+from tests.rules.checker import generator, plain
+from tests.rules.examples_of_rows import examples_of
+
+NAMES = [row.name for row in ROWS]
+#: Rows whose rule needs a function that has no derivative of its own: a second derivative must be refused, not wrong.
+REFUSED = {"gammainc": (0,), "gammaincc": (0,)}
+STEP = 1e-5
+
+
+def usable(name):
+    """Examples in float64, a few of each row, and the positions of the operands that vary."""
+    found, kinds = [], set()
+    for example in examples_of(name):
+        slots = [k for k in example.row.slots(len(example.operands)) if k not in REFUSED.get(name, ())]
+        values = [np.asarray(example.operands[k]) for k in slots]
+        kind = (tuple(np.asarray(o).ndim for o in example.operands), example.attrs[:1], not all(v.size for v in values))
+        if any(v.dtype.char != "d" for v in values) or kind in kinds or len(found) > 12:
+            continue
+        kinds.add(kind)
+        found.append((example, slots))
+    return found
+
+
+def has_kink(example):
+    """Ties and zeros, where the rule is a convention and differences mean nothing."""
+    x = np.asarray(example.operands[0])
+    if example.row.name in ("max", "min"):
+        return np.unique(x).size < x.size
+    return example.row.name in ("norm", "std") and not x.all()
+
+
+def ran(example, slots, given):
+    operands = list(example.operands)
+    for k, x in zip(slots, given):
+        operands[k] = x
+    return apply(example.row, operands, example.attrs, integer=example.integer or 0)
+
+
+def direction(rng, example, slots):
+    found = [rng.standard_normal(np.shape(example.operands[k])) for k in slots]
+    if example.row.name in ("cholesky", "eigh"):
+        found = [x + np.swapaxes(x, -1, -2) for x in found]
+    return [float(x) if x.ndim == 0 else x for x in found]
+
+
+def number(thing):
+    return float(plain(thing.detach() if isinstance(thing, tg.Traced) else thing))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_second_order(name):
+    rng, compared = generator(40), 0
+    with np.errstate(all="ignore"):
+        for example, slots in usable(name):
+            primals = [example.operands[k] for k in slots]
+            shape = np.shape(example.value)
+            w = rng.standard_normal(shape)
+            u, v = direction(rng, example, slots), direction(rng, example, slots)
+
+            def first(*given):
+                tangent = tg.jvp(lambda *inner: ran(example, slots, inner), given, tuple(u))[1]
+                return np.sum(tangent * w)
+
+            twice = tg.jvp(first, tuple(primals), tuple(v))
+            leaves = [tg.tensor(x, requires_grad=True) for x in primals]
+            result = first(*leaves)
+            assert number(result) == pytest.approx(twice[0], rel=1e-13, abs=1e-13)
+            mixed = 0.0
+            if isinstance(result, tg.Tensor) and result.requires_grad:
+                result.backward()
+                mixed = sum(float(np.sum(plain(t.grad) * d)) for t, d in zip(leaves, v) if t.grad is not None)
+            scale = 1.0 + abs(mixed)
+            assert abs(mixed - twice[1]) <= 1e-9 * scale, (str(example), mixed, twice[1])
+            if has_kink(example):
+                continue
+            sides = [first(*[x + s * STEP * d for x, d in zip(primals, v)]) for s in (1, -1)]
+            measured = (number(sides[0]) - number(sides[1])) / (2 * STEP)
+            assert abs(measured - twice[1]) <= 2e-5 * scale, (str(example), measured, twice[1])
+            compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lanes_inside_and_outside(name):
+    """Several tangents of several tangents in one pass: each as it is alone."""
+    rng, (example, slots) = generator(41), usable(name)[-1]
+    primals = [example.operands[k] for k in slots]
+    ways = [direction(rng, example, slots) for _ in range(4)]
+    inner, outer = [np.stack(parts) for parts in zip(*ways[:2])], [np.stack(parts) for parts in zip(*ways[2:])]
+    with np.errstate(all="ignore"):
+        both = ran(example, slots, [
+            tg.Dual(tg.Dual(x, a, lanes=2, level=1), b, lanes=2, level=2) for x, a, b in zip(primals, inner, outer)
+        ])  # fmt: skip
+        for j in range(2):
+            alone = ran(example, slots, [
+                tg.Dual(tg.Dual(x, a, level=1), b, level=2) for x, a, b in zip(primals, ways[j], ways[2])
+            ])  # fmt: skip
+            cross = both.tangent
+            if isinstance(cross, tg.Dual):
+                whole = np.asarray(cross.tangent)
+                assert whole.shape == (2, 2, *alone.shape)
+                moved = alone.tangent.tangent if isinstance(alone.tangent, tg.Dual) else 0.0
+                np.testing.assert_allclose(whole[j, 0], moved, rtol=1e-10, atol=1e-10)
+            else:
+                assert not isinstance(alone.tangent, tg.Dual)
+            value = cross.value if isinstance(cross, tg.Dual) else cross
+            lone = alone.tangent.value if isinstance(alone.tangent, tg.Dual) else alone.tangent
+            np.testing.assert_allclose(np.asarray(value)[0], lone, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_differentiated_again_says_so(name):
+    with pytest.raises(tg.errors.HigherOrderError, match="again"):
+        tg.derivative(tg.derivative(lambda a: apply(name, (a, 1.5))))(0.75)

@@ -1,0 +1,190 @@
+"""Arrays in another byte order count by their values; those with an arithmetic of their own are refused."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.common.dtypes import readable
+from tapegrad.common.errors import DtypeError
+
+X = np.array([0.5, 1.5, -2.0])
+Y = np.array([3.0, -1.0, 2.0])
+OTHER = [Y.astype(">f8"), Y.astype(">i4")]
+
+
+def loss(x, y):
+    z = x * 1.0
+    z[1:] = y[1:] * x[0]
+    return np.sum(np.sin(x * y) + y / x + np.where(x > y, x, y) * x + z) + y @ x + np.sum(np.concatenate([x, y]) ** 2)
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+@pytest.mark.parametrize("y", OTHER, ids=lambda y: y.dtype.str)
+def test_a_constant_in_another_byte_order_counts_by_its_values(y, kernel):
+    g, expected = tg.grad(lambda x: loss(x, y), kernel=kernel), tg.grad(lambda x: loss(x, y.astype(y.dtype.newbyteorder("="))))
+    for k in range(4):
+        np.testing.assert_array_equal(g(X + k), expected(X + k))
+    np.testing.assert_allclose(tg.jacfwd(lambda x: loss(x, y))(X), g(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4"])
+def test_an_argument_in_another_byte_order_counts_by_its_values(dtype):
+    x, native = X.astype(dtype), X.astype(dtype[1:])
+    cube = lambda x: np.sum(x**3)  # noqa: E731
+    for got, expected in [
+        (tg.grad(cube)(x), tg.grad(cube)(native)),
+        (tg.grad(loss, 1)(X, x), tg.grad(loss, 1)(X, native)),
+        (tg.grad(loss)(X, x), tg.grad(loss)(X, native)),
+        (tg.jacfwd(cube)(x), tg.jacfwd(cube)(native)),
+        (tg.jvp(cube, (x,), (x,))[1], tg.jvp(cube, (native,), (native,))[1]),
+        (tg.vjp(np.sin, x)[1](x)[0], tg.vjp(np.sin, native)[1](native)[0]),
+        (tg.hvp(cube)(x, x), tg.hvp(cube)(native, native)),
+    ]:
+        np.testing.assert_array_equal(got, expected)
+        assert np.asarray(got).dtype == np.asarray(expected).dtype and np.asarray(got).dtype.isnative
+    t = tg.tensor(x, requires_grad=True)
+    (t * t).backward(x)
+    np.testing.assert_array_equal(t.grad.numpy(), 2 * native * native)
+    with tg.no_grad():
+        t.data = 2 * x
+    np.testing.assert_array_equal((t * 1.0).detach().numpy(), 2 * native)
+
+
+def test_a_primitive_may_answer_in_another_byte_order():
+    doubled = tg.custom_vjp(lambda x: (2.0 * x).astype(">f8"), lambda g, result, x: (2.0 * g).astype(">f8"))
+    g = tg.value_and_grad(lambda x: np.sum(doubled(x) ** 2))
+    for k in range(5):
+        value, gradient = g(X + k)
+        assert value == 4 * np.sum((X + k) ** 2) and np.array_equal(gradient, 8 * (X + k))
+    assert g.stats().fallback == ""
+
+
+class Metres(np.ndarray):
+    def __array_ufunc__(self, ufunc, method, *args, **kwargs):
+        return getattr(ufunc, method)(*map(np.asarray, args), **kwargs)
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize(
+    "array", [np.ma.array(X, mask=[0, 1, 0]), X.view(np.matrix), X.view(Metres)], ids=["masked", "matrix", "with units"]
+)
+def test_an_array_with_an_arithmetic_of_its_own_is_refused(array):
+    t = tg.tensor(X, requires_grad=True)
+    for use in [
+        lambda: t * array,
+        lambda: tg.tensor(array),
+        lambda: tg.grad(lambda x: np.sum(x * x))(array),
+        lambda: tg.grad(lambda x, a: np.sum(x))(X, array),
+        lambda: tg.grad(lambda x: np.sum(x * array))(X),
+        lambda: tg.Dual(array, np.ones(array.shape)),
+        lambda: tg.grad(lambda x: np.sum(np.where(x > array, x, 0.0)))(X),
+        lambda: tg.custom_vjp(lambda x: array, lambda g, result, x: g)(t),
+    ]:
+        with pytest.raises(DtypeError, match=f"an array of class {type(array).__name__} calculates in its own way.*plain array"):
+            use()
+
+
+def test_plain_memory_under_another_name_is_not():
+    class Named(np.ndarray):
+        pass
+
+    assert tg.grad(lambda x: np.sum(x * X.view(Named)))(X).tolist() == X.tolist()
+    # The gradient would have to be of that class, so an argument is not.
+    with pytest.raises(DtypeError, match="argument 0 is an array of class Named; pass np.asarray"):
+        tg.grad(lambda x: np.sum(x))(X.view(Named))
+
+
+def test_a_file_in_memory_is_an_argument(tmp_path):
+    held = np.memmap(tmp_path / "numbers", np.float64, "w+", shape=3)
+    held[:] = X
+    g = tg.value_and_grad(lambda x: np.sum(x**2))
+    for _ in range(5):
+        value, gradient = g(held)
+        assert value == np.sum(X**2) and type(gradient) is np.ndarray and np.array_equal(gradient, 2.0 * X)
+    held[:] = 3.0
+    assert np.array_equal(g(held)[1], np.full(3, 6.0))
+
+
+@pytest.mark.parametrize(
+    "argument, words",
+    [
+        (np.array([1j]), "split real and imaginary parts"),
+        (np.ones(2, np.float16), "use float64 or float32"),
+        (np.ones(2, np.longdouble), "astype"),
+        (np.array([1.0, None]), "give it a float dtype"),
+        (np.array(["a"]), "is not numeric"),
+        (np.array([1, 2]), "astype"),
+    ],
+)
+def test_an_argument_without_derivative_is_refused_with_the_way_out(argument, words):
+    with pytest.raises(DtypeError, match=words):
+        tg.grad(lambda x: np.sum(x))(argument)
+
+
+POINTS = [np.array([0.5, 1.5, -2.0, 3.0]) * (1.0 + 0.1 * k) for k in range(4)]
+NUMBERS = np.array([1.0, 2.0, -1.0, 4.0])
+
+
+def packed(values):
+    """The values as a field of records of 9 bytes."""
+    table = np.zeros(len(values), [("flag", "i1"), ("value", "f8")])
+    table["value"] = values
+    return table["value"]
+
+
+STRANGE = {"big-endian": lambda a: a.astype(">f8"), "big-endian float32": lambda a: a.astype(">f4"), "packed": packed,
+           "little-endian": lambda a: a.astype("<f8")}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", STRANGE.values(), ids=STRANGE)
+def test_constants(make):
+    """In operators, products, maxima, assignments, products of matrices and as an index of what is chosen."""
+    numbers = make(NUMBERS)
+
+    def f(x):
+        y = x * 1.0
+        y[:2] = numbers[:2] * x[:2]
+        product = numbers @ x + np.sum(np.maximum(numbers, x) * x) + np.sum(np.linalg.solve(np.diag(numbers), x))
+        return product + np.sum(y * numbers) + np.sum(np.where(numbers > 1.0, x**2, numbers))
+
+    larger = lambda x: np.where(NUMBERS > x, NUMBERS, 2.0 * x)  # noqa: E731
+    for kernel in ("never", "always"):
+        g = tg.value_and_grad(f, kernel=kernel)
+        for x in POINTS:
+            wanted = NUMBERS + larger(x) + 1.0 / NUMBERS + np.where(np.arange(4) < 2, NUMBERS**2, NUMBERS) + np.where(NUMBERS > 1.0, 2.0 * x, 0.0)
+            value, gradient = g(x)
+            np.testing.assert_allclose(value, f(x), rtol=1e-13)
+            np.testing.assert_allclose(gradient, wanted, rtol=1e-13)
+            np.testing.assert_allclose(tg.jvp(f, (x,), (NUMBERS,))[1], wanted @ NUMBERS, rtol=1e-13)
+
+
+@pytest.mark.parametrize("make", STRANGE.values(), ids=STRANGE)
+def test_arguments(make):
+    f, x = lambda x: np.sum(x**3), make(NUMBERS)
+    plain = np.array(NUMBERS, x.dtype.newbyteorder("="))
+    tensor = tg.tensor(x, requires_grad=True)
+    f(tensor).backward()
+    found = [
+        tensor.grad.numpy(), tg.grad(f)(x), tg.grad(f, kernel="always")(x), np.diag(tg.hessian(f)(x)) * NUMBERS / 2.0,
+        tg.jacobian(lambda x: x**3)(x).sum(0), tg.jacfwd(f)(x), tg.vjp(f, x)[1](1.0)[0], tg.hvp(f)(x, plain) / 2.0,
+    ]  # fmt: skip
+    for gradient in found:
+        np.testing.assert_allclose(gradient, 3.0 * NUMBERS**2)
+        assert gradient.dtype.isnative
+    replayed = tg.value_and_grad(f)
+    for argument in (plain, x, plain, x, plain, x):
+        np.testing.assert_allclose(replayed(argument)[1], 3.0 * NUMBERS**2)
+    assert tg.jit(f)(x) == f(NUMBERS)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (x,))[1], 3.0 * np.sum(NUMBERS**3))
+    np.testing.assert_allclose(tg.optimize.lbfgs(lambda p: np.sum((p - x) ** 2), np.zeros(4)).x, NUMBERS, rtol=1e-7)
+
+
+def test_integers_and_truth_values():
+    counts = np.array([1, 0, 2, 3], ">i8")
+    g = tg.grad(lambda x: np.sum(counts * x) + np.sum(x[counts]))
+    for x in POINTS:
+        np.testing.assert_array_equal(g(x), [2.0, 1.0, 3.0, 4.0])
+
+
+def test_what_can_be_read_is_not_copied():
+    assert readable(NUMBERS) is NUMBERS and readable(NUMBERS[::2]).base is NUMBERS

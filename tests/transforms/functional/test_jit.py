@@ -1,0 +1,200 @@
+"""`tg.jit`: the value by a kernel, and what transformations make of it."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.common.errors import OptionError, StructureError, UnsupportedFunctionError
+from tests.threads import in_threads
+from tests.transforms.replay.agreement import define_by_run
+
+State = namedtuple("State", "position speed")
+
+
+def chain(x):
+    total = 0.0
+    for k in range(len(x)):
+        total = total + np.sin(x[k]) * k
+    return total
+
+
+def by_kernel(function):
+    """Whether all replays of a function were answered by kernels but those that made them."""
+    stats = function.stats()
+    return stats.kernels == stats.tapes > 0 and stats.kernel_calls > 0 and not stats.not_lowered and not stats.fallback
+
+
+def test_values_are_those_of_the_function():
+    f = tg.jit(chain)
+    for x in np.random.default_rng(0).normal(size=(20, 10)):
+        assert f(x) == pytest.approx(chain(x), rel=1e-14)
+    assert by_kernel(f)
+
+
+def test_as_a_decorator_with_options():
+    @tg.jit(fastmath=True)
+    def f(x):
+        return np.sum(x * x + 1.0)
+
+    x = np.linspace(0.0, 1.0, 1000)
+    for _ in range(5):
+        assert f(x) == pytest.approx(np.sum(x * x + 1.0), rel=1e-13)
+    assert by_kernel(f) and f.options.fastmath and f.__name__ == "f"
+
+
+def test_containers_static_arguments_and_several_results():
+    def f(state, weights, n, *, how="sum"):
+        moved = State(state.position + n * state.speed, state.speed * weights["w"])
+        return {"state": moved, "energy": np.sum(moved.speed**2) if how == "sum" else np.mean(moved.speed**2), "n": 7}
+
+    j, rng = tg.jit(f), np.random.default_rng(1)
+    for n, how in ((2, "sum"), (2, "sum"), (3, "sum"), (2, "mean"), (2, "sum"), (3, "sum")):
+        state, weights = State(rng.normal(size=3), rng.normal(size=3)), {"w": float(rng.normal())}
+        found, expected = j(state, weights, n, how=how), f(state, weights, n, how=how)
+        assert type(found["state"]) is State and found["n"] == 7
+        np.testing.assert_allclose(found["state"].position, expected["state"].position, rtol=1e-14)
+        np.testing.assert_allclose(found["state"].speed, expected["state"].speed, rtol=1e-14)
+        assert found["energy"] == pytest.approx(expected["energy"], rel=1e-14) and type(found["energy"]) is float
+    assert j.stats().tapes == 3 and not j.stats().fallback
+
+
+def test_float32_stays_float32():
+    j, x = tg.jit(lambda x: np.exp(x) * np.float32(2)), np.linspace(0, 1, 9, dtype=np.float32)
+    for _ in range(4):
+        found = j(x)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, np.exp(x) * np.float32(2), rtol=3e-7)
+    assert by_kernel(j)
+
+
+def test_results_do_not_share_memory():
+    j = tg.jit(lambda x: x * 2.0)
+    first = [j(np.ones(3)) for _ in range(4)][-1]
+    j(np.zeros(3))
+    assert first.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_a_result_that_is_the_argument_is_a_copy():
+    j, x = tg.jit(lambda x: (x, x[::-1], np.sum(x))), np.array([1.0, 2.0, 3.0])
+    for _ in range(4):
+        same, turned, total = j(x)
+        assert same.tolist() == [1.0, 2.0, 3.0] and turned.tolist() == [3.0, 2.0, 1.0] and total == 6.0
+        same[0] = 99.0
+        assert x[0] == 1.0
+
+
+def test_gradients_of_a_jitted_function_are_kernels_too():
+    @tg.jit
+    def f(x, y):
+        return np.sum(np.sin(x) * y)
+
+    for make in (tg.grad, tg.value_and_grad, tg.elementwise_grad):
+        g = make(f, argnums=(0, 1))
+        for k in range(4):
+            x, y = np.array([0.5, 1.0 + k]), np.array([2.0, 3.0])
+            found = g(x, y)
+            gradients = found[1] if make is tg.value_and_grad else found
+            np.testing.assert_allclose(gradients[0], np.cos(x) * y, rtol=1e-14)
+            np.testing.assert_allclose(gradients[1], np.sin(x), rtol=1e-14)
+        assert by_kernel(g), g.stats()
+
+
+def test_the_policy_of_the_transformation_comes_before_that_of_jit():
+    g = tg.grad(tg.jit(chain), kernel="never")
+    for _ in range(4):
+        g(np.ones(3))
+    assert g.stats().kernels == 0 and g.stats().sweeps > 0
+
+
+def test_on_tensors_and_dual_numbers_it_is_the_function():
+    f = tg.jit(chain)
+    x = tg.tensor([0.5, 1.0, 2.0], requires_grad=True)
+    f(x).backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.arange(3) * np.cos([0.5, 1.0, 2.0]), rtol=1e-14)
+    value, tangent = tg.jvp(f, (np.array([0.5, 1.0, 2.0]),), (np.array([0.0, 1.0, 0.0]),))
+    assert tangent == pytest.approx(np.cos(1.0)) and value == pytest.approx(chain(np.array([0.5, 1.0, 2.0])))
+    np.testing.assert_allclose(tg.hessian(f)(np.array([0.5, 1.0, 2.0])), np.diag(-np.arange(3) * np.sin([0.5, 1.0, 2.0])), atol=1e-14)
+    assert f.stats().records == 0
+
+
+def test_inside_another_recorded_function():
+    inner = tg.jit(lambda x: np.sum(x**2))
+    g = tg.value_and_grad(lambda x: np.exp(-inner(x)), kernel="always")
+    for k in range(5):
+        x = np.array([0.1 * k, 0.2])
+        value, gradient = g(x)
+        expected, (wanted,) = define_by_run(lambda x: np.exp(-np.sum(x**2)), (x,))
+        assert value == pytest.approx(expected) and np.allclose(gradient, wanted)
+    assert by_kernel(g)
+
+
+def test_branches_are_kernels_of_their_own():
+    f = tg.jit(lambda x: np.sin(x) if x > 0.0 else x * x)
+    for x in (1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, -4.0, 5.0, -5.0):
+        assert f(x) == pytest.approx(np.sin(x) if x > 0 else x * x, rel=1e-15)
+    assert f.stats().tapes == f.stats().kernels == 2 and by_kernel(f)
+
+
+def test_captured_arrays_are_read_when_they_are_used():
+    weights = np.array([1.0, 2.0, 3.0])
+    f, g = tg.jit(lambda x: np.sum(weights * x)), tg.grad(tg.jit(lambda x: np.sum(weights * x)))
+    x = np.ones(3)
+    for _ in range(5):
+        assert f(x) == 6.0 and g(x).tolist() == [1.0, 2.0, 3.0]
+    weights[1] = 10.0
+    for _ in range(5):
+        assert f(x) == 14.0 and g(x).tolist() == [1.0, 10.0, 3.0]
+
+
+def test_a_function_without_kernel_is_replayed_by_sweep_and_says_why():
+    @tg.primitive
+    def square(x):
+        return x * x
+
+    square.defvjp(lambda g, result, x: 2.0 * x * g)
+
+    def f(x):
+        return square(x) + 1.0
+
+    j = tg.jit(f)
+    for k in range(4):
+        assert j(float(k)) == k * k + 1.0
+    stats = j.stats()
+    (reason,) = stats.not_lowered
+    line = f.__code__.co_firstlineno + 1
+    assert "square" in reason and f"test_jit.py:{line}" in reason and reason in str(stats)
+    assert stats.kernels == stats.kernel_calls == 0 and stats.sweeps > 0
+    with pytest.raises(UnsupportedFunctionError, match="square"):
+        j.kernel(1.0)
+
+
+def test_what_cannot_be_jitted():
+    with pytest.raises(StructureError):
+        tg.jit(3)
+    with pytest.raises(StructureError, match="returned|returns|result"):
+        tg.jit(lambda x: None)(1.0)
+    with pytest.raises(OptionError, match="'sometimes'.*'auto'"):
+        tg.grad(chain, kernel="sometimes")
+
+
+def test_threads_get_the_same_bits():
+    f, points = tg.jit(chain), np.random.default_rng(3).normal(size=(8, 500))
+    for _ in range(4):
+        f(points[0])
+    expected, wrong = [f(x) for x in points], []
+
+    def work(k):
+        for _ in range(300):
+            if f(points[k]) != expected[k]:
+                wrong.append(k)
+
+    in_threads(work, 8)
+    assert not wrong and by_kernel(f)
+
+
+def test_looking_inside():
+    k = tg.jit(chain).kernel(np.ones(50))
+    assert "for i in range(" in k.source() and "define" in k.llvm() and "ret" in k.asm() and k.nbytes >= 0
+    assert set(k.seconds) >= {"columns", "roll", "build", "passes", "emit", "optimise", "generate"}

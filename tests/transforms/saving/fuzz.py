@@ -1,0 +1,392 @@
+"""Mutated tape files: each must be refused with `TapeFileError`, or load and replay; never crash, hang or take much memory.
+
+``python tests/replay/fuzz.py --count 100000 --jobs 2 --seed 0`` runs batches of files in
+subprocesses with limits on memory and time, and prints what became of them.
+
+Memory is that of one file by itself.  While a file is loaded, the allocators of Python and
+NumPy are watched (`tracemalloc`), and the most they had at once must be within ten times
+the size that the file declares, and `FLOOR`.  A file that loads is then replayed twice, and
+in the second replay, when what it needs has been compiled, the pages of the process that
+are in use may grow by ten times the declared size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import io
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+import warnings
+import zipfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+try:
+    from tests.transforms.saving import greedy
+except ImportError:
+    # In a subprocess this folder is on the path.
+    import greedy
+
+#: Bytes that a mutated file may declare.
+DECLARED = 4 << 20
+#: What Python takes to say no: an exception with its traceback and text, and the frames on the way.
+FLOOR = 16 << 10
+#: Bytes of addresses that a child may take over what it has before the first file, while it loads and while it replays:
+#: LLVM compiles in the second half.
+ROOM = {"load": 10 * DECLARED + (32 << 20), "replay": 1 << 30}
+#: Seconds that one file may take.
+SECONDS = 60
+BATCH = 1000
+
+
+# ---- tapes to start from ---------------------------------------------------------------
+
+
+def branches(x):
+    s = 0.0
+    for k in range(6):
+        s = s + np.sin(x[k]) if x[k] > 0.5 else s + x[k] * x[(k + 1) % 6]
+    return s
+
+
+def order(x):
+    return np.median(x) + np.sum(np.sort(x) * np.arange(6.0)) + np.quantile(x, 0.3) + np.take(x, np.argsort(x))[2]
+
+
+def matrices(x):
+    a = np.eye(6) * 5.0 + np.outer(x, x)
+    return np.sum(np.linalg.solve(a, x)) + np.linalg.slogdet(a)[1] + np.trace(np.linalg.cholesky(a) @ np.linalg.inv(a))
+
+
+def writing(x):
+    import tapegrad as tg
+
+    y = tg.zeros(6)
+    y[1:4] = x[:3]
+    y[[0, 5]] = x[4:]
+    z = np.concatenate([y, x[::-1]])
+    return np.sum(z[::2] * np.where(z > 0.4, 1.0, 2.0)[::2]) + np.sum(np.stack([x, y])[:, 1:] * z.reshape(2, 6).T[:5].T)
+
+
+def scores(x):
+    import tapegrad as tg
+
+    lines = np.reshape(x, (2, 3))
+    return tg.nn.functional.cross_entropy(lines, np.array([0, 2])) + np.sum(lines.astype(np.float32).softmax(1) ** 2)
+
+
+def reductions(x):
+    lines = np.reshape(x, (3, 2))
+    found = np.max(lines, axis=1) * np.std(lines, axis=1) + np.linalg.norm(lines, axis=1) + np.prod(lines, axis=1)
+    return np.sum(np.cumsum(found) + np.cumprod(found)) + np.sum(np.flip(lines, 0).T * np.mean(lines)) + np.sum(np.diag(x))
+
+
+FUNCTIONS = [branches, order, matrices, writing, scores, reductions]
+POINT = np.linspace(0.1, 0.9, 6)
+
+
+def originals():
+    """The files of all `FUNCTIONS`."""
+    import tapegrad as tg
+    from tapegrad.transforms.saving.save import to_bytes
+
+    return [to_bytes(tg.value_and_grad(f).tape(POINT)) for f in FUNCTIONS]
+
+
+# ---- mutations -------------------------------------------------------------------------
+
+EXTREME = [0, 1, -1, 2, 7, 63, 127, 255, 1 << 15, 1 << 31, -(1 << 31), (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -(1 << 63)]
+
+
+def mutated(data, chance):
+    """`data` with one to three changes, or made to take memory."""
+    if chance.random() < 0.15:
+        return _bytes(bytearray(data), chance)
+    if chance.random() < 0.15:
+        return greedy.made(data, chance)
+    members = dict(np.load(io.BytesIO(data)))
+    header = json.loads(members["header"].tobytes())
+    own = True
+    for _ in range(chance.choice([1, 1, 1, 2, 3])):
+        if chance.random() < 0.6:
+            _header(header, chance)
+        else:
+            own = _arrays(members, chance) and own
+    if own:
+        members["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", chance.choice([zipfile.ZIP_STORED] * 20 + [zipfile.ZIP_DEFLATED])) as archive:
+        for name, array in members.items():
+            part = io.BytesIO()
+            np.lib.format.write_array(part, array, allow_pickle=False)
+            archive.writestr(f"{name}.npy", part.getvalue())
+    return file.getvalue()
+
+
+def _bytes(data, chance):
+    what = chance.randrange(4)
+    at = chance.randrange(len(data))
+    if what == 0:
+        del data[at:]
+    elif what == 1:
+        del data[at : at + chance.randrange(1, 64)]
+    elif what == 2:
+        data[at:at] = chance.randbytes(chance.randrange(1, 64))
+    else:
+        for _ in range(chance.randrange(1, 9)):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    return bytes(data)
+
+
+def _nodes(thing, found):
+    """Every (container, key) of nested JSON."""
+    if isinstance(thing, (list, dict)):
+        for key in range(len(thing)) if isinstance(thing, list) else list(thing):
+            found.append((thing, key))
+            _nodes(thing[key], found)
+    return found
+
+
+def _number(value, chance):
+    near = [value + 1, value - 1, -value, value * 2, chance.randrange(-40, 40), chance.randrange(0, 12)]
+    return chance.choice([*near, chance.choice(EXTREME)])
+
+
+def _header(header, chance):
+    """Change one node of the header."""
+    everything = _nodes(header, [])
+    # Most nodes belong to entries; the rest should have its turn too.
+    inside = _nodes(header[chance.choice(list(header))], []) if header and chance.random() < 0.5 else []
+    nodes = inside or everything
+    if not nodes:
+        return
+    where, key = chance.choice(nodes)
+    value = where[key]
+    if chance.random() < 0.1:
+        other, at = chance.choice(nodes)
+        where[key] = copy.deepcopy(other[at])
+    elif isinstance(value, bool):
+        where[key] = not value
+    elif isinstance(value, int):
+        where[key] = _number(value, chance)
+    elif isinstance(value, float):
+        where[key] = chance.choice([0.0, -1.0, 1e308, float("nan"), float("inf"), 3])
+    elif isinstance(value, str):
+        from tapegrad.rules import BY_NAME
+
+        names = [w[k] for w, k in everything if isinstance(w[k], str)]
+        where[key] = chance.choice([chance.choice(names), chance.choice(list(BY_NAME)), chance.choice("dfl?iB"), "x", ""])
+    elif isinstance(value, list) and value:
+        at = chance.randrange(len(value))
+        what = chance.randrange(3)
+        if what == 0:
+            del value[at]
+        elif what == 1:
+            value.insert(at, copy.deepcopy(chance.choice(value)))
+        else:
+            chance.shuffle(value)
+    else:
+        where[key] = chance.choice([None, 0, [], {}, "d"])
+
+
+def _arrays(members, chance):
+    """Change one member; returns whether the header is still one."""
+    names = [n for n in members if n != "header" or chance.random() < 0.1]
+    if not names:
+        return False
+    name = chance.choice(names)
+    array = members[name]
+    what = chance.randrange(10)
+    if what == 0:
+        other = chance.choice(names)
+        members[name], members[other] = members[other], array
+        return "header" not in (name, other)
+    if what == 1:
+        members[name] = array[:-1] if array.ndim else array
+    elif what == 2:
+        with np.errstate(all="ignore"):
+            members[name] = array.astype(chance.choice(["d", "f", "l", "i", "?", "B", "g", ">f8"]))
+    elif what == 3:
+        del members[name]
+    elif what == 4:
+        members[name] = np.concatenate([array, array]) if array.ndim else array
+    elif array.size:
+        members[name] = array = np.array(array, order="C")
+        flat = array.reshape(-1)
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            at = chance.randrange(array.size)
+            if array.dtype.kind == "f":
+                flat[at] = chance.choice([0.0, -1.0, 1e30, np.nan, np.inf, 5e-324])
+            else:
+                flat[at] = np.array(_number(int(flat[at]), chance) % (1 << 64), np.uint64).astype(array.dtype)
+    return name != "header"
+
+
+# ---- one file, and a batch in a child ---------------------------------------------------
+
+
+def declared_by(data, limit=DECLARED):
+    """The bytes that a file declares, as other programs read it; its length if there is none, or more than the limit."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            found = int(np.load(io.BytesIO(archive.read("declared.npy")))[1])
+    except Exception:
+        return len(data)
+    return max(len(data), found) if found <= limit else len(data)
+
+
+def loaded(data):
+    """The tape, or None if the file is refused; and how many bytes it took at once beyond what it may."""
+    from tapegrad.common.errors import TapeFileError
+    from tapegrad.transforms.saving.save import from_bytes
+
+    tape = None
+    tracemalloc.start()
+    try:
+        tape = from_bytes(data, DECLARED)
+    except TapeFileError:
+        pass
+    finally:
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    # No file declares less than its length.
+    beyond = most - 10 * len(data)
+    return tape, beyond if beyond <= 0 else most - 10 * declared_by(data)
+
+
+def replayed(tape, chance):
+    """What becomes of a tape: ``"replayed"``, ``"guard"``, ``"refused at replay"`` or ``"no solution"``."""
+    from tapegrad.common.errors import GradientError, GuardError, TapeFileError
+
+    points = [np.asarray(POINT, m.char) if m.shape == (6,) else np.full(m.shape, 0.5, m.char) for m in tape.inputs]
+    points = [p * chance.choice([1.0, 1.0, -1.0, 1e3, np.nan]) for p in points]
+    try:
+        tape(*points)
+        tape.value_and_grad(*points)
+    except (GuardError, GradientError):
+        return "guard"
+    except TapeFileError:
+        return "refused at replay"
+    except np.linalg.LinAlgError:
+        # What NumPy raises for a matrix that is singular or not positive definite.
+        return "no solution"
+    return "replayed"
+
+
+def pages():
+    """Bytes of memory in use now, and the most since `forget_pages`."""
+    with open("/proc/self/status") as status:
+        found = dict(line.split(":", 1) for line in status)
+    return [1024 * int(found[name].split()[0]) for name in ("VmRSS", "VmHWM")]
+
+
+def forget_pages():
+    """Let the most memory in use be that of now."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def room(what):
+    """Take no more addresses than `ROOM` from here on."""
+    with open("/proc/self/statm") as statm:
+        taken = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM[what], resource.RLIM_INFINITY))
+
+
+def child(seed, count, folder):
+    """Try `count` files; prints the outcomes as JSON.  A crash or a signal ends the process."""
+    from tapegrad.transforms.saving.save import from_bytes
+
+    files = [(Path(folder) / name).read_bytes() for name in sorted(os.listdir(folder))]
+    warnings.simplefilter("ignore")
+    for data in [*files, *(data[:-1] for data in files)]:
+        # What is imported, and kept for all files.
+        loaded(data)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    found, good, most = Counter(), [], [-(1 << 60)] * 2
+    room("load")
+    for k in range(count):
+        print(f"{seed}:{k}", file=sys.stderr, flush=True)
+        chance = random.Random(f"{seed}:{k}")
+        data = mutated(chance.choice(files), chance)
+        signal.alarm(SECONDS)
+        tape, beyond = loaded(data)
+        signal.alarm(0)
+        assert beyond <= FLOOR, f"{beyond} bytes more than ten times the {declared_by(data)} declared"
+        most[0] = max(most[0], beyond)
+        if tape is None:
+            found["refused"] += 1
+        else:
+            good.append((k, data))
+        del tape
+    compilers = {"numba", "llvmlite.binding"} & set(sys.modules)
+    assert not compilers, f"loading has imported {compilers}"
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    room("replay")
+    for k, data in good:
+        print(f"{seed}:{k}, replayed", file=sys.stderr, flush=True)
+        tape = from_bytes(data, DECLARED)
+        signal.alarm(SECONDS)
+        outcome = replayed(tape, random.Random(f"{seed}:{k}"))
+        # Without the workspace of the first time.
+        del tape.kept
+        forget_pages()
+        before, _ = pages()
+        assert replayed(tape, random.Random(f"{seed}:{k}")) == outcome
+        signal.alarm(0)
+        grown = pages()[1] - before - 10 * tape.declared
+        assert grown <= 0, f"a replay takes {grown} bytes more than ten times the {tape.declared} declared"
+        most[1] = max(most[1], grown)
+        found[outcome] += 1
+    print(json.dumps([found, most]))
+
+
+def batch(seed, count, folder):
+    """Run one child; returns its outcomes, or raises with the number of the file at which it ended."""
+    command = [sys.executable, __file__, "--child", folder, "--seed", str(seed), "--count", str(count)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise AssertionError(f"a child ended with {run.returncode}:\n{run.stderr[-3000:]}")
+    found, most = json.loads(run.stdout.splitlines()[-1])
+    return Counter(found), most
+
+
+def fuzz(count, seed=0, jobs=1):
+    """Outcomes of `count` files, and the most bytes beyond ten times what was declared, while one was loaded and replayed."""
+    seeds = range(seed, seed + -(-count // BATCH))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        for k, data in enumerate(originals()):
+            (Path(folder) / f"{k}.npz").write_bytes(data)
+        found = list(pool.map(lambda s: batch(s, min(BATCH, count - BATCH * (s - seed)), folder), seeds))
+    return sum((outcomes for outcomes, _ in found), Counter()), [max(most) for most in zip(*(most for _, most in found))]
+
+
+def main():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--child", metavar="FOLDER", help="try files in this process; the folder has those to start from")
+    options = parser.parse_args()
+    if options.child:
+        child(options.seed, options.count, options.child)
+    else:
+        outcomes, most = fuzz(options.count, options.seed, options.jobs)
+        print(dict(outcomes), f"most bytes beyond ten times the declared size: {most[0]} in loading, {most[1]} in a replay", sep="\n")
+
+
+if __name__ == "__main__":
+    main()

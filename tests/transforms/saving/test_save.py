@@ -1,0 +1,413 @@
+"""Saved tapes: the same bits after loading, in another process, through pickle; damaged files are refused."""
+
+import io
+import itertools
+import json
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.common.errors import GradientError, GuardError, ShapeError, TapeFileError, TapegradError
+from tapegrad.rules import ROWS
+from tapegrad.tape.meta import SCALAR, c_array
+from tapegrad.transforms.saving.save import VERSION, from_bytes, to_bytes
+from tapegrad.transforms.saving.shapes import STRUCTURAL, result
+from tests.threads import in_threads
+from tests.transforms.saving import fuzz, greedy
+
+X = fuzz.POINT
+OTHER = 0.97 * X + 0.01
+
+
+def tape_of(function, *arguments, argnums=0):
+    return tg.value_and_grad(function, argnums).tape(*arguments)
+
+
+def changed(data, change):
+    """A file whose members (and header) `change` has changed."""
+    members = dict(np.load(io.BytesIO(data)))
+    header = json.loads(members["header"].tobytes())
+    change(members, header)
+    members["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    file = io.BytesIO()
+    np.savez(file, **members)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("function", fuzz.FUNCTIONS, ids=lambda f: f.__name__)
+def test_a_loaded_tape_gives_the_same_bits(function, tmp_path):
+    g = tg.value_and_grad(function)
+    value, gradient = g(X)
+    tape = g.tape(X)
+    tape.save(tmp_path / "f.npz")
+    loaded = tg.load_tape(tmp_path / "f.npz")
+    assert os.listdir(tmp_path) == ["f.npz"]
+    assert len(loaded) == len(tape)
+    found, slope = loaded.value_and_grad(X)
+    assert found == value == loaded(X)
+    assert slope.tobytes() == gradient.tobytes()
+    assert to_bytes(loaded) == to_bytes(tape)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(tape)).value_and_grad(X)[1], gradient)
+
+
+@pytest.mark.parametrize("function", [f for f in fuzz.FUNCTIONS if f is not fuzz.branches], ids=lambda f: f.__name__)
+def test_a_loaded_tape_is_right_at_another_point(function):
+    loaded = from_bytes(to_bytes(tape_of(function, X)))
+    found, slope = loaded.value_and_grad(OTHER)
+    value, gradient = tg.value_and_grad(function)(OTHER)
+    assert found == pytest.approx(value, rel=1e-15)
+    np.testing.assert_array_equal(slope, gradient)
+    # `scores` computes in float32.
+    size, close = (1e-2, 1e-3) if function is fuzz.scores else (1e-6, 1e-5)
+    g = tg.value_and_grad(function)
+    for k in range(6):
+        step = np.eye(6)[k] * size
+        difference = (g(OTHER + step)[0] - g(OTHER - step)[0]) / (2 * size)
+        assert slope[k] == pytest.approx(difference, rel=close, abs=close)
+
+
+def test_a_failed_guard_names_the_line():
+    loaded = from_bytes(to_bytes(tape_of(fuzz.branches, X)))
+    with pytest.raises(GuardError, match=r"fuzz\.py:\d+"):
+        loaded(1.0 - X)
+    assert loaded(X) == fuzz.branches(X)
+
+
+def test_places_are_kept():
+    tape = tape_of(fuzz.branches, X)
+    loaded = from_bytes(to_bytes(tape))
+    for slot in range(1, len(tape.records)):
+        assert str(loaded.place(slot)) == str(tape.place(slot))
+
+
+def test_another_process_loads_it(tmp_path):
+    tape_of(fuzz.order, X).save(tmp_path / "f.npz")
+    code = "import sys, numpy as np, tapegrad as tg; print(tg.load_tape(sys.argv[1])(np.linspace(0.1, 0.9, 6)).hex())"
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f.npz")], capture_output=True, text=True, check=True)
+    assert float.fromhex(run.stdout) == fuzz.order(X)
+
+
+def test_several_arguments_and_structured_results():
+    tape = tg.value_and_grad(lambda x, y, s: (np.sum(x * y) * s, {"n": x.size, "twice": 2 * y}), (0, 2), has_aux=True).tape(
+        X, OTHER, 3.0
+    )
+    loaded = from_bytes(to_bytes(tape))
+    (value, rest), (to_x, to_s) = loaded.value_and_grad(X, OTHER, 3.0)
+    assert value == 3.0 * np.sum(X * OTHER) and rest["n"] == 6
+    np.testing.assert_array_equal(rest["twice"], 2 * OTHER)
+    assert type(to_s) is float and to_s == np.sum(X * OTHER)
+    assert to_x.shape == (6,)
+
+
+def test_wrong_arguments():
+    loaded = from_bytes(to_bytes(tape_of(fuzz.scores, X)))
+    for arguments in [(), (X, X), (X[:5],), (X + 1j,)]:
+        with pytest.raises(ShapeError):
+            loaded(*arguments)
+
+
+def test_what_cannot_be_saved_is_named():
+    tape = tape_of(fuzz.order, X)
+    item = next(i for i in tape.items if i.entry.kind == "host")
+    known, item.entry.function.function = item.entry.function.function, lambda v: v
+    with pytest.raises(TapeFileError, match=r"slot \d+, recorded at .*fuzz\.py:\d+: <lambda> is no function"):
+        to_bytes(tape)
+    item.entry.function.function = known
+    assert from_bytes(to_bytes(tape))(X) == fuzz_value(fuzz.order)
+
+
+def test_a_result_of_a_class_of_ones_own_is_named():
+    tape = tg.value_and_grad(lambda x: (np.sum(x), re.compile("x")), has_aux=True).tape(X)
+    with pytest.raises(TapeFileError, match="something constant: Pattern"):
+        to_bytes(tape)
+
+
+def test_every_structural_row_has_a_shape_rule():
+    assert {row.name for row in ROWS if not row.elementwise} == set(STRUCTURAL)
+
+
+def test_rows_are_found_by_name():
+    data = to_bytes(tape_of(fuzz.branches, X))
+    header = json.loads(np.load(io.BytesIO(data))["header"].tobytes())
+    assert {"sin", "add", "multiply"} <= set(header["rows"])
+
+    def rename(members, header):
+        header["rows"][header["rows"].index("sin")] = "cos"
+
+    found = from_bytes(changed(data, rename))(X)
+    assert found == pytest.approx(fuzz.branches(X) + np.sum((np.cos(X) - np.sin(X))[X > 0.5]), rel=1e-14)
+
+
+def spoil(name):
+    """Changes to the file of `fuzz.writing`, each of which would make compiled code read or write outside."""
+
+    def entry(header, row):
+        return next(i for i in header["items"] if i[2] == row)
+
+    def version(members, header):
+        members["declared"] = members["declared"] + [1, 0]
+
+    def row(members, header):
+        header["rows"] = ["frobnicate"]
+        members["records"] = np.where(members["records"] == -4, 0, members["records"])
+
+    def window(members, header):
+        entry(header, "getitem")[6] = 10**6
+
+    def stride(members, header):
+        entry(header, "getitem")[3]["dict"][1][1] = {"tuple": [1 << 20]}
+
+    def shape(members, header):
+        entry(header, "concatenate")[7][1] += 1
+
+    def dtype(members, header):
+        entry(header, "concatenate")[7][0] = "f"
+
+    def later(members, header):
+        entry(header, "concatenate")[4][0] = len(members["records"]) - 1
+
+    def positions(members, header):
+        for key in [k for k in members if k.startswith("array_") and members[k].dtype == np.int64]:
+            members[key] = members[key] + 1000
+
+    def twice(members, header):
+        for key in [k for k in members if k.startswith("array_") and members[k].dtype == np.int64]:
+            members[key] = members[key] * 0
+
+    def little(members, header):
+        members["declared"] = np.array([VERSION, 100])
+
+    def much(members, header):
+        members["declared"] = np.array([VERSION, 1 << 50])
+
+    def objects(members, header):
+        members["array_0"] = members["array_0"].astype("g")
+
+    def missing(members, header):
+        del members["numbers"]
+
+    def function(members, header):
+        next(i for i in header["items"] if i[1] == "host")[2] = {"numpy": "save"}
+
+    def guard(members, header):
+        header["leaves"] = [len(members["records"]) + 5]
+
+    return locals()[name]
+
+
+@pytest.mark.parametrize(
+    "name", "version row window stride shape dtype later positions twice little much objects missing function guard".split()
+)
+def test_a_damaged_file_is_refused(name):
+    data = to_bytes(tape_of(fuzz.writing, X))
+    assert from_bytes(changed(data, lambda members, header: None))(X) == fuzz_value(fuzz.writing)
+    with pytest.raises(TapeFileError):
+        from_bytes(changed(data, spoil(name)))
+
+
+def fuzz_value(function):
+    return tg.value_and_grad(function)(X)[0]
+
+
+def test_files_that_are_none(tmp_path):
+    np.savez_compressed(tmp_path / "zipped.npz", header=np.zeros(10**6, np.uint8))
+    np.savez(tmp_path / "other.npz", x=X)
+    np.save(tmp_path / "objects.npz", np.array([print], object), allow_pickle=True)
+    (tmp_path / "empty.npz").write_bytes(b"")
+    for name in os.listdir(tmp_path):
+        with pytest.raises(TapeFileError, match="no tape that can be loaded"):
+            tg.load_tape(tmp_path / name)
+
+
+def test_positions_that_are_computed_are_looked_at():
+    def spoilt(members, header):
+        function = next(i[2] for i in header["items"] if i[1] == "host" and i[2].get("tapegrad") == "at_classes")
+        function["data"]["tuple"][0] = 40
+
+    def f(x, t):
+        return tg.nn.functional.cross_entropy(np.reshape(x, (2, 3)), np.argmin(np.reshape(t, (2, 3)), axis=1))
+
+    target = np.array([3.0, 1.0, 2.0, 5.0, 6.0, 4.0])
+    tape = tape_of(f, X, target)
+    data = to_bytes(tape)
+    assert from_bytes(data)(X, target) == tape(X, target)
+    with pytest.raises(TapeFileError, match="at_classes of a loaded tape gives positions outside an array of 6"):
+        from_bytes(changed(data, spoilt))(X, target)
+
+
+def test_no_gradient_of_an_array():
+    tape = tape_of(lambda x: np.sum(x), X)
+    tape.outputs[0] = (tape.leaves[0] or 1, tape.inputs[0])
+    with pytest.raises(GradientError, match="one number"):
+        tape.value_and_grad(X)
+
+
+def test_a_loaded_tape_in_eight_threads():
+    data = to_bytes(tape_of(fuzz.order, X))
+    alone = from_bytes(data)
+    points = [X, OTHER, X * X]
+    wanted = [(value, slope.tobytes()) for value, slope in map(alone.value_and_grad, points)]
+    together, start, found = from_bytes(data), threading.Barrier(8), []
+
+    def work(_):
+        start.wait()
+        for k in range(60):
+            own = from_bytes(data) if k % 20 == 0 else together
+            value, slope = own.value_and_grad(points[k % 3])
+            found.append((value, slope.tobytes()) == wanted[k % 3])
+
+    in_threads(work, 8)
+    assert len(found) == 480 and all(found)
+
+
+# ---- memory ----------------------------------------------------------------------------
+
+
+def most_bytes(data, limit=1 << 30):
+    """The most that Python and NumPy allocate while a file is loaded, and whether it was."""
+    tracemalloc.start()
+    try:
+        from_bytes(data, limit)
+        good = True
+    except TapeFileError:
+        good = False
+    finally:
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return most, good
+
+
+def long_chain(x):
+    for _ in range(300):
+        x = np.sin(x) * 0.5 + x
+    return np.sum(x)
+
+
+def long_scalars(x):
+    y = x[0]
+    for _ in range(2000):
+        y = y * 1.01 + np.sin(y)
+    return y
+
+
+@pytest.mark.parametrize("function", [*fuzz.FUNCTIONS, long_chain, long_scalars], ids=lambda f: f.__name__)
+def test_loading_takes_a_few_times_what_is_declared(function):
+    data = to_bytes(tape_of(function, X))
+    most_bytes(data)
+    most, good = most_bytes(data)
+    assert good and most <= 5 * fuzz.declared_by(data, 1 << 30)
+
+
+@pytest.mark.parametrize("kind", greedy.KINDS, ids=lambda k: k.__name__)
+def test_files_that_would_take_much_memory(kind):
+    data = to_bytes(tape_of(fuzz.writing, X))
+    for seed in range(12):
+        found = kind(data, random.Random(seed))
+        most, _ = most_bytes(found, fuzz.DECLARED)
+        assert most <= 10 * fuzz.declared_by(found) + fuzz.FLOOR
+
+
+def test_a_file_larger_than_the_limit_is_not_read(tmp_path):
+    path = tmp_path / "f.npz"
+    with open(path, "wb") as file:
+        file.truncate(1 << 34)
+    with pytest.raises(TapeFileError, match="its file has 17179869184 bytes, the limit is 1073741824"):
+        tg.load_tape(path)
+
+
+def test_what_declares_more_than_the_limit_is_refused():
+    data = to_bytes(tape_of(fuzz.order, X))
+    declared = fuzz.declared_by(data)
+    assert from_bytes(data, declared)(X) == fuzz_value(fuzz.order)
+    with pytest.raises(TapeFileError, match=f"declares {declared} bytes, the limit is {declared - 1}"):
+        from_bytes(data, declared - 1)
+
+
+def test_buffers_of_the_sweep_are_declared():
+    """The adjoint of a product of many rows with one matrix adds up products as large as all of them together."""
+    rows, n = 300, 40
+
+    def f(x):
+        return np.sum(np.matmul(np.reshape(x, (rows, 1, n)), x[: n * n].reshape(n, n)))
+
+    x = np.linspace(-1.0, 1.0, rows * n)
+    data, products = to_bytes(tape_of(f, x)), 8 * rows * n * n
+    assert fuzz.declared_by(data, 1 << 30) > products > 10 * len(data)
+
+    def little(members, header):
+        members["declared"] = members["declared"] - [0, products]
+
+    loaded = from_bytes(changed(data, little))
+    with pytest.raises(TapeFileError, match=r"takes \d+ bytes to run, its file declares"):
+        loaded.value_and_grad(x)
+
+
+def test_a_comparison_may_not_make_more_than_is_declared():
+    x = np.linspace(0.1, 0.9, 400)
+    data = to_bytes(tape_of(lambda x: np.sum(np.where(np.isclose(x, x[::-1]), x, 2.0 * x)), x))
+    assert from_bytes(data)(x) == np.sum(2.0 * x)
+
+    def table(members, header):
+        entry = next(i for i in header["items"] if i[1] == "host" and i[2] == {"numpy": "isclose"})
+        flipped = next(i for i in header["items"] if i[2] in ("flip", "getitem"))
+        window = {"dict": [["shape", {"tuple": [400, 1]}], ["strides", {"tuple": [1, 0]}]]}
+        flipped[2:4], flipped[6:] = ["getitem", window], [0, ["d", 400, 1]]
+        assert flipped[0] in entry[4]
+
+    with pytest.raises(TapeFileError, match="isclose in slot .* may make arrays of 160000 elements"):
+        from_bytes(changed(data, table))
+
+
+def test_mutated_files():
+    found, most = fuzz.fuzz(2000)
+    assert sum(found.values()) == 2000
+    assert found["refused"] > 1000 and found["replayed"] > 50
+
+
+IMPORTS = """
+import sys
+import numpy as np
+import tapegrad as tg
+from tapegrad.transforms.replay import shapes
+from tapegrad.rules import ROWS
+from tapegrad.tape.meta import SCALAR, c_array
+
+for row in ROWS:
+    for meta in (SCALAR, c_array((1,), "f"), c_array((2,), "i")):
+        if row.elementwise:
+            try:
+                shapes.result(row, [meta] * max(1, row.arity + len(row.constants)), {}, 0)
+            except shapes.Misfit:
+                pass
+print(sorted({name.split(".")[0] for name in sys.modules} & {"scipy", "numba"}))
+"""
+
+
+def test_to_check_a_file_imports_no_library():
+    """SciPy is eight megabytes, whoever asks for it first."""
+    run = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
+    assert run.stdout == "[]\n", run.stdout + run.stderr
+
+
+def test_results_of_rows_of_scipy_have_the_dtypes_that_are_allowed():
+    rows = [row for row in ROWS if row.elementwise and (row.calls_scipy or row.name == "erf")]
+    assert len(rows) > 5
+    for row in rows:
+        for chars in itertools.product("Sdf?bhl", repeat=row.arity):
+            metas = [SCALAR if c == "S" else c_array((1,), c) for c in chars]
+            values = [1.0 if c == "S" else np.ones(1, c) for c in chars]
+            try:
+                with np.errstate(all="ignore"):
+                    found = np.asarray(row.value(*values)).dtype.char
+            except (TypeError, ValueError, TapegradError):
+                continue
+            assert found in result(row, metas, {}, 0)[1], (row.name, chars)

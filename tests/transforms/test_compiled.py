@@ -1,0 +1,379 @@
+"""`tg.compile`: the value and gradient of a function, called from users' nopython code."""
+
+import os
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.common.errors import DtypeError, GradientError, GuardError, ShapeError, UnsupportedFunctionError
+from tests.threads import in_threads
+
+
+def rosenbrock(x):
+    total = 0.0
+    for i in range(len(x) - 1):
+        total = total + 100.0 * (x[i + 1] - x[i] * x[i]) ** 2 + (1.0 - x[i]) ** 2
+    return total
+
+
+def mixed(x):
+    """Scalars and arrays, a view, an assignment."""
+    y = np.exp(-x) * x[::-1]
+    y[1] = x[0] * x[2]
+    return np.sum(y * y) / (1.0 + x[0] ** 2)
+
+
+def branching(x):
+    total = 0.0
+    for k in range(len(x)):
+        if x[k] > 0.0:
+            total = total + x[k] * x[k]
+        else:
+            total = total - x[k]
+    return total
+
+
+@numba.njit
+def once(c, x, g):
+    return c(x, g)
+
+
+def by_differences(f, x, h=1e-6):
+    return np.array([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))])
+
+
+@pytest.mark.parametrize("f", [rosenbrock, mixed])
+def test_value_and_gradient_from_both_sides(f):
+    c = tg.compile(f, np.array([0.5, 0.4, 0.3, 0.2]))
+    for x in np.random.default_rng(1).normal(size=(5, 4)):
+        g, h = np.full(4, np.nan), np.full(4, np.nan)
+        assert c(x, g) == once(c, x, h) == pytest.approx(f(x), rel=1e-14)
+        assert np.array_equal(g, h)
+        np.testing.assert_allclose(g, by_differences(f, x), rtol=2e-6, atol=1e-6)
+
+
+def test_arguments_with_several_dimensions():
+    c = tg.compile(lambda a: np.sum(a @ a), np.eye(2))
+    a, g = np.array([[1.0, 2.0], [3.0, 4.0]]), np.empty((2, 2))
+    assert once(c, a, g) == np.sum(a @ a)
+    ones = np.ones((2, 2))
+    np.testing.assert_allclose(g, ones @ a.T + a.T @ ones, rtol=1e-14)
+
+
+def test_a_value_that_does_not_depend_on_the_argument():
+    c = tg.compile(lambda x: 3.0, np.ones(2))
+    g = np.ones(2)
+    assert once(c, np.ones(2), g) == 3.0 and g.tolist() == [0.0, 0.0]
+
+
+def test_gradient_descent_in_one_function():
+    @numba.njit
+    def descend(c, x, steps):
+        g = np.empty_like(x)
+        for _ in range(steps):
+            c(x, g)
+            x -= 0.001 * g
+        return c(x, g)
+
+    c = tg.compile(rosenbrock, np.zeros(3))
+    x, y, g = np.zeros(3), np.zeros(3), np.empty(3)
+    for _ in range(300):
+        c(y, g)
+        y -= 0.001 * g
+    assert descend(c, x, 300) == c(y, g) < rosenbrock(np.zeros(3))
+    assert np.array_equal(x, y)
+
+
+@numba.njit(parallel=True)
+def many(c, points, gradients, values):
+    for i in numba.prange(len(points)):
+        values[i] = c(points[i], gradients[i])
+
+
+@pytest.mark.parametrize("workspaces", [1, 3])
+def test_under_prange_the_bits_are_those_of_one_thread(workspaces):
+    c = tg.compile(mixed, np.ones(5), workspaces)
+    points = np.random.default_rng(2).normal(size=(2000, 5))
+    gradients, values, g = np.empty((2000, 5)), np.empty(2000), np.empty(5)
+    many(c, points, gradients, values)
+    c.check()
+    for x, value, gradient in zip(points, values, gradients):
+        assert c(x, g) == value and np.array_equal(g, gradient)
+
+
+def test_after_a_prange_check_finds_a_failed_guard():
+    @numba.njit
+    def checked(c):
+        c.check()
+
+    c = tg.compile(branching, np.ones(3))
+    points = np.ones((100, 3))
+    points[50, 1] = -1.0
+    for check in (c.check, lambda: checked(c)):
+        try:
+            many(c, points, np.empty((100, 3)), np.empty(100))
+        except (GuardError, SystemError) as error:
+            # Of the calling thread's part; where that is the only one, Numba says that a result came with an exception.
+            assert isinstance(error, GuardError) or isinstance(error.__cause__, GuardError)
+        with pytest.raises(GuardError, match=r"if x\[k\] > 0.0"):
+            check()
+        check()
+
+
+def test_more_threads_than_workspaces():
+    @numba.njit(nogil=True)
+    def several(c, points, gradients, values):
+        for i in range(len(points)):
+            values[i] = c(points[i], gradients[i])
+
+    c = tg.compile(rosenbrock, np.ones(8), workspaces=2)
+    points = np.random.default_rng(3).normal(size=(500, 8))
+    expected = np.empty((500, 8)), np.empty(500)
+    several(c, points, *expected)
+    found = [(np.empty((500, 8)), np.empty(500)) for _ in range(8)]
+    in_threads(lambda k: several(c, points, *found[k]), 8)
+    for gradients, values in found:
+        assert np.array_equal(gradients, expected[0]) and np.array_equal(values, expected[1])
+
+
+@pytest.mark.parametrize("call", [once, lambda c, x, g: c(x, g)], ids=["nopython", "python"])
+def test_a_failed_guard_names_its_line(call):
+    c = tg.compile(branching, np.array([1.0, 2.0, -3.0]))
+    g = np.empty(3)
+    assert call(c, np.array([2.0, 1.0, -1.0]), g) == 6.0 and g.tolist() == [4.0, 2.0, -1.0]
+    line = branching.__code__.co_firstlineno + 3
+    with pytest.raises(GuardError, match=rf"test_compiled.py:{line}: `if x\[k\] > 0.0:` went another way"):
+        call(c, np.array([1.0, -2.0, -3.0]), g)
+    assert np.isnan(g).all()
+    # The workspace has been given back.
+    assert call(c, np.array([2.0, 1.0, -1.0]), g) == 6.0
+
+
+def test_wrong_arguments_are_refused():
+    c = tg.compile(rosenbrock, np.ones(3))
+    g = np.empty(3)
+    for call in (once, c):
+        with pytest.raises(ShapeError):
+            call(*([c] if call is once else []), np.ones(4), np.empty(4))
+        with pytest.raises(ShapeError):
+            call(*([c] if call is once else []), np.ones(3), np.empty(2))
+    with pytest.raises(DtypeError):
+        c(np.ones(3, np.float32), g)
+    with pytest.raises(DtypeError):
+        c(np.ones((3, 2))[:, 0], g)
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    assert once(c, fixed, g) == c(fixed, g) == 0.0
+    with pytest.raises(DtypeError):
+        c(np.ones(3), fixed)
+    for x, target in ((np.ones(3, np.float32), g), (np.ones((3, 2))[:, 0], g), (np.ones(3), fixed), (np.ones((1, 3)), g)):
+        with pytest.raises(numba.TypingError, match="compiled by tapegrad"):
+            once(c, x, target)
+    with pytest.raises(ShapeError):
+        tg.compile(lambda x: x * x, 1.0)
+
+
+# ---- further arguments -------------------------------------------------------------------
+
+
+def residuals(x, a, b, s):
+    return np.sum((a @ x - b) ** 2) * s + x[0] * s
+
+
+A, B = np.random.default_rng(4).normal(size=(2, 5, 3)), np.random.default_rng(5).normal(size=(2, 5))
+
+
+@numba.njit
+def with_data(c, x, g, a, b, s):
+    return c(x, g, a, b, s)
+
+
+@numba.njit
+def with_one(c, x, g, y):
+    return c(x, g, y)
+
+
+@pytest.mark.parametrize("kernel", ["always", "never"])
+def test_further_arguments_are_given_to_each_call(kernel):
+    c = tg.compile(residuals, np.zeros(3), kernel=kernel, data=(A[0], B[0], 1.0))
+    assert (c.kernel is None) == (kernel == "never")
+    x = np.array([0.3, -0.2, 0.5])
+    for a, b, s in zip(A, B, (1.5, -0.25)):
+        g, h = np.empty(3), np.empty(3)
+        assert c(x, g, a, b, s) == with_data(c, x, h, a, b, s) == pytest.approx(residuals(x, a, b, s), rel=1e-14)
+        assert np.array_equal(g, h)
+        np.testing.assert_allclose(g, 2 * s * a.T @ (a @ x - b) + s * np.eye(3)[0], rtol=1e-13)
+
+
+def test_a_kernel_whose_workspace_is_too_large_for_the_stack_has_further_arguments_too():
+    n = 4000
+    c = tg.compile(lambda x, y: np.sum(np.cumsum(np.sin(x)) * np.cumsum(np.exp(x * y))), np.ones(n), data=(np.ones(n),))
+    swept = tg.compile(lambda x, y: np.sum(np.cumsum(np.sin(x)) * np.cumsum(np.exp(x * y))), np.ones(n), data=(np.ones(n),), kernel="never")
+    assert c.kernel is not None and not c.kernel.machine.entry
+    x, y = np.linspace(0.0, 1.0, n), np.linspace(-1.0, 1.0, n)
+    g, h = np.empty(n), np.empty(n)
+    assert with_one(c, x, g, y) == pytest.approx(swept(x, h, y), rel=1e-13)
+    np.testing.assert_allclose(g, h, rtol=1e-11)
+
+
+def test_a_guard_on_a_further_argument_names_its_line():
+    def f(x, limit):
+        if x[0] > limit:
+            return x[0] * limit
+        return x[0]
+
+    c, g = tg.compile(f, np.ones(1), data=(0.5,)), np.empty(1)
+    assert with_one(c, np.ones(1), g, 0.25) == c(np.ones(1), g, 0.25) == 0.25 and g[0] == 0.25
+    # An integer is a number, too.
+    assert with_one(c, np.array([3.0]), g, 2) == c(np.array([3.0]), g, 2) == 6.0
+    for call in (c, lambda *args: with_one(c, *args)):
+        with pytest.raises(GuardError, match=r"if x\[0\] > limit"):
+            call(np.ones(1), g, 2.0)
+        assert np.isnan(g).all()
+
+
+def test_mini_batches_under_prange_have_the_bits_of_one_thread():
+    @numba.njit(parallel=True)
+    def batches(c, x, a, b, gradients, values):
+        for k in numba.prange(len(a)):
+            values[k] = c(x, gradients[k], a[k], b[k], 2.0)
+
+    c = tg.compile(residuals, np.zeros(3), data=(A[0], B[0], 1.0))
+    rng = np.random.default_rng(6)
+    a, b, x = rng.normal(size=(500, 5, 3)), rng.normal(size=(500, 5)), rng.normal(size=3)
+    gradients, values, g = np.empty((500, 3)), np.empty(500), np.empty(3)
+    batches(c, x, a, b, gradients, values)
+    c.check()
+    for k in range(500):
+        assert c(x, g, a[k], b[k], 2.0) == values[k] and np.array_equal(g, gradients[k])
+
+
+def test_wrong_further_arguments_are_refused():
+    c, x, g = tg.compile(residuals, np.zeros(3), data=(A[0], B[0], 1.0)), np.zeros(3), np.empty(3)
+    a, b = A[1], B[1]
+    wrong = [
+        ((a, b), ShapeError, "compiled with 3 arguments after x, got 2"), ((a, b, b), DtypeError, "argument 4 must be a number"),
+        ((a, 1.0, 1.0), DtypeError, "argument 3 must be a C-contiguous float64 array of the shape"),
+        ((a.astype(np.float32), b, 1.0), DtypeError, "argument 2"), ((a.T.copy().T, b, 1.0), DtypeError, "argument 2"),
+        ((a[:4], b, 1.0), ShapeError, r"argument 2 has the shape \(4, 3\)"), ((a, b, None), DtypeError, "argument 4"),
+    ]  # fmt: skip
+    for data, error, message in wrong:
+        with pytest.raises(error, match=message):
+            c(x, g, *data)
+    with pytest.raises(ShapeError, match="an argument and g share memory"):
+        c(x, b[:3], a, b, 1.0)
+    with pytest.raises(ShapeError, match="as many arguments after x and g"):
+        with_one(c, x, g, a)
+    with pytest.raises(ShapeError, match="numbers and arrays as in the data"):
+        with_data(c, x, g, a[:4].copy(), b, 1.0)
+    one = tg.compile(lambda x, y: np.sum(x * y), np.zeros(3), data=(np.ones(3),))
+    with pytest.raises(ShapeError, match="g is also an argument"):
+        with_one(one, x, g, g)
+    with pytest.raises(ShapeError, match="numbers and arrays as in the data"):
+        with_one(one, x, g, 1.0)
+    with pytest.raises((numba.TypingError, TypeError), match="too many positional arguments"):
+        with_one(tg.compile(rosenbrock, np.ones(3)), x, g, 1.0)
+    with pytest.raises(ShapeError, match="compiled with 0 arguments after x, got 1"):
+        tg.compile(rosenbrock, np.ones(3))(x, g, 1.0)
+    with pytest.raises(numba.TypingError, match="argument 2 of a function compiled by tapegrad must be a number or"):
+        with_one(one, x, g, np.ones(3, np.int64))
+    for data in ((np.arange(3),), (2,), ("x",)):
+        with pytest.raises(DtypeError, match=r"data\[0\] is .*let the function capture it"):
+            tg.compile(lambda x, k: np.sum(x), np.zeros(3), data=data)
+
+
+def test_what_needs_the_interpreter_is_refused_by_name_and_line():
+    def f(x):
+        order = np.argsort(x)
+        return np.sum(x[order] * np.arange(3.0))
+
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(UnsupportedFunctionError, match=rf"argsort at .*test_compiled.py:{line}"):
+        tg.compile(f, np.array([3.0, 1.0, 2.0]))
+
+
+def test_a_random_function_is_refused():
+    with pytest.warns(UserWarning, match="random"), pytest.raises(GradientError, match="random"):
+        tg.compile(lambda x: x[0] * np.random.normal(), np.ones(1))
+
+
+def test_what_was_captured_is_compared_by_calls_from_python():
+    scale = 2.0
+    c = tg.compile(lambda x: x[0] * scale, np.ones(1))
+    g = np.empty(1)
+    assert c(np.ones(1), g) == 2.0
+    scale = 3.0
+    with pytest.raises(GuardError, match="scale has changed"):
+        c(np.ones(1), g)
+
+
+def test_it_is_not_pickled():
+    import pickle
+
+    with pytest.raises(TypeError, match="addresses of this process"):
+        pickle.dumps(tg.compile(rosenbrock, np.ones(2)))
+
+
+CACHED = """
+import json, sys, warnings
+import numba, numpy as np
+import tapegrad as tg
+warnings.simplefilter("ignore", numba.NumbaWarning)
+
+{padding}
+
+c = tg.compile(lambda x: x[0] ** 2 * {factor} + x[1], np.ones(2))
+
+@numba.njit(cache=True)
+def by_argument(c, x, g):
+    return c(x, g)
+
+@numba.njit(cache=True)
+def by_global(x, g):
+    return c(x, g)
+
+g, h = np.empty(2), np.empty(2)
+x = np.array([3.0, 5.0])
+print(json.dumps([by_argument(c, x, g), g.tolist(), by_global(x, h), h.tolist(),
+                  sum(by_argument.stats.cache_hits.values()), sum(by_global.stats.cache_hits.values())]))
+"""
+
+
+def test_a_function_kept_on_disk_holds_no_address(tmp_path):
+    import json
+
+    program = tmp_path / "program.py"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    # Read from an environment variable, so that the file (and with it Numba's key) stays the same.
+    text = CACHED.format(padding="import os; held = [np.empty(int(os.environ['N']))]", factor="float(os.environ['N'])")
+    program.write_text(text)
+    said = []
+    for number in (2, 3000):
+        ended = subprocess.run(
+            [sys.executable, str(program)], env=environment | {"N": str(number)}, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        said.append(json.loads(ended.stdout))
+    assert said[0] == [23.0, [12.0, 1.0], 23.0, [12.0, 1.0], 0, 0]
+    assert said[1] == [27005.0, [18000.0, 1.0], 27005.0, [18000.0, 1.0], 1, 0]
+
+
+def test_a_result_that_is_not_float64_is_refused():
+    """Compiled code reads eight bytes as a float64, whatever stands there."""
+    for f in (lambda x: np.sum(x.astype(np.float32) ** 2), lambda x: np.float32(0.5) * x[0], lambda x: 3, lambda x: np.float32(3)):
+        with pytest.raises(DtypeError, match="compiled code a float64"):
+            tg.compile(f, np.ones(2))
+    g = np.empty(2)
+    assert tg.compile(lambda x: np.sum(x.astype(np.float32) ** 2).astype(float), np.ones(2))(np.array([3.0, 4.0]), g) == 25.0
+    np.testing.assert_array_equal(g, [6.0, 8.0])
+    assert tg.compile(lambda x: 3.5, np.ones(2))(np.ones(2), g) == 3.5
+
+
+@pytest.mark.parametrize("x0", [np.array([1.0 + 2.0j]), np.array(["2020-01-01"], "datetime64[D]"), ["a"], np.array([1, 2])])
+def test_a_first_point_that_is_no_array_of_floats_is_refused(x0):
+    with pytest.raises(DtypeError, match="x0: "):
+        tg.compile(lambda x: np.sum(x * x), x0)
