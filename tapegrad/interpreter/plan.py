@@ -93,10 +93,9 @@ class Planner:
         self.words += [code, len(parameters), *parameters]
 
     def _register(self):
-        reg = self.temporaries
+        require(self.temporaries < P.REGISTERS, "a rule has too many temporaries")
         self.temporaries += 1
-        require(reg < P.REGISTERS, "a rule has too many temporaries")
-        return reg
+        return self.temporaries - 1
 
     def temporary(self, shape, char, zero=False):
         """A new contiguous buffer; returns its window."""
@@ -197,8 +196,7 @@ class Planner:
             split = sym.ndim - len(names)
             batches.append(sym.shape[:split])
             for name, extent in zip(names, sym.shape[split:]):
-                known = extents.setdefault(name, extent)
-                require(known == extent, f"{ufunc} of shapes {[s.shape for s in syms]}")
+                require(extents.setdefault(name, extent) == extent, f"{ufunc} of shapes {[s.shape for s in syms]}")
         if "p" in (name for names in outputs for name in names):
             extents["p"] = min(extents.values())  # (m, n) -> p
         batch = np.broadcast_shapes(*batches)

@@ -255,4 +255,6 @@ def structural(
 
 def by_opcode(opcode):
     """The row with this opcode."""
+    if not 0 <= opcode - FIRST_ROW < len(ROWS):
+        raise InternalError(f"no row has the opcode {opcode}")
     return ROWS[opcode - FIRST_ROW]
