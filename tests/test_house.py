@@ -47,3 +47,10 @@ def test_a_file_imports_at_its_top_what_it_imports_there_and_inside_of_a_functio
                     if isinstance(n, ast.ImportFrom):
                         found += [f"{path.relative_to(PACKAGE)}:{n.lineno} {a.name}" for a in n.names if (n.level, n.module, a.name) in top]
     assert not found
+
+
+def test_an_invariant_is_no_assert():
+    """``python -O`` leaves asserts out, and with them what they do and what they guard (`errors.require`)."""
+    found = [f"{path.relative_to(PACKAGE)}:{node.lineno}" for path in FILES for node in ast.walk(tree_of(path)) if isinstance(node, ast.Assert)]
+    assert not found
+    assert not [path for path in FILES if "__debug__" in path.read_text(encoding="utf-8")]

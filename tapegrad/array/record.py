@@ -21,7 +21,7 @@ from _thread import get_ident
 import numpy as np
 
 from ..common.dtypes import check_class, check_dtype, readable
-from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError
+from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, tell
 from ..common.registry import registry
 from ..interpreter.plan import Signature
@@ -118,7 +118,7 @@ def settle(t):
     while store.forward is not None:
         new, kept = store.forward
         slot = int(np.searchsorted(kept, t._i))
-        assert slot < len(kept) and kept[slot] == t._i, "a live tensor was not kept"
+        require(slot < len(kept) and kept[slot] == t._i, "an instruction of a live tensor was forgotten")
         t._t = store = new
         t._i = slot
     if store.retired is None and store.thread.ident != get_ident():
@@ -483,7 +483,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         store.thread.checking.result(row.name, values, value, frame)
 
     trace = store.trace
-    if scalar and row.elementwise and len(places) <= 2 and _all_scalars(metas) and (
+    if scalar and row.scalar_instruction and _all_scalars(metas) and (
         # A choice between a value and a constant has no room for the constant in its record, only in an entry.
         trace is None
         or (len(values) < 3 or 0 not in places) and all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))

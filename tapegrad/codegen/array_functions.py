@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 
+from ..common.errors import InternalError
 from .compile import Deferred, compiled, intrinsic, resolved
 
 _word = ctypes.c_ssize_t.from_address
@@ -104,7 +105,8 @@ def compiled_on_arrays(signature):
                 if want is None:
                     flat.append(a)
                 else:
-                    assert a.dtype == want[0] and a.ndim == want[1] and a.flags.c_contiguous, (function.__name__, a.dtype, a.shape)
+                    if a.dtype != want[0] or a.ndim != want[1] or not a.flags.c_contiguous:
+                        raise InternalError(f"{function.__name__} was called with an array of {a.dtype} of shape {a.shape}")
                     flat.append(_word(id(a) + _DATA).value)
                     flat += a.shape
             return run(*flat)

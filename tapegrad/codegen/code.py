@@ -1,8 +1,9 @@
 """Machine code of the library, kept on disk.
 
-The cache is keyed by what is computed, the sources of the package, the processor
-and llvmlite's version: nothing in it can be stale, and nothing random is in the
-key.  A file that cannot be read back whole is ignored and written again.
+The cache is keyed by a digest of all that the code was made of: what is computed (each user
+of `machine_code` says; CONTRIBUTING.md lists them), all sources of the package, Python, llvmlite and
+the processor.  Nothing in it can be stale, and nothing random is in the key.  A file that
+cannot be read back whole is ignored and written again.
 
 Kept is an image, which is loaded without LLVM (`native.images`), or where there are
 none the object code as LLVM made it.  LLVM is imported by a process that compiles.

@@ -12,17 +12,23 @@ object is built when a function that uses it has to be compiled.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import sys
 import types
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
 #: Functions made by `compiled` -> (the Python function, native address).
 _MADE = {}
+
+#: Variables of Numba's that say nothing about code.
+_OTHERS = frozenset(["NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER"])
 
 #: CPython's METH_FASTCALL.
 _FASTCALL = 0x80
@@ -115,6 +121,14 @@ def resolved(function):
     return made
 
 
+@cache
+def _source(module):
+    """Digest of the file that a module is; of the package, whose sources are in every key, nothing."""
+    if module.startswith(__name__.split(".")[0] + "."):
+        return ""
+    return hashlib.sha256(Path(sys.modules[module].__file__).read_bytes()).hexdigest()
+
+
 def compiled(signature):
     """Decorator: compile a function for one signature now, or load it.
 
@@ -128,14 +142,14 @@ def compiled(signature):
     def decorate(function):
         from .code import machine_code
 
-        name = f"{function.__module__}.{function.__qualname__}"
+        key = f"numba {_numba()} {function.__module__}.{function.__qualname__} {signature} {_source(function.__module__)}"
         built = []
 
         def build():
             built.append(True)
             return _module(function, signature)
 
-        call, native = machine_code(f"numba {_numba()} {name} {signature}", build, ["call", "native"])
+        call, native = machine_code(key, build, ["call", "native"])
         COUNTS["compiled" if built else "loaded"] += 1
         method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         # CPython's description of the function is looked at when the function goes, which may be last of all.
@@ -164,9 +178,11 @@ _new_function.argtypes, _new_function.restype = [ctypes.c_void_p, ctypes.c_void_
 
 @cache
 def _numba():
-    """What changes if another Numba is installed, without importing it."""
-    origin = find_spec("numba").origin
-    return f"{origin} {os.stat(os.path.join(os.path.dirname(origin), '_version.py')).st_mtime_ns}"
+    """Numba's version, without importing it, and the options that it is given by the environment."""
+    with open(os.path.join(os.path.dirname(find_spec("numba").origin), "_version.py"), encoding="utf-8") as file:
+        version = file.read()
+    options = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in _OTHERS}
+    return f"{version} {sorted(options.items())}"
 
 
 def _module(function, signature):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
+from ..common.errors import InternalError
 from ..rules import lang as L
 from .library import COMPOSED, INTRINSICS, LIBM, UFUNCS
 
@@ -108,7 +109,7 @@ class Emitter:
             return self._in_double(values, lambda xs: self._ufunc(op, xs))
         if op in L.COMPILED_BINARY:
             return self._in_double(values, lambda xs: self._compiled(op, xs))
-        raise AssertionError(f"the emitter has no lowering for {op!r}")
+        raise InternalError(f"the emitter has no lowering for {op!r}")
 
     def _in_double(self, values, call):
         """Call a double function; float operands are widened and narrowed."""

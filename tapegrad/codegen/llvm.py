@@ -7,6 +7,7 @@ from functools import cache
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
+from ..common.errors import InternalError
 from . import symbols
 from .vector_math import available
 
@@ -86,5 +87,5 @@ def linked(code, names):
     _ENGINES.append(engine)
     addresses = [engine.get_function_address(name) for name in names]
     if not all(addresses):
-        raise AssertionError(f"no address for one of {names}: {addresses}")
+        raise InternalError(f"no address for one of {names}: {addresses}")
     return addresses

@@ -24,12 +24,18 @@ costs what it reaches.  `adjoints` takes the words of a slot and leaves zeros;
 
 Slot 0 stands for "no operand": its value is the record's inline constant, its
 tangent zero, its adjoint a waste bin.
+
+Opcodes are places in the table of this process, and rows may be added to it at any time: a switch is of the rows that
+there are, its key on disk names them with their opcodes and expressions, and the next row makes another switch.  At a
+scalar opcode that it does not know it returns the very index it was given; the walks that call it end there
+(`sweep.program.UNKNOWN`).
 """
 
 from __future__ import annotations
 
 from functools import cache
 
+from ..rules import OWN
 from ..rules import lang as L
 from ..rules.table import ROWS
 from .code import machine_code
@@ -37,10 +43,8 @@ from .library import needs_symbols
 
 
 def scalar_rows(special):
-    """The rows that have a scalar instruction: element-wise ones of one or two operands,
-    and `where`, whose condition is the inline constant; with or without those of SciPy."""
-    rows = [row for row in ROWS if row.elementwise and (row.arity <= 2 or row.name == "where")]
-    return [row for row in rows if special or not row.calls_scipy]
+    """The rows that have a scalar instruction (`Row.scalar_instruction`), with or without those that call SciPy."""
+    return [row for row in ROWS if row.scalar_instruction and (special or not row.calls_scipy)]
 
 
 def partials(row):
@@ -61,36 +65,45 @@ def value(row):
 
 
 @cache
-def _switch(name, special, lanes):
-    """Address of the switch that is the function `name` of its module (`native.switches`)."""
-    if special:
-        for row in scalar_rows(special):
-            for expr in [value(row)] if name == "values" else [L.Expr.lift(partial) for _, partial in partials(row)]:
-                needs_symbols(expr)
+def _switch(name, special, lanes, last):
+    """Address of the switch that is the function `name` of its module (`native.switches`).
+
+    `last` is the last row of the table, which only grows: with a row more there is another switch.
+    """
+    lines = []
+    for row in scalar_rows(special):
+        lines.append(f"{row.opcode} {row.name}")
+        if row in OWN and not special:
+            # Its expressions are in the sources of the package.
+            continue
+        for operand, expr in [("z", value(row))] if name == "values" else partials(row):
+            expr = L.Expr.lift(expr)
+            needs_symbols(expr)
+            lines.append(f"{operand} {expr.key()}")
 
     def build():
         from . import switches
 
         return str(switches.KINDS[name](special, lanes).module())
 
-    return machine_code(f"{name} switch, special={special}, lanes={lanes}", build, [name])[0]
+    return machine_code("\n".join([f"{name} switch, special={special}, lanes={lanes}", *lines]), build, [name])[0]
 
 
 def value_switch(special):
     """Address of the switch that computes values; `special`: the tape has rows that call SciPy."""
-    return _switch("values", special, 1)
+    return _switch("values", special, 1, ROWS[-1])
 
 
 def reverse_switch(special):
     """Address of the switch of ``backward()``."""
-    return _switch("reverse", special, 1)
+    return _switch("reverse", special, 1, ROWS[-1])
 
 
 def adjoint_switch(special, lanes):
     """Address of the switch that carries several adjoints down."""
-    return _switch("adjoints", special, lanes)
+    return _switch("adjoints", special, lanes, ROWS[-1])
 
 
 def tangent_switch(special, lanes):
     """Address of the switch that carries several tangents up."""
-    return _switch("tangents", special, lanes)
+    return _switch("tangents", special, lanes, ROWS[-1])

@@ -11,6 +11,8 @@ import ctypes
 import sys
 from functools import cache
 
+from ..common.errors import InternalError
+
 #: File name of glibc's functions on vectors.
 VECTORS = "libmvec.so.1"
 #: Name -> address.
@@ -56,7 +58,7 @@ def _in_process(name):
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
         except AttributeError:
             continue
-    raise AssertionError(f"machine code calls {name}, which nobody has")
+    raise InternalError(f"machine code calls {name}, which nobody has")
 
 
 def address(name):

@@ -17,6 +17,8 @@ from functools import cache
 import numpy as np
 from numpy.linalg import _umath_linalg
 
+from ..common.errors import InternalError
+
 
 class _UFuncHead(ctypes.Structure):
     _fields_ = [
@@ -60,7 +62,7 @@ def inner_loop(ufunc, types):
     head = _UFuncHead.from_address(id(ufunc))
     index = ufunc.types.index(types)
     if (head.nin, head.nout, head.ntypes) != (ufunc.nin, ufunc.nout, ufunc.ntypes):
-        raise AssertionError(f"the layout of {ufunc} is not the documented one")
+        raise InternalError(f"the layout of {ufunc} is not the documented one")
     address, data = head.functions[index], head.data[index] if head.data else None
     _try_loop(ufunc, types, address, data)
     return address, data or 0
@@ -112,4 +114,4 @@ def _try_loop(ufunc, types, address, data):
     for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,)):
         close = np.array_equal(one, other, equal_nan=True) if ufunc.signature is None else np.allclose(one, other, rtol=1e-4, atol=1e-6)
         if not close:
-            raise AssertionError(f"the loop of {ufunc} gives {one}, the ufunc {other}")
+            raise InternalError(f"the loop of {ufunc} gives {one}, the ufunc {other}")

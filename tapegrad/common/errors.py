@@ -139,6 +139,16 @@ class CheckError(TapegradError, AssertionError):
     report: object = None
 
 
+class InternalError(TapegradError, AssertionError):
+    """Something that always holds inside tapegrad does not: the fault is tapegrad's, or that of a row added to its table."""
+
+
+def require(condition: Any, message: Any) -> None:
+    """Raise `InternalError` unless a condition holds that memory or numbers depend on; unlike ``assert``, under ``python -O`` too."""
+    if not condition:
+        raise InternalError(f"{message}. Nothing was computed from it. Please report it, with the program that does it")
+
+
 class HigherOrderError(TapegradError, NotImplementedError):
     """A derivative of a derivative was asked for where there is no rule."""
 

@@ -7,6 +7,8 @@ the values and then with plain data that a file can hold.
 
 from __future__ import annotations
 
+from .errors import require
+
 #: Name -> function of ``(*values, *data)``.
 FUNCTIONS = {}
 
@@ -38,7 +40,7 @@ class Recomputed:
 def recomputed(function):
     """Decorator: register ``function(*values, *data)``; what it becomes takes the data and gives the function of the values."""
     name = function.__name__.lstrip("_")
-    assert name not in FUNCTIONS, name
+    require(name not in FUNCTIONS, f"two functions are named {name}")
     FUNCTIONS[name] = function
 
     def with_data(*data):

@@ -145,7 +145,7 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
     `programs` is the table of tangent programs by signature and hot operands,
     `last` the last reader of every slot, `zeros` a block as large as any operand.
     Returns `high` + 1 or more at the end, or ``-1 - i`` at an instruction that
-    has no program yet, with what to plan in ``scratch``.
+    has no program yet, with what to plan in ``scratch``, or ``UNKNOWN - i``.
     """
     regs = scratch + P.REGISTERS_AT
     store_int(regs + 8 * P.ZEROS, zeros)
@@ -160,7 +160,10 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
             continue
         op = load_int32(records + SIZE * i)
         if op < FIRST_ARRAY:
-            i = call6_int(switch, records, words, i, high, hot, marks)
+            after = call6_int(switch, records, words, i, high, hot, marks)
+            if after == i:
+                return P.UNKNOWN - i
+            i = after
             continue
         if op >= ARRAY_LEAF:
             i += 1
@@ -213,9 +216,9 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
     return i
 
 
-@compiled(f"void({', '.join(['int64'] * 12)})")
+@compiled(f"int64({', '.join(['int64'] * 12)})")
 def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects, float_type, scratch):
-    """Carry adjoints from `high` down to `low`."""
+    """Carry adjoints from `high` down to `low`; returns ``low - 1``, or ``UNKNOWN - i``."""
     regs = scratch + P.REGISTERS_AT
     i = high
     while i >= low:
@@ -227,7 +230,10 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects,
             continue
         op = load_int32(records + SIZE * i)
         if op < FIRST_ARRAY:
-            i = call5_int(switch, records, words, i, low, hot)
+            after = call5_int(switch, records, words, i, low, hot)
+            if after == i:
+                return P.UNKNOWN - i
+            i = after
             continue
         if op >= ARRAY_LEAF:
             i -= 1
@@ -264,6 +270,7 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects,
         for k in range(load_int(row + P.ROW_OPERANDS)):
             store_byte(hot + operand_slot(records, i, k), 1)
         i -= 1
+    return low - 1
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64)")

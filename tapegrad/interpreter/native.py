@@ -7,7 +7,6 @@ and is tried out once when this module is first used.
 from __future__ import annotations
 
 import ctypes
-import sys
 import sysconfig
 from bisect import bisect_left, bisect_right
 from functools import cache
@@ -16,8 +15,9 @@ import numpy as np
 
 from ..codegen.compile import native_address
 from ..codegen.scalars import reverse_switch
+from ..common.errors import require
 from ..tape import watch
-from ..tape.layout import CLEARED, MARK
+from ..tape.layout import CLEARED, MARK, RECORD
 from ..tape.watch import LANES, stamp
 from . import program as P
 from . import walk
@@ -49,38 +49,38 @@ def items_address(objects):
 
 
 def _try_layouts():
-    """Assert the struct layouts that the walks rely on."""
+    """Try the struct layouts that the walks rely on."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise RuntimeError("tapegrad needs a Python with the global interpreter lock")
-    word = ctypes.c_ssize_t
+
+    def reads(what, found, expected):
+        require(found == expected, f"this Python or NumPy lays out {what} in another way: {found} in place of {expected}")
+
+    word, short = ctypes.c_ssize_t.from_address, ctypes.c_int32.from_address
     array = np.arange(3.0)
     number = 1.5 * len(array)
     things = [number, array]
     items = items_address(things)
-    assert [word.from_address(items + 8 * k).value for k in range(2)] == [id(number), id(array)], "list layout"
+    reads("a list", [word(items + 8 * k).value for k in range(2)], [id(number), id(array)])
     for small in (0, 1, 300, (1 << 30) - 1):
-        assert ctypes.c_uint32.from_address(id(small) + 24).value == small, "int layout"
+        reads("an int", short(id(small) + 24).value, small)
     text = b"tapegrad" * len(array)
-    assert word.from_address(id(text) + 16).value == len(text), "bytes layout"
-    assert ctypes.string_at(id(text) + 32, len(text)) == text, "bytes layout"
+    reads("bytes", (word(id(text) + 16).value, ctypes.string_at(id(text) + 32, len(text))), (len(text), text))
     pair = (number, array)
-    assert [word.from_address(id(pair) + 24 + 8 * k).value for k in range(2)] == [id(number), id(array)], "tuple layout"
-    assert ctypes.c_double.from_address(id(number) + 16).value == number, "float layout"
-    assert word.from_address(id(number) + 8).value == FLOAT_TYPE, "object layout"
-    assert word.from_address(id(array) + 16).value == array.ctypes.data, "ndarray layout"
+    reads("a tuple", [word(id(pair) + 16 + 8 * k).value for k in range(3)], [2, id(number), id(array)])
+    reads("a float", (word(id(number) + 8).value, ctypes.c_double.from_address(id(number) + 16).value), (FLOAT_TYPE, number))
+    reads("an array", word(id(array) + 16).value, array.ctypes.data)
     plane = np.zeros((2, 3))
     for turned, laid_out in ((plane, 0x101), (plane.T, 0x100)):
-        assert ctypes.c_int32.from_address(id(turned) + 24).value == 2, "ndarray layout"
-        extents = word.from_address(id(turned) + 32).value
-        assert [word.from_address(extents + 8 * k).value for k in range(2)] == list(turned.shape), "ndarray layout"
-        assert word.from_address(id(turned) + 56).value == id(np.dtype("d")), "ndarray layout"
-        assert ctypes.c_int32.from_address(id(turned) + 64).value & 0x101 == laid_out, "ndarray layout"
+        extents = word(id(turned) + 32).value
+        reads("the axes of an array", [short(id(turned) + 24).value, *(word(extents + 8 * k).value for k in range(2))], [2, *turned.shape])
+        found = word(id(turned) + 56).value, short(id(turned) + 64).value & 0x101
+        reads("dtype and flags of an array", found, (id(np.dtype("d")), laid_out))
     token = object()
     held = [token]
-    before = ctypes.c_int32.from_address(id(token)).value
+    before = short(id(token)).value
     del token
-    assert ctypes.c_int32.from_address(id(held[0])).value == before - 1 == 1, "reference count layout"
-    assert sys.getrefcount(held[0]) >= 1
+    reads("the reference count of an object", (before, short(id(held[0])).value), (2, 1))
 
 
 _try_layouts()
@@ -94,6 +94,14 @@ def data_address(array):
 def table_address():
     """Address of the signatures' table (moves when the table grows)."""
     return data_address(Signature.TABLE)
+
+
+def refuse_unknown(records, at):
+    """Raise if a walk over the records at this address returned `at` because of an instruction that it does not know."""
+    if at <= P.UNKNOWN:
+        slot = P.UNKNOWN - at
+        op = ctypes.c_int32.from_address(records + RECORD.size * slot).value
+        require(False, f"compiled code met instruction %{slot}, whose opcode {op} it does not know")
 
 
 def new_marks(store):
@@ -289,10 +297,12 @@ class Sweep(Adjoints):
         """Sweep from `high` to `low`; returns the next slot to visit."""
         adjoint, marks = self._addresses
         # A hook may have recorded, and so moved the records.
-        return walk.reverse(
+        at = walk.reverse(
             self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
             FLOAT_TYPE, self._scratch_address, stop_at_large,
         )
+        refuse_unknown(self.store.address, at)
+        return at
 
     def free_all(self):
         """Free the adjoints of a sweep that was broken off."""

@@ -16,6 +16,7 @@ import threading
 import numpy as np
 
 from ..codegen.ufuncs import core_dimensions, inner_loop
+from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
@@ -79,7 +80,7 @@ class Planner:
         if atom is None:
             meta = self.metas[k] if k >= 0 else self.out
             reg = P.FIRST_SAVED + len(self.saved)
-            assert reg < P.FIRST_TARGET, "too many saved values"
+            require(reg < P.FIRST_TARGET, "a rule reads too many values")
             self.saved.append(k)
             atom = self._saved_atoms[k] = Atom(reg, 0, meta.shape, meta.strides, meta.char)
         return atom
@@ -92,10 +93,9 @@ class Planner:
         self.words += [code, len(parameters), *parameters]
 
     def _register(self):
-        reg = self.temporaries
+        require(self.temporaries < P.REGISTERS, "a rule has too many temporaries")
         self.temporaries += 1
-        assert reg < P.REGISTERS, "too many temporaries in one rule"
-        return reg
+        return self.temporaries - 1
 
     def temporary(self, shape, char, zero=False):
         """A new contiguous buffer; returns its window."""
@@ -196,7 +196,7 @@ class Planner:
             split = sym.ndim - len(names)
             batches.append(sym.shape[:split])
             for name, extent in zip(names, sym.shape[split:]):
-                assert extents.setdefault(name, extent) == extent, (ufunc, [s.shape for s in syms])
+                require(extents.setdefault(name, extent) == extent, f"{ufunc} of shapes {[s.shape for s in syms]}")
         if "p" in (name for names in outputs for name in names):
             extents["p"] = min(extents.values())  # (m, n) -> p
         batch = np.broadcast_shapes(*batches)
@@ -309,7 +309,7 @@ class Planner:
 
     def _index(self, index):
         atom = index.window().atom
-        assert atom.whole and atom.char in "lq", f"an index map must be a contiguous int64 array, not {atom}"
+        require(atom.whole and atom.char in "lq", f"an index map must be a contiguous int64 array, not {atom}")
         return atom.reg
 
     def assemble(self, char, shape, parts):
@@ -379,12 +379,12 @@ class Planner:
 
     def zeroed(self, sym, shape, strides, offset):
         window = sym.strided(shape, strides, offset)
-        assert sym.atom.reg == 0 and sym.atom.whole
+        require(sym.atom.reg == 0 and sym.atom.whole, "only the adjoint itself is zeroed in part")
         self.loop([L.Expr.lift(0.0)], [window.atom], shape, [None])
         return sym
 
     def zeroed_at(self, sym, index):
-        assert sym.atom.reg == 0 and sym.atom.whole
+        require(sym.atom.reg == 0 and sym.atom.whole, "only the adjoint itself is zeroed in part")
         self.step(P.ZERO_AT, 0, self._index(index), index.size, P.CHARS[sym.char])
         return sym
 
@@ -403,7 +403,7 @@ class Planner:
             if isinstance(value, (int, float)):
                 if value == 0:
                     continue
-                raise AssertionError(f"a rule returned the number {value} as a contribution")
+                raise InternalError(f"a rule returned the number {value} as a contribution")
             if isinstance(value, Sym):
                 # A rule may leave out axes along which its contribution is constant.
                 value = value.broadcast_to(np.broadcast_shapes(value.shape, meta.shape))
@@ -414,7 +414,7 @@ class Planner:
             else:
                 lead = len(value.shape) - len(meta.shape)
                 fits = lead >= 0 and all(m in (1, n) for m, n in zip(meta.shape, value.shape[lead:]))
-                assert fits, f"a contribution of shape {value.shape} for an operand of shape {meta.shape}"
+                require(fits, f"a contribution of shape {value.shape} for an operand of shape {meta.shape}")
                 atom = value.atom
                 direct = atom is not None and atom.whole and value.shape == meta.shape and value.char == meta.char
                 direct = direct and atom.reg not in self.inside
@@ -452,12 +452,12 @@ class Planner:
     def _target(self, k, meta):
         reg = self.targets
         self.targets += 1
-        assert reg < P.FIRST_TEMPORARY, "too many scattered contributions"
+        require(reg < P.FIRST_TEMPORARY, "a rule scatters too many contributions")
         self.step(P.TARGET, k, reg, meta.nbytes)
         return reg
 
     def _place(self, k, placed, meta):
-        assert tuple(placed.shape) == meta.shape
+        require(tuple(placed.shape) == meta.shape, f"a contribution of shape {placed.shape} for an operand of shape {meta.shape}")
         self._add_window(placed.source, self._target(k, meta), placed.strides, placed.offset, meta.char)
 
     def _scatter(self, k, scattered, meta):

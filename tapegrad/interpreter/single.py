@@ -10,14 +10,11 @@ many functions the rule names.
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from ..codegen.compile import compiled
 from ..codegen.loops import LoopSpec, loop_kernel
 from ..codegen.memory import call2
-from ..codegen.scalars import scalar_rows
 from ..tape.meta import SCALAR, c_strides, meta_of
 from .native import data_address
 from .symbolic import Atom
@@ -31,11 +28,6 @@ MOST = 4096
 @compiled("void(int64, int64, int64)")
 def _call(kernel, registers, parameters):
     call2(kernel, registers, parameters)
-
-
-@cache
-def _scalar_names():
-    return frozenset(row.name for row in scalar_rows(True))
 
 
 class _Operation:
@@ -78,7 +70,7 @@ class TangentLoop:
             return
         registers = {planner.saved_atom(k).reg: (False, k) for k in planner.saved}
         registers |= {reg: (True, k) for k, reg in planner.tangents.items()}
-        if out is SCALAR and row.name in _scalar_names():
+        if out is SCALAR and row.scalar_instruction:
             self._plan_numbers(found.expr, registers)
             return
         planner.loop([found.expr], [Atom(0, 0, out.shape, c_strides(out.shape, out.itemsize), out.char)], out.shape, [None])
@@ -101,7 +93,7 @@ class TangentLoop:
     @classmethod
     def of(cls, row, metas, out, hot):
         """The loop of this description, planned and compiled when it is first asked for."""
-        key = (row.opcode, metas, out, hot)
+        key = (row, metas, out, hot)
         found = cls.KNOWN.get(key)
         if found is None:
             if len(cls.KNOWN) >= MOST:

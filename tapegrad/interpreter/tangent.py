@@ -23,13 +23,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..codegen.scalars import adjoint_switch, tangent_switch
-from ..common.errors import MissingRuleError
+from ..common.errors import MissingRuleError, require
 from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY
 from ..tape.meta import SCALAR
 from . import lanes as walks
 from . import program as P
 from .as_numpy import AsNumPy
-from .native import FLOAT_TYPE, data_address, items_address, run_address, table_address
+from .native import FLOAT_TYPE, data_address, items_address, refuse_unknown, run_address, table_address
 from .plan import Planner, Signature
 from .symbolic import Atom
 
@@ -99,7 +99,7 @@ class TangentProgram:
         if found is not None:
             planner.give(found)
         planner.step(P.END)
-        assert tuple(planner.saved) == signature.saves, f"{signature}: the JVP also reads {planner.saved}"
+        require(tuple(planner.saved) == signature.saves, f"{signature}: the JVP also reads {planner.saved}")
         self.words = np.array(planner.words, np.int64)
         self.constants = planner.constants
         self.kernels = planner.kernels
@@ -189,7 +189,7 @@ class Lanes:
     """
 
     def __init__(self, store, marks, low, high, count):
-        assert count & (count - 1) == 0
+        require(count & (count - 1) == 0, f"{count} lanes, which is no power of two")
         self.store, self.marks, self.low, self.high, self.count = store, marks, low, high, count
         self.words = np.zeros((high + 1, count), np.int64)
         self.hot = np.zeros(high + 17, np.uint8)
@@ -209,7 +209,7 @@ class Lanes:
             self.words.view(np.float64)[slot, lane] += value
             self.hot[slot] = 1
         elif value.size:
-            assert not self.words[slot, lane], "seeded twice"
+            require(not self.words[slot, lane], "a lane was seeded twice")
             walks.seed_one(self._words, self._hot, slot, self.count, lane, data_address(value), value.nbytes)
 
     def seed_numbers(self, slots, lane, values):
@@ -262,6 +262,7 @@ class Tangents(Lanes):
                 self._run, table_address(), Programs.address(), data_address(self.last), items_address(store.objects),
                 FLOAT_TYPE, data_address(self.zeros), data_address(self.scratch),
             )
+            refuse_unknown(store.address, at)
             if at < 0:
                 at = -1 - at
                 number = store.read(at, ARRAY_RECORD)[0] - FIRST_ARRAY
@@ -278,7 +279,8 @@ class Adjoints(Lanes):
     def run(self):
         """Carry the seeds down."""
         store = self.store
-        walks.adjoints(
+        at = walks.adjoints(
             store.flush(), self._words, self._hot, self.high, self.low, self.count, self.switch, self._run,
             table_address(), items_address(store.objects), FLOAT_TYPE, data_address(self.scratch),
         )
+        refuse_unknown(store.address, at)

@@ -87,7 +87,7 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
 
     `switch` and `run` are the addresses of the scalar switch and of `sweep.steps.run`.
     Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
-    as it has visited an instruction `i` whose saved values are large.
+    as it has visited an instruction `i` whose saved values are large; or ``UNKNOWN - i``.
     """
     regs = scratch + P.REGISTERS_AT
     i = high
@@ -101,7 +101,10 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
             continue
         op = load_int32(records + SIZE * i)
         if op < FIRST_ARRAY:
-            i = call4_int(switch, records, adjoint, i, low)
+            after = call4_int(switch, records, adjoint, i, low)
+            if after == i:
+                return P.UNKNOWN - i
+            i = after
             continue
         if op >= ARRAY_LEAF:
             i -= 1

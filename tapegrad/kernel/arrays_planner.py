@@ -23,6 +23,7 @@ import math
 
 import numpy as np
 
+from ..common.errors import InternalError, require
 from ..interpreter.plan import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
 from ..program.values import ValuePlanner
@@ -121,7 +122,7 @@ class LoopPlanner(Products, Planner):
         return self.sym_of(whole_constant(array))
 
     def shifted(self, reg, itemsize):
-        raise AssertionError("dynamic offsets are indices here")
+        raise InternalError("dynamic offsets are indices here")
 
     # -- nests ----------------------------------------------------------------------
     def loop(self, exprs, outputs, shape, accumulate):
@@ -291,7 +292,7 @@ class LoopPlanner(Products, Planner):
     # -- positions -------------------------------------------------------------------
     def _positions(self, index, shape):
         atom = self._in_memory(index).reshape(shape).atom
-        assert atom.char in "lqiLQI", atom
+        require(atom.char in "lqiLQI", f"positions are of dtype {atom.char!r}")
         return atom
 
     def _ordered(self, sym):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..common.errors import require
 from ..rules import BY_NAME
 from ..rules import lang as L
 from . import ir
@@ -79,7 +80,7 @@ def contiguous(shape, strides):
 
 def moved(index, base=0, steps=()):
     """`index` (without table) plus `base` and ``sum(coefficient * counter)``."""
-    assert index.table is None
+    require(index.table is None, "an index by a table is moved")
     total = dict(index.steps)
     for loop, coefficient in steps:
         total[loop] = total.get(loop, 0) + coefficient

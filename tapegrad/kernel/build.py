@@ -14,9 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..program.trace import GUARD, HOST, SHAPE
-from ..rules import BY_NAME
+from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..rules.table import ROWS
 from . import ir
 from .arrays import Arrays
 from .arrays_views import ArrayRef, c_elements, plain
@@ -27,7 +26,6 @@ from .pools import lay_out
 from .reasons import NotLowered
 from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Placed, Pooled, References, Stored
 
-_ROW_OF = {row.opcode: row for row in ROWS}
 _WHERE = BY_NAME["where"]
 #: NumPy's comparisons and logic, in the rules' language; of floats, and of truth values.
 _COMPARISONS = {
@@ -112,7 +110,7 @@ class Builder:
         outer.statements.append(loop)
 
     def _scalar(self, t):
-        row = _ROW_OF[int(self.columns.code[t.members[0]]) >> 2]
+        row = by_opcode(int(self.columns.code[t.members[0]]) >> 2)
         self._computed(t, row.expr(*[self.expression(what) for what in t.operands]), "d")
 
     def _computed(self, t, expr, char):

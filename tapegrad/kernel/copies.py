@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..common.errors import require
 from . import ir
 from .arrays_views import plain
 from .columns import ELEMENT, NUMBER
@@ -57,7 +58,7 @@ def pieces(references, refs):
     owners, ranks = references.owner[inside], references.rank[inside]
     outside = np.flatnonzero(refs < 0)
     things = -1 - refs[outside]
-    assert np.isin(columns.kind[things], (ELEMENT, NUMBER)).all(), "copies are of scalars"
+    require(np.isin(columns.kind[things], (ELEMENT, NUMBER)).all(), "a copy of what is no scalar")
     element = columns.kind[things] == ELEMENT
     owners[outside] = np.where(element, -1 - columns.which[things], _CONSTANTS)
     ranks[outside] = np.where(element, columns.at[things], 0)

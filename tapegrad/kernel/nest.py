@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..common.errors import require
 from . import ir
 from .roll.structure import Line
 
@@ -81,7 +82,7 @@ class Level:
         self.ragged = not isinstance(extent, (int, np.integer))
         self.extent = np.ascontiguousarray(extent, np.int64) if self.ragged else int(extent)
         counts = np.broadcast_to(self.extent, (parent.count,))
-        assert len(counts) == parent.count and (counts >= 1).all(), "a loop runs at least once"
+        require(len(counts) == parent.count and (counts >= 1).all(), "a loop that does not run")
         self.of = np.repeat(np.arange(parent.count), counts)
         self.first = np.cumsum(counts) - counts
         self.loop = ir.Loop(self.extent)
@@ -255,7 +256,7 @@ def nest(structure):
     def fill(body, nodes):
         for place, node in enumerate(nodes):
             if isinstance(node, Line):
-                assert len(node.members) == body.count, "as many instructions as executions"
+                require(len(node.members) == body.count, "another number of instructions than of executions")
                 body.nodes.append(Template(len(templates), body, place, node.members))
                 templates.append(body.nodes[-1])
             else:

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..common.errors import require
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct
@@ -179,7 +180,7 @@ class References:
         counts = np.array([len(m) for m in members], np.int64)
         order = np.concatenate(members) if members else np.empty(0, np.int64)
         begins = np.cumsum(counts) - counts
-        assert len(order) == len(columns), "the rolled program has other instructions than the tape"
+        require(len(order) == len(columns), "the rolled program has other instructions than the tape")
         self.owner, self.rank = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         self.owner[order] = np.repeat(np.arange(len(counts)), counts)
         self.rank[order] = np.arange(len(order)) - np.repeat(begins, counts)

@@ -21,6 +21,7 @@ from functools import cache
 import numpy as np
 
 from ..array.eager import ROW_OF, value_function
+from ..common.errors import require
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY, SCALAR_LEAF
@@ -82,7 +83,7 @@ class Template:
         """The instruction of row `name`; operands are numbers of values or expressions of the constant."""
         refs = [o if isinstance(o, int) else CONSTANT for o in operands]
         constants = [o for o in operands if not isinstance(o, int)]
-        assert len(constants) < 2 and len(refs) > len(constants), (self.row.name, name)
+        require(len(constants) < 2 and len(refs) > len(constants), f"the rule of {self.row.name} calls {name} with constants only")
         constant = constants[0] if constants else None
         key = (name, *refs, None if constant is None else constant.key())
         if key not in self._known:

@@ -31,6 +31,7 @@ from itertools import compress
 import numpy as np
 
 from ..autograd import draw
+from ..common.errors import require
 from ..rules.table import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
@@ -203,7 +204,7 @@ class _Finisher:
         for slot, reference, _ in self.trace.store.leaf_list:
             if slot not in self.input_of:
                 leaf = reference()
-                assert leaf is not None, "a captured tensor is gone"
+                require(leaf is not None, "a captured tensor is gone")
                 found[slot] = leaf._v
         return found
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.errors import require
 from ..interpreter import native
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
@@ -269,7 +270,7 @@ class Layout:
         for number in range((len(places) + 3) // 4):
             group = (places[4 * number : 4 * number + 4] + [0] * 4)[:4]
             record = self.records[slot - 1 - number]
-            assert record["op"] == CONTINUES
+            require(record["op"] == CONTINUES, "an instruction has no room for its operands")
             record["a"], record["b"] = group[:2]
             raw = self.records.view(np.int64).reshape(-1, RECORD.size // 8)
             raw[slot - 1 - number, 2:4] = group[2:]

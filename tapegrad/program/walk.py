@@ -31,6 +31,7 @@ from ..codegen.memory import (
 )
 from ..interpreter.access import SIZE
 from ..interpreter.program import REGISTERS_AT
+from ..interpreter.program import UNKNOWN as NOT_KNOWN
 from ..interpreter.walk import reverse
 from ..tape.layout import VALUE
 
@@ -58,7 +59,7 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 # P_ELEMENTS                  (argument, position, slot), after their number
 # P_ARRAYS                    (argument, where it is copied to, bytes), after their number
 # P_GRADIENTS                 (target, bytes, slot), after their number; then (target, slot) of elements, after theirs
-# P_AT, P_STOPPED             the word of the stream to go on at; the number of the guard or host step it stopped at
+# P_AT, P_STOPPED             the word of the stream to go on at; the number of the guard, host step or slot it stopped at
 # P_BACKWARD                  whether gradients are wanted
 (
     P_STREAM, P_RECORDS, P_VALUES, P_RUN, P_SCRATCH, P_ADJOINT, P_SLOTS, P_MARKS, P_HIGH, P_LOW, P_SWITCH, P_TABLE,
@@ -66,8 +67,8 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 ) = range(22)  # fmt: skip
 PARAMETERS = 22
 
-#: What `replay` returns.
-DONE, AT_HOST, AT_GUARD = 0, 1, 2
+#: What `replay` returns; UNKNOWN: at a scalar instruction that the switch does not know.
+DONE, AT_HOST, AT_GUARD, UNKNOWN = 0, 1, 2, 4
 #: What `quick` returns if the arguments are of another kind.
 OTHER = 3
 #: Arguments of `quick`: a float, a float64 array, the same object as before, an array of the same bytes as before.
@@ -90,7 +91,10 @@ def forward(p):
     while True:
         code = load_int(at)
         if code == SCALARS:
-            call4_int(values, records, 0, load_int(at + 8), load_int(at + 16))
+            after = call4_int(values, records, 0, load_int(at + 8), load_int(at + 16))
+            if after <= load_int(at + 16):
+                store_int(p + 8 * P_STOPPED, after)
+                return UNKNOWN
             at += 24
         elif code == PROGRAM:
             count = load_int(at + 24)
@@ -166,14 +170,18 @@ def seed(p):
         at += 24
 
 
-@compiled("void(int64, int64, int64)")
+@compiled("int64(int64, int64, int64)")
 def sweep(p, high, low):
-    """Sweep back from `high` to `low`."""
-    reverse(
+    """Sweep back from `high` to `low`; returns `DONE`, or `UNKNOWN`."""
+    at = reverse(
         load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT), load_int(p + 8 * P_MARKS), high, low,
         load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_OBJECTS),
         load_int(p + 8 * P_FLOAT), load_int(p + 8 * P_SCRATCH), 0,
     )
+    if at < low - 1:
+        store_int(p + 8 * P_STOPPED, NOT_KNOWN - at)
+        return UNKNOWN
+    return DONE
 
 
 @compiled("void(int64)")
@@ -205,12 +213,14 @@ def deliver(p):
         at += 16
 
 
-@compiled("void(int64)")
+@compiled("int64(int64)")
 def backward(p):
-    """Sweep back from the seeds, and bring the gradients out."""
+    """Sweep back from the seeds, and bring the gradients out; returns what `sweep` does."""
     seed(p)
-    sweep(p, load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW))
-    deliver(p)
+    why = sweep(p, load_int(p + 8 * P_HIGH), load_int(p + 8 * P_LOW))
+    if why == DONE:
+        deliver(p)
+    return why
 
 
 @compiled("int64(int64)")
@@ -220,7 +230,7 @@ def resume(p):
     if why != DONE:
         return why
     if load_int(p + 8 * P_BACKWARD) != 0:
-        backward(p)
+        return backward(p)
     return DONE
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.record import normalise
-from ..common.errors import noted
+from ..common.errors import noted, require
 from ..interpreter import native
 from ..interpreter import program as P
 from ..interpreter import walk as sweep_walk
@@ -207,7 +207,7 @@ class Workspace(Layout):
             something else (the number of guards: a host step gave another shape, or the
             function itself has to say whether a matrix was singular).
         """
-        assert not (backward and self.tape.forward_only), "a derivative made into a tape has no sweep"
+        require(not (backward and self.tape.forward_only), "a derivative made into a tape has no sweep")
         inputs = self.inputs
         for k, a in enumerate(arguments):
             inputs[k] = native.data_address(a)
@@ -220,6 +220,7 @@ class Workspace(Layout):
             if not host.run():
                 return len(self.tape.guards) if host.guard is None else host.guard
             why = W.resume(self.pointer)
+        self._known(why)
         if self.delicate and not all(np.isfinite(a).all() for a in self.delicate):
             return len(self.tape.guards)
         if why == W.DONE and backward and self.in_python:
@@ -234,16 +235,26 @@ class Workspace(Layout):
         try:
             at = self._rules(adjoints, at)
         except BaseException:
-            native.steps().free_all(
-                self.address, native.data_address(self.adjoint), native.data_address(self.marks), native.table_address(),
-                int(p[W.P_HIGH]),
-            )
-            for slot in self.tape.leaves:
-                adjoints.drop(slot)
+            self._free(adjoints)
             raise
         if at >= int(p[W.P_LOW]):
-            W.sweep(self.pointer, at, int(p[W.P_LOW]))
+            self._known(W.sweep(self.pointer, at, int(p[W.P_LOW])))
         W.deliver(self.pointer)
+
+    def _free(self, adjoints):
+        """Free the adjoints of a sweep that was broken off."""
+        native.steps().free_all(
+            self.address, native.data_address(self.adjoint), native.data_address(self.marks), native.table_address(),
+            int(self.parameters[W.P_HIGH]),
+        )
+        for slot in self.tape.leaves:
+            adjoints.drop(slot)
+
+    def _known(self, why):
+        """Raise if compiled code stopped at an instruction that it does not know."""
+        if why == W.UNKNOWN:
+            self._free(native.Adjoints(self.adjoint))
+            native.refuse_unknown(self.address, P.UNKNOWN - int(self.parameters[W.P_STOPPED]))
 
     def _rules(self, adjoints, at):
         """Sweep from `at` to the lowest custom primitive; returns the slot below it."""
@@ -252,7 +263,7 @@ class Workspace(Layout):
             if not self.marks[slot]:
                 continue
             if at > slot:
-                W.sweep(self.pointer, at, slot + 1)
+                self._known(W.sweep(self.pointer, at, slot + 1))
             at = slot - 1
             meta = self._meta(slot)
             g = float(self.adjoint[slot]) if meta is SCALAR else adjoints.take(slot, meta.shape, np.dtype(meta.char))

@@ -3,8 +3,9 @@
 Imports: nothing of the package.
 
 `table` says what a row is; `lang` is the language that rules are written in, `tangents` what JVPs are written with
-besides.  Importing the families, in the order of this file, numbers the rows (their opcodes): nothing that is kept
-depends on the numbers, since files name rows and compiled code goes with these sources.
+besides.  Importing the families, in the order of this file, numbers the rows (their opcodes). Nothing that is kept may depend on
+the numbers alone, for a program may add rows of its own: files name rows, and the keys of compiled code say which row has
+which number (`native.scalars`).
 
 ================================  ==========================================================================
 elementwise, special, orders      functions of each element: NumPy's, SciPy's, Bessel functions of any order
@@ -21,3 +22,6 @@ from . import elementwise, special, reductions, products, shaping, learning, lin
 from . import triangular, runge_kutta as stepping, scans, bessel as orders, transposed  # noqa: F401
 from . import predicates as choices, accumulating, cofactors  # noqa: F401
 from .table import BY_FUNCTION, BY_NAME, ROWS, by_opcode  # noqa: F401
+
+#: The rows of the package; others are a program's own.
+OWN = frozenset(ROWS)

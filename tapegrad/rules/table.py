@@ -23,10 +23,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
+from ..common.errors import InternalError
 from .lang import times
 
-#: Opcodes below FIRST_ROW are the tape's own entries (see tape.layout).
-FIRST_ROW = 8
+#: Opcodes below FIRST_ROW are the tape's own entries, those from ROW_END on array instructions (see tape.layout).
+FIRST_ROW, ROW_END = 8, 1024
 
 ROWS: list[Row] = []
 BY_NAME: dict[str, Row] = {}
@@ -94,6 +95,8 @@ class Row:
         a row is not in the table.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
+    scalar_instruction : bool
+        Whether it has one: element-wise rows of one or two operands, and `where`, whose condition is the inline constant.
     """
 
     name: str
@@ -115,6 +118,10 @@ class Row:
     forward: Callable | None = None
     primitive: object = None
     opcode: int = field(default=0, init=False)
+    scalar_instruction: bool = field(init=False)
+
+    def __post_init__(self):
+        self.scalar_instruction = self.elementwise and (self.arity <= 2 or self.name == "where")
 
     @property
     def elementwise(self):
@@ -210,13 +217,15 @@ class Row:
 def register(row):
     """Append `row` to the table and return it."""
     if row.name in BY_NAME:
-        raise AssertionError(f"two rows are named {row.name!r}")
+        raise InternalError(f"two rows are named {row.name!r}")
     row.opcode = FIRST_ROW + len(ROWS)
+    if row.opcode >= ROW_END:
+        raise InternalError(f"there is no opcode left for the row {row.name!r}: a table has at most {ROW_END - FIRST_ROW}")
     ROWS.append(row)
     BY_NAME[row.name] = row
     for function in row.numpy:
         if function in BY_FUNCTION:
-            raise AssertionError(f"{function} is served by {BY_FUNCTION[function].name} and {row.name}")
+            raise InternalError(f"{function} is served by {BY_FUNCTION[function].name} and {row.name}")
         BY_FUNCTION[function] = row
     return row
 
@@ -246,4 +255,6 @@ def structural(
 
 def by_opcode(opcode):
     """The row with this opcode."""
+    if not 0 <= opcode - FIRST_ROW < len(ROWS):
+        raise InternalError(f"no row has the opcode {opcode}")
     return ROWS[opcode - FIRST_ROW]

@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 
-from ..common.errors import DtypeError, UnsupportedFunctionError
+from ..common.errors import DtypeError, InternalError, UnsupportedFunctionError
 
 #: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
 MIRRORS = {
@@ -108,7 +108,7 @@ def mirror(module):
     def decorate(ours):
         name = ours.__name__
         if name not in MIRRORS[module]:
-            raise AssertionError(f"{name} is missing in MIRRORS[{module!r}]")
+            raise InternalError(f"{name} is missing in MIRRORS[{module!r}]")
 
         @functools.wraps(ours)
         def call(*args, **kwargs):

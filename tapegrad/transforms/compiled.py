@@ -225,6 +225,8 @@ def _refuse_python(tape, workspace):
 
 def _what_failed(number, handle):
     """The message for guard `number` of the compiled function with this handle."""
+    if number < 0:
+        return "a compiled function did not come to an end: an error inside tapegrad, please report it with the program"
     known = _ALIVE.get(handle)
     if known is None or not 0 <= number < len(known.tape.guards):
         return f"guard {number} of a compiled function saw something else than at recording"

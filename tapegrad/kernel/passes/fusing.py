@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from ...common.errors import require
 from ...rules import lang as L
 from .. import ir
 from .accesses import span
@@ -287,7 +288,7 @@ class _Placing:
             group, way = self.partner(new, alike[bisect_left(alike, max(hard, latest)) :], conflicts, ways)
         if group is None:
             place = self.last = self.last + 2
-            assert place > max(hard, latest)
+            require(place > max(hard, latest), "a loop is placed before what it depends on")
             self.groups[place] = new
             if not loop.ragged and not early:
                 alike.append(place)

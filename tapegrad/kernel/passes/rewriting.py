@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 
+from ...common.errors import require
 from ...rules import lang as L
 from .. import ir
 
@@ -129,7 +130,7 @@ class Copying:
             return ir.Load(statement.buffer, reindexed(statement.index, new, self.loops))
         if isinstance(statement, ir.Store):
             return ir.Store(statement.buffer, reindexed(statement.index, new, self.loops), resolve(statement.value, new))
-        assert isinstance(statement, ir.Guard), statement
+        require(isinstance(statement, ir.Guard), f"a statement of another kind: {statement}")
         number = statement.number if isinstance(statement.number, int) else reindexed(statement.number, new, self.loops)
         seen = resolve(statement.seen, new) if isinstance(statement.seen, ir.Load) else statement.seen
         return ir.Guard(number, resolve(statement.value, new), seen, statement.early)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...common.errors import require
 from .folding import choose, classes, fold, phases, plan
 from .runs import disjoint, find_runs
 from .structure import Structure
@@ -179,7 +180,8 @@ class Search:
         total, depth = measure(top)
         symbols, ends = np.empty(total, np.int64), np.empty(total, np.int64)
         stack = np.empty((depth, 3), np.int64)
-        assert expand(top, bounds, tokens, base, symbols, ends, stack) == total
+        expanded = expand(top, bounds, tokens, base, symbols, ends, stack)
+        require(expanded == total, f"a rolled tape has {expanded} symbols, not {total}")
         rows = np.concatenate([np.empty((0, 3), np.int64), *self.rows])
         rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
         queues = np.searchsorted(rows[:, 0], base + np.arange(len(self.bodies) + 1))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...array.record import normalise
 from ...autograd.recording import prepared
+from ...common.errors import require
 from ..swept import inputs_of, outputs_of
 from . import colouring
 from .elements import TooLarge
@@ -195,7 +196,7 @@ class Symmetric:
         mirror = np.empty(len(rows), np.int64)
         mirror[np.lexsort((rows, columns))] = np.arange(len(rows))
         turned = straight[mirror]
-        assert (straight | turned).all(), "a star colouring leaves an entry without a direction of its own"
+        require((straight | turned).all(), "a star colouring leaves an entry without a direction of its own")
         size = len(colour)
         self.template = template(structure)
         places = np.where(straight, colour[columns] * size + rows, colour[rows] * size + columns)
@@ -206,7 +207,7 @@ class Symmetric:
 def template(structure):
     """A float array of a pattern."""
     found = structure.astype(float)
-    assert found.has_canonical_format
+    require(found.has_canonical_format, "the pattern of a sparse matrix is not in canonical format")
     return found
 
 

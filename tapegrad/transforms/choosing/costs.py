@@ -20,6 +20,7 @@ from functools import cache
 
 import numpy as np
 
+from ...codegen.host import identity
 from ...common.config import cache_dir, package_hash
 from ...common.errors import CalibrationError
 from ...interpreter import program as P
@@ -368,7 +369,7 @@ def _number(value):
 
 @cache
 def _version():
-    return hashlib.sha256(f"{package_hash()} {NAMES}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{identity()} {package_hash()} {NAMES}".encode()).hexdigest()[:16]
 
 
 def constants_file():

@@ -12,13 +12,15 @@ Of ``def f(x): return scale * np.sin(x) @ W`` there is a list of *checks*::
     scale          _same_item          2.0, in the globals
     np             _same_item          the module
     np.sin         _same_item          the ufunc, in the module
-    sin            _same_item          nothing: the code might mean a global of this name
     W              _same_item          the array itself ...
     W              _same_content       ... and its contents
 
 What only code that is not looked into can say is not seen: the state of installed
 packages, and what an object computes for ``obj.name`` from elsewhere.  It is found out
 when the function is recorded again (`replay.function`).
+
+Which globals the code names is read off its bytecode.  The attributes that it names, and the strings in it, count as
+names of globals only if it also names something by which a name is looked up (``globals()["scale"]``, `_LOOK_UP`).
 
 A comparison costs some 50 ns for each name, container item and attribute, and for
 each captured array that somebody can write to one pass over its memory (`stamp`).
@@ -33,10 +35,12 @@ from __future__ import annotations
 import array
 import builtins
 import contextvars
+import dis
 import functools
 import math
 import os
 import random
+import re
 import sys
 import sysconfig
 import types
@@ -56,6 +60,13 @@ _SEQUENCES = (list, tuple, set, frozenset, deque)
 _BYTES = (bytearray, array.array, memoryview)
 #: Bytes up to which the contents of an array are kept; of a larger one a stamp is.
 SMALL = 256
+#: Instructions of the bytecode with the name of an attribute; all others that have a name have that of a variable.
+_OF_ATTRIBUTES = frozenset(["LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"])
+#: What finds variables by names that are strings or attributes: functions, and where modules and frames keep their variables.
+_LOOK_UP = frozenset(
+    ["globals", "locals", "vars", "eval", "exec", "getattr", "__import__", "import_module", "modules", "__dict__", "__globals__",
+     "f_globals", "attrgetter"]
+)  # fmt: skip
 #: How deep containers and objects are looked into, and how deep objects of installed classes.
 DEPTH, INSTALLED_DEPTH = 16, 3
 _INSTALLED = tuple({sysconfig.get_paths()[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -133,8 +144,9 @@ class Surroundings:
         self._check(name or "its defaults", _same_function, function, parts)
         self._thing(f"{where}__defaults__", parts[0], DEPTH)
         self._thing(f"{where}__kwdefaults__", parts[1], DEPTH)
-        names, scope = _names(code), function.__globals__
-        for variable in names + [text for text in _texts(code) if text in scope and text not in names]:
+        scope = function.__globals__
+        names, variables = _names(code, scope)
+        for variable in variables:
             self._check(variable, _same_item, (scope, variable), scope.get(variable))
             if variable in scope:
                 self._named(variable, scope[variable], names)
@@ -513,21 +525,32 @@ def _same_content(array, before):
     return _content(array) == before
 
 
-def _texts(code):
-    """The strings in a code object and those nested in it, which may be names: ``globals()["k"]``."""
-    found = []
+def _named_by(code):
+    """Of a code object and those nested in it: the names of variables that are global, those of attributes, and the strings."""
+    variables, attributes, strings = [], [], []
+    for instruction in dis.get_instructions(code):
+        if instruction.opcode in dis.hasname:
+            (attributes if instruction.opname in _OF_ATTRIBUTES else variables).append(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, str):
-            found.append(constant)
+            strings.append(constant)
         elif isinstance(constant, types.CodeType):
-            found += _texts(constant)
-    return found
+            for mine, nested in zip((variables, attributes, strings), _named_by(constant)):
+                mine += nested
+    return variables, attributes, strings
 
 
-def _names(code):
-    """The names of globals and attributes a code object and those nested in it use."""
-    found = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found += _names(constant)
-    return list(dict.fromkeys(found))
+def _names(code, scope):
+    """The names that a code object uses, of globals and of attributes; and those which may be globals."""
+    variables, attributes, strings = _named_by(code)
+    by_name = not _LOOK_UP.isdisjoint([*variables, *attributes]) or any(_is_look_up(scope.get(v)) for v in variables)
+    # Of a string the words, as in ``eval("2 * scale")``.
+    words = [word for text in strings for word in re.findall(r"[^\W\d]\w*", text)] if by_name else []
+    names = [*variables, *attributes, *words]
+    known = [name for name in names if name in scope] if by_name else []
+    return list(dict.fromkeys(names)), list(dict.fromkeys([*variables, *known]))
+
+
+def _is_look_up(value):
+    """Whether this is a builtin function that looks names up, whatever it is called here."""
+    return isinstance(value, types.BuiltinFunctionType) and value.__module__ == "builtins" and value.__name__ in _LOOK_UP

@@ -22,6 +22,9 @@ from tapegrad.transforms.replay.stats import ImpureFunctionWarning
 from tests.transforms.replay.agreement import quiet
 
 GLOBAL = 2.0
+VARIABLES = globals
+#: A global of the names that `mentions` mentions, which none of them reads.
+unread = None
 TABLE = {"a": [1.0, 2.0]}
 module = types.ModuleType("settings")
 module.factor = 2.0
@@ -154,9 +157,26 @@ class Steeper:
     k = 6.0
 
 
+def nested_class(x):
+    class Local:
+        k = GLOBAL
+
+    return Local.k * np.sum(x)
+
+
 def more_changes():
     """What is reached in ways that are less direct; same form as `changes`."""
-    yield "global in a dict of globals", lambda x: globals()["GLOBAL"] * np.sum(x), lambda: globals().__setitem__("GLOBAL", GLOBAL * 3)
+    def triple():
+        globals()["GLOBAL"] = GLOBAL * 3
+
+    yield "global in a dict of globals", lambda x: globals()["GLOBAL"] * np.sum(x), triple
+    yield "global in vars", lambda x: VARIABLES()["GLOBAL"] * np.sum(x), triple
+    yield "global of this module", lambda x: sys.modules[__name__].GLOBAL * np.sum(x), triple
+    yield "global of this module by its name", lambda x: getattr(sys.modules[__name__], "GLOBAL") * np.sum(x), triple  # noqa: B009
+    yield "global that is evaluated", lambda x: eval("2 * GLOBAL") / 2 * np.sum(x), triple
+    yield "global of a function", lambda x: triple.__globals__["GLOBAL"] * np.sum(x), triple
+    yield "global in a nested class", nested_class, triple
+    yield "attribute by its name", lambda x: getattr(module, "factor") * np.sum(x), lambda: setattr(module, "factor", module.factor * 3)  # noqa: B009
     sys.modules["settings_of_purity"] = late = types.ModuleType("settings_of_purity")
     late.factor = 2.0
 
@@ -231,6 +251,67 @@ def more_changes():
         cached.cache_clear()
 
     yield "cached function", lambda x: cached() * np.sum(x), forget
+
+
+class Holder:
+    unread = 3.0
+
+    def __call__(self, p):
+        return p["a"] * self.unread
+
+
+def documented(p):
+    """unread"""
+    return p["a"] ** 2
+
+
+def named(*, unread):
+    return unread["a"] ** 2
+
+
+def local(p):
+    unread = p["a"]
+    return unread**2
+
+
+def nested(p):
+    def inner():
+        return p["unread"]
+
+    return inner() * p["a"]
+
+
+def stores(p):
+    made = types.SimpleNamespace()
+    made.unread = p["a"]
+    return made.unread * 2.0
+
+
+def imports_one(p):
+    from module_of_mentions import unread
+
+    return p["a"] * unread
+
+
+sys.modules["module_of_mentions"] = types.ModuleType("module_of_mentions")
+sys.modules["module_of_mentions"].unread = 2.0
+MENTIONS = {
+    "key": lambda p: p["unread"] * p["a"], "key of a literal": lambda p: {"unread": p["a"]}["unread"] ** 2, "attribute": Holder(),
+    "keyword": lambda p: named(unread=p), "docstring": documented, "local variable": local, "nested function": nested,
+    "attribute that is stored": stores, "compared string": lambda p: p["a"] if "a" == "unread" else p["a"] ** 2,
+    "f-string": lambda p: p[f"{'un'}read"] + p["a"], "method of a string": lambda p: p["unread".strip()] * p["a"],
+    "argument": lambda unread: unread["a"] ** 2, "import": imports_one, "default": lambda p, key="unread": p[key] * p["a"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MENTIONS)
+def test_a_global_that_is_not_read_is_not_compared(name, monkeypatch):
+    g = grad(MENTIONS[name])
+    for k in range(6):
+        monkeypatch.setitem(globals(), "unread", np.full(3, float(k)))
+        g({"a": 1.0 + k, "unread": 2.0})
+    # The first call, and comparisons at the second and the fourth.
+    assert g.stats().records == 3 and g.stats().replays == 3
 
 
 @pytest.fixture
