@@ -128,6 +128,7 @@ WITHOUT_DERIVATIVE = {
     "numpy.less": _TRUTH,
     "numpy.less_equal": _TRUTH,
     "numpy.lexsort": _POSITIONS,
+    "numpy.linalg.matrix_rank": "a rank is an integer",
     "numpy.logical_and": _TRUTH,
     "numpy.logical_not": _TRUTH,
     "numpy.logical_or": _TRUTH,

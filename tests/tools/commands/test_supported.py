@@ -1,13 +1,21 @@
 """The committed list of supported functions is the one that the tables give."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+import scipy.special
 
+import tapegrad as tg
+from tapegrad.common.errors import LeaveTapeError, TapegradError, UnsupportedFunctionError
 from tapegrad.rules import BY_NAME, ROWS
-from tapegrad.tools.commands.supported import page, zero_derivative
+from tapegrad.rules.special import SCIPY_UFUNCS
+from tapegrad.tools.commands.supported import answer, page, zero_derivative
+from tests.numpy_api.test_every_public_function import PUBLIC, V, calls_of, floats_of, parts, run
+from tests.rules.checker import leaf
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "supported.md"
 
@@ -36,3 +44,61 @@ def test_zero_derivatives():
 def test_command():
     found = subprocess.run([sys.executable, "-m", "tapegrad", "supported"], capture_output=True, text=True, check=True)
     assert found.stdout == page()
+
+
+# ---- what it says is what calls do; their arguments here are those of another test ---------
+
+NOTES = dict(re.findall(r"^\| `(np\.[\w.]+)` \| (.*) \|$", COMMITTED.read_text(encoding="utf-8").split("## SciPy")[0], re.MULTILINE))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(name for name in PUBLIC if name.replace("numpy.", "np.", 1) in NOTES and floats_of(calls_of(name, PUBLIC[name])[0], [])))
+def test_a_function_does_what_is_said_of_it(name):
+    call = calls_of(name, PUBLIC[name])[0]
+    found = parts(run(name, call, [leaf(a.copy()) for a in floats_of(call, [])]))
+    tracked = any(isinstance(f, tg.Traced) and f.requires_grad for f in found)
+    note = NOTES[name.replace("numpy.", "np.", 1)]
+    assert tracked != note.startswith("a plain value") or name == "numpy.full_like", note
+
+
+@pytest.mark.parametrize("name", sorted(name for name, note in NOTES.items() if note.startswith("refused")))
+def test_a_function_that_cannot_be_called_by_its_name_says_what_to_write(name):
+    t = tg.tensor(V, requires_grad=True)
+    shape, function = V.shape, getattr(np, name.removeprefix("np."))
+    with pytest.raises(LeaveTapeError):
+        function(shape, t) if name == "np.full" else function(t)
+    (instead,) = re.findall(r"^refused; write `(.*)`$", NOTES[name])
+    found = eval(instead, {"np": np, "t": t, "shape": shape})
+    assert found.requires_grad and found.tolist() == V.tolist()
+
+
+def test_what_cannot_be_called_by_its_name():
+    assert {name for name, note in NOTES.items() if note.startswith("refused")} == {
+        "np.array", "np.asarray", "np.asanyarray", "np.ascontiguousarray", "np.asfortranarray", "np.full"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(SCIPY_UFUNCS))
+def test_a_ufunc_of_scipy_gives_a_tensor(name):
+    function = getattr(scipy.special, name)
+    assert function(*[V] * (function.nin - 1), leaf(V)).requires_grad
+    for k in range(function.nin):
+        try:
+            function(*[leaf(V) if j == k else V for j in range(function.nin)])
+            refused = False
+        except UnsupportedFunctionError:
+            refused = True
+        (line,) = [line for line in COMMITTED.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `scipy.special.{name}` |")]
+        assert (f"refused if only argument {k + 1} is a tensor" in line) == refused
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("row", [row for row in ROWS if row.numpy], ids=lambda row: row.name)
+def test_a_primitive_is_recorded_by_the_functions_it_names(row):
+    for function in row.numpy:
+        if isinstance(function, np.ufunc):
+            with tg.Tape() as tape:
+                function(*[tg.tensor(0.5 * V, requires_grad=True) for _ in range(function.nin)])
+                assert [i.row.name for i in tape.instructions] == [row.name]
+        else:
+            assert not isinstance(answer(function)[0], (TapegradError, type(None)))
