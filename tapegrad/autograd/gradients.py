@@ -20,6 +20,7 @@ from ..array.tensor import Tensor
 from ..common.errors import GradientError, NonScalarOutputError, SeedShapeError
 from ..common.typing import TensorLike
 from ..tape.places import name_of
+from ..uninterrupted import remade
 from .backward import refuse_unused, second_backward_error, sweep_back
 from .graph import RemovableHandle
 from .passes import sweep_recorded
@@ -27,7 +28,7 @@ from .passes import sweep_recorded
 if TYPE_CHECKING:
     from .custom.function import Function  # set by the package: the two import each other
 
-_ACCUMULATE = threading.Lock()
+_ACCUMULATE = remade(threading.Lock())
 
 # ---- gradients into leaves --------------------------------------------------------
 

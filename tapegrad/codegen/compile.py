@@ -18,6 +18,8 @@ from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
 
+from ..uninterrupted import imported
+
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
@@ -66,9 +68,7 @@ def intrinsic(function):
     """Decorator: `numba.extending.intrinsic`, deferred."""
 
     def build(function):
-        import numba.extending
-
-        return numba.extending.intrinsic(function)
+        return imported("numba.extending").intrinsic(function)
 
     return Deferred(function, build)
 
@@ -77,9 +77,7 @@ def helper(function):
     """Decorator: a function that compiled ones call, not called from Python."""
 
     def build(function):
-        import numba
-
-        return numba.njit(nogil=True, inline="never", no_cpython_wrapper=True, _nrt=False)(resolved(function))
+        return imported("numba").njit(nogil=True, inline="never", no_cpython_wrapper=True, _nrt=False)(resolved(function))
 
     return Deferred(function, build)
 
@@ -88,9 +86,7 @@ def inlined(function):
     """Decorator: a `helper` whose code becomes part of what calls it."""
 
     def build(function):
-        import numba
-
-        return numba.njit(nogil=True, forceinline=True, no_cpython_wrapper=True, _nrt=False)(resolved(function))
+        return imported("numba").njit(nogil=True, forceinline=True, no_cpython_wrapper=True, _nrt=False)(resolved(function))
 
     return Deferred(function, build)
 
@@ -171,9 +167,7 @@ def _numba():
 
 def _module(function, signature):
     """LLVM IR of a function, with `native` in Numba's calling convention and `call` for CPython."""
-    import llvmlite.binding as llvm
-    import numba
-
+    llvm, numba = imported("llvmlite.binding"), imported("numba")
     dispatcher = numba.njit(nogil=True, _nrt=False)(resolved(function))
     dispatcher.compile(signature)
     (result,) = dispatcher.overloads.values()

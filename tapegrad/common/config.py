@@ -21,6 +21,9 @@ logger = logging.getLogger("tapegrad")
 #: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`kernel.promotion`).
 kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
+#: Whether a fault of tapegrad itself while a kernel is made is raised (its own tests want that), not just named in `stats()`.
+strict = os.environ.get("TAPEGRAD_STRICT", "") == "1"
+
 
 def cache_dir():
     """The directory for compiled code (may not exist yet), as a `Path`."""
@@ -79,16 +82,15 @@ def info() -> dict[str, str]:
     """
     from importlib.metadata import version
 
-    import llvmlite.binding as llvm
-
     from .. import __version__
+    from ..codegen.host import cpu_name
     from ..codegen.vector_math import available
 
     return {
         "tapegrad": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": llvm.get_host_cpu_name(),
+        "cpu": cpu_name(),
         "numpy": version("numpy"),
         "scipy": version("scipy"),
         "numba": version("numba"),

@@ -20,6 +20,7 @@ from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
 from ..tape.store import OBJECT_BYTES
+from ..uninterrupted import remade
 from . import program as P
 from .contributions import Placed, Scattered
 from .symbolic import ITEMSIZE, Atom, Sym
@@ -44,8 +45,7 @@ class Planner:
     eager = frozenset()
 
     def __init__(self, metas, out):
-        self.metas = metas
-        self.out = out
+        self.metas, self.out = metas, out
         self.words = []
         self.kernels = []  # (position of the address word, LoopSpec)
         self.constants = []  # arrays whose addresses are in the words
@@ -498,7 +498,7 @@ class Signature:
 
     ALL: list[Signature] = []
     BY_KEY: dict[tuple, Signature] = {}
-    LOCK = threading.RLock()
+    LOCK = remade(threading.RLock())
     #: A row of words for each, which the compiled walks read: see `sweep.program`.
     TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
     _OUTGROWN: list[np.ndarray] = []

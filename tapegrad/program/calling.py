@@ -14,6 +14,7 @@ import numpy as np
 
 from ..common.errors import GradientError, GuardError, ShapeError
 from ..common.tree import unflatten
+from ..uninterrupted import uninterrupted
 
 
 class Callable:
@@ -35,7 +36,8 @@ class Callable:
     @cached_property
     def compressions(self):
         """Pattern and colourings of its Jacobian."""
-        from ..sparse.compressed import Compressions
+        with uninterrupted:
+            from ..sparse.compressed import Compressions
 
         return Compressions(self)
 

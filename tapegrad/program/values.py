@@ -25,6 +25,7 @@ from ..interpreter.plan import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
 from ..interpreter.windows import aligned
 from ..rules import lang as L
+from ..uninterrupted import imported
 
 #: Rows that are one reduction, which may write straight to the result.
 _ONE_STEP = ("max", "min", "prod")
@@ -147,9 +148,7 @@ def _ufunc_of(row):
     """The ufunc that computes an element-wise row eagerly, or None."""
     name = getattr(row.value, "of_scipy", None)
     if name is not None:
-        import scipy.special
-
-        found = getattr(scipy.special, name)
+        found = getattr(imported("scipy.special"), name)
         return found if isinstance(found, np.ufunc) else None
     return row.value if isinstance(row.value, np.ufunc) else None
 

@@ -15,6 +15,7 @@ import numpy as np
 import tapegrad as tg
 
 from ...common.printing import table
+from ...uninterrupted import imported
 from ..comparing.compare import seconds_text, write_json
 from ..demo import first_guess, misfit, read_pelts
 
@@ -76,7 +77,7 @@ def _least(call, budget):
 
 def measure(f, point, budget):
     """Seconds of each way to value and gradient, and how far finite differences are from it, as a dict."""
-    from scipy.optimize import approx_fprime
+    approx_fprime = imported("scipy.optimize").approx_fprime
 
     by_sweep, by_kernel = tg.value_and_grad(f, kernel="never"), tg.value_and_grad(f, kernel="always")
     start = time.perf_counter()

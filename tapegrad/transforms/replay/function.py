@@ -37,6 +37,7 @@ from ...kernel.status import FINE, OTHER
 from ...program.difference import difference
 from ...program.plainly import plain_answer
 from ...tape.store import native_loaded
+from ...uninterrupted import remade
 from .arguments import objects, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
@@ -124,8 +125,8 @@ class Replayed(Running):
         self.captures, self.adjoints = captures, adjoints
         self.kinds = {}
         self.clock = 0
-        self.lock = threading.RLock()
-        self.turn = threading.RLock()
+        self.lock = remade(threading.RLock())
+        self.turn = remade(threading.RLock())
         self.stats = Stats()
         self.short = None
 
