@@ -32,15 +32,18 @@ _GATE = threading.RLock()
 
 
 class _Uninterrupted(ContextDecorator):
-    """Context manager and decorator; may be nested."""
+    """Context manager and decorator; may be nested.
+
+    What is written here holds if a finaliser that comes in here itself, or the handler of a signal, runs between any two lines.
+    """
 
     def __init__(self):
-        #: Signal -> its handler; those that came, with the frame in which they did.
-        self._handlers, self._came = {}, {}
+        #: How many times the main thread is inside; signals and their handlers; those that came.
+        self._depth, self._handlers, self._came = 0, {}, []
 
     def __enter__(self):
         me = get_ident()
-        if me not in _INSIDE and me == threading.main_thread().ident:
+        if me == threading.main_thread().ident:
             self._hold()
         with _GATE:
             _INSIDE[me] = _INSIDE.get(me, 0) + 1
@@ -51,13 +54,18 @@ class _Uninterrupted(ContextDecorator):
         _INSIDE[me] -= 1
         if not _INSIDE[me]:
             del _INSIDE[me]
-            if self._handlers and me == threading.main_thread().ident:
-                self._let_go()
+        if self._depth and me == threading.main_thread().ident:
+            self._let_go()
 
     def _note(self, number, frame):
-        self._came.setdefault(number, frame)
+        # Not the frame: it would keep LLVM's objects alive after the end.
+        if number not in self._came:
+            self._came.append(number)
 
     def _hold(self):
+        self._depth += 1
+        if self._depth > 1:
+            return
         try:
             for number in sorted(signal.valid_signals()):
                 handler = signal.getsignal(number)
@@ -70,30 +78,34 @@ class _Uninterrupted(ContextDecorator):
             raise
 
     def _let_go(self):
-        handlers, came = self._handlers, self._came
-        self._handlers, self._came = {}, {}
-        _restore(handlers, self._note)
-        _call([(handlers[number], number, frame) for number, frame in came.items()])
+        try:
+            if self._depth == 1:
+                self._restore()
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                handlers, came = self._handlers, self._came
+                self._handlers, self._came = {}, []
+                _call([(handlers[number], number) for number in came])
 
-
-def _restore(handlers, note):
-    """Give signals their handlers back, unless somebody gave them others meanwhile."""
-    try:
-        # Ctrl-C is among the lowest, and last: then nothing is left that it could break off.
-        for number in sorted(handlers, reverse=True):
-            if signal.getsignal(number) == note:
-                signal.signal(number, handlers[number])
-    except BaseException:
-        _restore(handlers, note)
-        raise
+    def _restore(self):
+        """Give signals their handlers back, unless somebody gave them others meanwhile."""
+        try:
+            # Ctrl-C is among the lowest, and last: then nothing is left that it could break off.
+            for number in sorted(self._handlers, reverse=True):
+                if signal.getsignal(number) == self._note:
+                    signal.signal(number, self._handlers[number])
+        except BaseException:
+            self._restore()
+            raise
 
 
 def _call(calls):
     """Call every handler, though each may raise."""
     if calls:
-        handler, number, frame = calls[0]
+        handler, number = calls[0]
         try:
-            handler(number, frame)
+            handler(number, sys._getframe())
         finally:
             _call(calls[1:])
 
@@ -111,14 +123,21 @@ def imported(name):
 
 
 # ---- forks --------------------------------------------------------------------------------
-_REMADE: weakref.WeakSet = weakref.WeakSet()
+_REMADE: list[weakref.ref] = []
+_ROOM = 64
 #: Locks that a forking thread holds.
 _KEPT: list = []
 
 
 def remade(lock):
     """`lock`, which nobody holds in a child that is forked."""
-    _REMADE.add(lock)
+    global _ROOM
+    with _GATE:
+        if len(_REMADE) >= _ROOM:
+            # (A `WeakSet` would run Python whenever a lock goes, and a Ctrl-C that comes there is lost.)
+            _REMADE[:] = [known for known in _REMADE if known() is not None]
+            _ROOM = 2 * len(_REMADE) + 64
+        _REMADE.append(weakref.ref(lock))
     return lock
 
 
@@ -172,8 +191,9 @@ def _after_fork():
 def _in_child():
     # The thread that forked is the one that the child has, and holds these in both.
     _after_fork()
-    for lock in list(_REMADE):
-        lock._at_fork_reinit()
+    for lock in (known() for known in _REMADE):
+        if lock is not None:
+            lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):

@@ -202,7 +202,7 @@ class Replayed(Running):
         try:
             return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
         except NotLowered as why:
-            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from None
+            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
 
     def _kept(self, args, kwargs, backward):
         self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
