@@ -1,10 +1,15 @@
 """What holds for all tests."""
 
 import gc
+import os
 
 import pytest
 
+from tapegrad.common import config
 from tapegrad.tape.store import thread_state
+
+# A fault while a kernel is made is raised here, and in processes that tests start; users get the sweep's answer.
+config.strict, os.environ["TAPEGRAD_STRICT"] = True, "1"
 
 
 @pytest.fixture(scope="module", autouse=True)

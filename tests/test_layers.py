@@ -14,6 +14,7 @@ import pytest
 
 import tapegrad
 from tapegrad.common.registry import OWNERS, Registry, attach, registry
+from tapegrad.common.uninterrupted import imported
 from tests.test_import import fresh
 
 PACKAGE = Path(tapegrad.__file__).parent
@@ -185,11 +186,9 @@ def test_modules_are_imported_by_a_computed_name_in_one_place_which_refuses_our_
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and called(node) in ("import_module", "__import__")
     }  # fmt: skip
-    assert files == {"tapegrad.common.lazy"}
-    from tapegrad.common.lazy import Lazily
-
-    with pytest.raises(ValueError, match="own"):
-        Lazily("tapegrad.array.tensor")
+    assert files == {"tapegrad.common.uninterrupted"}
+    with pytest.raises(ValueError, match="one of our own modules"):
+        imported("tapegrad.array.tensor")
 
 
 def test_the_root_has_the_command_line_and_public_names():

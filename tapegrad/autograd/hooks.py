@@ -9,9 +9,10 @@ from ..array.record import normalise, plain, settle
 from ..array.tensor import Tensor
 from ..common.errors import GradientError
 from ..common.observers import RemovableHandle
+from ..common.uninterrupted import remade
 from .clearing import second_backward_error
 
-_ACCUMULATE = threading.Lock()
+_ACCUMULATE = remade(threading.Lock())
 
 
 def accumulate(leaf, value):

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from ..common.errors import InternalError
+from ..common.uninterrupted import imported
 from .compile import Deferred, compiled, intrinsic, resolved
 
 _word = ctypes.c_ssize_t.from_address
@@ -28,24 +29,21 @@ def _array(element, dimensions):
     """A function of compiled code: the C-contiguous array at an address."""
 
     def codegen(context, builder, signature, args):
-        from numba.core import cgutils
-        from numba.np.arrayobj import make_array, populate_array
-
-        array = make_array(signature.return_type)(context, builder)
+        cgutils, arrays = imported("numba.core.cgutils"), imported("numba.np.arrayobj")
+        array = arrays.make_array(signature.return_type)(context, builder)
         item = context.get_abi_sizeof(context.get_data_type(signature.return_type.dtype))
         strides, step = [], context.get_constant(signature.args[0], item)
         for extent in reversed(args[1:]):
             strides.insert(0, step)
             step = builder.mul(step, extent)
-        populate_array(
+        arrays.populate_array(
             array, data=builder.inttoptr(args[0], array.data.type), shape=cgutils.pack_array(builder, args[1:]),
             strides=cgutils.pack_array(builder, strides), itemsize=item, meminfo=None,
         )  # fmt: skip
         return array._getvalue()
 
     def typed():
-        from numba.core import types
-
+        types = imported("numba.core.types")
         return types.Array(getattr(types, element), dimensions, "C")(*[types.int64] * (1 + dimensions)), codegen
 
     if dimensions == 1:
@@ -118,6 +116,4 @@ def compiled_on_arrays(signature):
 
 
 def _inlined(function):
-    import numba
-
-    return numba.njit(nogil=True, _nrt=False, no_cpython_wrapper=True)(resolved(function))
+    return imported("numba").njit(nogil=True, _nrt=False, no_cpython_wrapper=True)(resolved(function))

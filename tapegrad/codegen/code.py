@@ -16,10 +16,11 @@ import os
 import threading
 
 from ..common.config import cache_dir, package_hash, warn_no_cache
+from ..common.uninterrupted import remade, uninterrupted
 from . import images
 from .host import identity
 
-_LOCK = threading.RLock()
+_LOCK = remade(threading.RLock())
 
 #: What happened since import, for tests and `tg.info`.
 COUNTS = {"compiled": 0, "loaded": 0}
@@ -78,19 +79,19 @@ def machine_code(key, build, symbols):
         Their addresses, valid for the life of the process.
     """
     digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
-    with _LOCK:
-        code = _load(digest)
-        if code is None:
-            from .llvm import object_code
+    code = _load(digest)
+    if code is not None and images.is_image(code):
+        COUNTS["loaded"] += 1
+        return images.load(code, symbols)
+    with uninterrupted, _LOCK:
+        from .llvm import linked, object_code
 
+        code = code or _load(digest)  # another thread may have made it meanwhile
+        if code is None:
             code = object_code(build())
             code = images.of_object(code) or code
             COUNTS["compiled"] += 1
             _keep(digest, code)
         else:
             COUNTS["loaded"] += 1
-        if images.is_image(code):
-            return images.load(code, symbols)
-        from .llvm import linked
-
-        return linked(code, symbols)
+        return images.load(code, symbols) if images.is_image(code) else linked(code, symbols)

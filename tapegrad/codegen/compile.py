@@ -17,9 +17,10 @@ import os
 import sys
 import types
 from functools import cache, cached_property
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+
+from ..common.uninterrupted import imported
 
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
@@ -32,21 +33,6 @@ _OTHERS = frozenset(["NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LA
 
 #: CPython's METH_FASTCALL.
 _FASTCALL = 0x80
-
-
-class Later:
-    """A module that is imported when something of it is first used.
-
-    Parameters
-    ----------
-    name : str
-    """
-
-    def __init__(self, name):
-        self._name = name
-
-    def __getattr__(self, attribute):
-        return getattr(import_module(self._name), attribute)
 
 
 class Deferred:
@@ -72,9 +58,7 @@ def intrinsic(function):
     """Decorator: `numba.extending.intrinsic`, deferred."""
 
     def build(function):
-        import numba.extending
-
-        return numba.extending.intrinsic(function)
+        return imported("numba.extending").intrinsic(function)
 
     return Deferred(function, build)
 
@@ -83,9 +67,7 @@ def helper(function):
     """Decorator: a function that compiled ones call, not called from Python."""
 
     def build(function):
-        import numba
-
-        return numba.njit(nogil=True, inline="never", no_cpython_wrapper=True, _nrt=False)(resolved(function))
+        return imported("numba").njit(nogil=True, inline="never", no_cpython_wrapper=True, _nrt=False)(resolved(function))
 
     return Deferred(function, build)
 
@@ -94,9 +76,7 @@ def inlined(function):
     """Decorator: a `helper` whose code becomes part of what calls it."""
 
     def build(function):
-        import numba
-
-        return numba.njit(nogil=True, forceinline=True, no_cpython_wrapper=True, _nrt=False)(resolved(function))
+        return imported("numba").njit(nogil=True, forceinline=True, no_cpython_wrapper=True, _nrt=False)(resolved(function))
 
     return Deferred(function, build)
 
@@ -187,9 +167,7 @@ def _numba():
 
 def _module(function, signature):
     """LLVM IR of a function, with `native` in Numba's calling convention and `call` for CPython."""
-    import llvmlite.binding as llvm
-    import numba
-
+    llvm, numba = imported("llvmlite.binding"), imported("numba")
     dispatcher = numba.njit(nogil=True, _nrt=False)(resolved(function))
     dispatcher.compile(signature)
     (result,) = dispatcher.overloads.values()

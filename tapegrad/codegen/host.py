@@ -13,6 +13,8 @@ from functools import cache
 
 import llvmlite
 
+from ..common.uninterrupted import imported, uninterrupted
+
 #: Lines that tell processors apart; the others change from core to core, or in time.
 _LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 
@@ -42,10 +44,20 @@ def identity():
     if known:
         processor = "\n".join(f"{name}: {value}" for name, value in known.items())
     else:
-        import llvmlite.binding as llvm
-
-        processor = "\n".join((llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvm.get_default_triple()))
+        processor = "\n".join(_asked())
     return f"llvmlite {llvmlite.__version__}\n{processor}"
+
+
+@uninterrupted
+def _asked():
+    """What LLVM says of the processor, and of the system."""
+    llvm = imported("llvmlite.binding")
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvm.get_default_triple()
+
+
+def cpu_name():
+    """LLVM's name of the processor."""
+    return _asked()[0]
 
 
 @cache
@@ -54,6 +66,4 @@ def features():
     known = _cpuinfo()
     if known:
         return frozenset(known["flags"].split())
-    import llvmlite.binding as llvm
-
-    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+    return frozenset(name[1:] for name in _asked()[1].split(",") if name.startswith("+"))

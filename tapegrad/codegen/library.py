@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from ..common.uninterrupted import imported
 from ..rules import lang as L
 from .symbols import define
 from .ufuncs import inner_loop
@@ -79,10 +80,9 @@ def compiled_function(name):
 
 
 def _define_ufunc(name):
-    import scipy.special
-
+    special = imported("scipy.special")
     ufunc, types = UFUNCS[name]
-    found = getattr(scipy.special, ufunc, None) or getattr(scipy.special._ufuncs, ufunc)
+    found = getattr(special, ufunc, None) or getattr(special._ufuncs, ufunc)
     address, data = inner_loop(found, types)
     define(f"tapegrad_{name}_loop", address)
     define(f"tapegrad_{name}_data", data or 8)

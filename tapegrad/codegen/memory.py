@@ -10,9 +10,10 @@ import os
 from functools import cache
 from typing import Any
 
-from .compile import Later, intrinsic
+from ..common.uninterrupted import Lazily, imported
+from .compile import intrinsic
 
-ir: Any = Later("llvmlite.ir")
+ir: Any = Lazily("llvmlite.ir")
 
 
 @cache
@@ -42,8 +43,7 @@ def _float():
 
 def _types(result, *given):
     """Numba's signature of these types."""
-    from numba import types
-
+    types = imported("numba.core.types")
     return getattr(types, result)(*(getattr(types, name) for name in given))
 
 
@@ -145,8 +145,7 @@ def call_entry(typingctx, address, handle, x, g):
         number = builder.load(builder.bitcast(value, _double().as_pointer()))
         return context.make_tuple(builder, signature.return_type, [builder.load(result), number])
 
-    from numba import types
-
+    types = imported("numba.core.types")
     return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
 
 

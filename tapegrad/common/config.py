@@ -20,6 +20,9 @@ logger = logging.getLogger("tapegrad")
 #: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`kernel.promotion`).
 kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
+#: Whether a fault of tapegrad itself while a kernel is made is raised (its own tests want that), not just named in `stats()`.
+strict = os.environ.get("TAPEGRAD_STRICT", "") == "1"
+
 
 def cache_dir():
     """The directory for compiled code (may not exist yet), as a `Path`."""

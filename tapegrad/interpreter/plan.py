@@ -17,6 +17,7 @@ import numpy as np
 
 from ..codegen.ufuncs import core_dimensions, inner_loop
 from ..common.errors import InternalError, require
+from ..common.uninterrupted import remade
 from ..rules import lang as L
 from ..tape.layout import FIRST_ARRAY
 from ..tape.meta import SCALAR, c_strides, meta_of
@@ -45,8 +46,7 @@ class Planner:
     eager = frozenset()
 
     def __init__(self, metas, out):
-        self.metas = metas
-        self.out = out
+        self.metas, self.out = metas, out
         self.words = []
         self.kernels = []  # (position of the address word, LoopSpec)
         self.constants = []  # arrays whose addresses are in the words
@@ -498,7 +498,7 @@ class Signature:
 
     ALL: list[Signature] = []
     BY_KEY: dict[tuple, Signature] = {}
-    LOCK = threading.RLock()
+    LOCK = remade(threading.RLock())
     #: A row of words for each, which the compiled walks read: see `sweep.program`.
     TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
     _OUTGROWN: list[np.ndarray] = []

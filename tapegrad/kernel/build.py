@@ -16,10 +16,11 @@ import numpy as np
 from ..program.trace import GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
+from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays
 from .arrays_views import ArrayRef, c_elements, plain
-from .columns import ARGUMENT, ENTRIES, distinct
+from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
 from .copies import copy_array, copy_loop
 from .nest import Level, Spot
 from .pools import lay_out
@@ -220,6 +221,15 @@ class Builder:
         """Description of the value of `t`."""
         return self.tape.metas[self.columns.slots[t.members[0]]]
 
+    def meta_of_owner(self, number):
+        """Description of what template `number` computes; below 0, of the reference from outside."""
+        if number >= 0:
+            return self.meta(self.references.templates[number])
+        columns, k = self.columns, -1 - number
+        if columns.kind[k] == ARGUMENT:
+            return self.tape.inputs[columns.which[k]]
+        return meta_of(self.tape.constants[columns.which[k]]) if columns.kind[k] == ARRAY else SCALAR
+
     def row(self, buffer, offset, meta):
         """A C-contiguous array in `buffer`."""
         return ArrayRef(buffer, ir.Index(offset), meta.shape, c_elements(meta.shape), meta.char)
@@ -270,7 +280,7 @@ class Builder:
             t = what.template
             buffer, spot, meta = t.home, self._row_of(t, what.spot), self.meta(t)
         elif kind is Pooled:
-            buffer, spot, meta = what.pool, what.spot, self.meta(self.references.templates[what.owners.max()])
+            buffer, spot, meta = what.pool, what.spot, what.meta
         else:
             buffer, spot, meta = self._stack(what)
         index = body.index(spot, self.tables)

@@ -89,7 +89,7 @@ class _Closing:
         needed[self.leaves] = 1
         needed[[slot for slot, _ in self.results]] = 1
         starts, operands, item_of = columns_of(self.items, count)
-        operands = np.where(operands > 0, self.alias[operands], operands)
+        operands = _slots_by(self.alias, operands)
         self.starts, self.operands = starts, operands
         T.sweep_needed(first, count, self.ops, self.lefts, self.rights, starts, operands, item_of, needed)
         return needed
@@ -127,7 +127,7 @@ class _Closing:
         arrays = np.flatnonzero((self.ops >= FIRST_ARRAY) & (new > 0))
         for slot, at in zip(arrays.tolist(), new[arrays].tolist()):
             metas[at] = writer.meta(slot)
-        operands = np.where(self.operands > 0, new[self.operands], self.operands).tolist()
+        operands = _slots_by(new, self.operands).tolist()
         slots = new[[slot for slot, *_ in self.items]].tolist() if self.items else ()
         starts = self.starts.tolist()
         items = [
@@ -160,6 +160,11 @@ class _Closing:
         )
         finished.active = activity(finished)
         return finished
+
+
+def _slots_by(table, operands):
+    """Operands that are slots by a table of new ones; those below 0 are constants, of which there may be more than slots."""
+    return np.where(operands > 0, table[np.maximum(operands, 0)], operands)
 
 
 def columns_of(items, count):

@@ -7,6 +7,7 @@ owns its code and everything whose address is in it; when it is collected, both 
 
 from __future__ import annotations
 
+import weakref
 from time import perf_counter
 
 import llvmlite.binding as llvm
@@ -14,6 +15,7 @@ import numpy as np
 
 from ..codegen.library import needs_symbols
 from ..codegen.llvm import know_symbols, new_target_machine, optimise
+from ..common.uninterrupted import uninterrupted
 from .emit import Emission, Options
 from .pipeline import without_collection
 from .trampoline import LIMIT
@@ -46,11 +48,13 @@ class Machine:
         times.append(perf_counter())
         target, module = self._optimised()
         times.append(perf_counter())
-        self._engine = llvm.create_mcjit_compiler(module, target)
-        self._engine.finalize_object()
-        self.address = self._engine.get_function_address("kernel")
+        self._engine = engine = llvm.create_mcjit_compiler(module, target)
+        # Closed when the machine goes; by itself the engine might go in the middle of anything.
+        weakref.finalize(self, _close, engine).atexit = False
+        engine.finalize_object()
+        self.address = engine.get_function_address("kernel")
         #: Of the entry from nopython code, or 0.
-        self.entry = self._engine.get_function_address("entry") if options.entry and emission.nbytes <= LIMIT else 0
+        self.entry = engine.get_function_address("entry") if options.entry and emission.nbytes <= LIMIT else 0
         times.append(perf_counter())
         self.seconds = dict(zip(("emit", "optimise", "generate"), np.diff(times).tolist()))
 
@@ -60,16 +64,24 @@ class Machine:
         # Vectors in straight-line code took 97 % of the time for 900 instructions, and made a Runge-Kutta step slower.
         return target, optimise(self._text, target, level, straight=False)
 
+    @uninterrupted
     def llvm(self):
         """The optimised LLVM module as text."""
         return str(self._optimised()[1])
 
+    @uninterrupted
     def asm(self):
         """The machine code as assembly."""
         target, module = self._optimised()
         return target.emit_assembly(module)
 
 
+@uninterrupted
+def _close(engine):
+    engine.close()
+
+
+@uninterrupted
 def compile_program(program, options=Options()):
     """The `Machine` of a `LoopProgram`.
 

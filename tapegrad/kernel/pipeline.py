@@ -21,8 +21,8 @@ _SHORT = 300
 def without_collection():
     """Python's search for garbage in cycles put off: among the many objects of a large program it takes most of the time."""
     was = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if was:

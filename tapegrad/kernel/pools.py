@@ -50,42 +50,40 @@ def lay_out(builder):
         first = find(int(owners[-1]))
         for number in owners.tolist():
             group[find(number)] = first
-    pools = {}
+    members = {}
     for number in sorted(group):
-        pools.setdefault(find(number), []).append(number)
+        members.setdefault(find(number), []).append(number)
     offsets = {}
-    for members in pools.values():
-        _pool(builder, members, offsets)
+    homes = {first: _pool(builder, numbers, offsets) for first, numbers in members.items()}
     for t in references.templates:
         if t.stored and t.home is None:
             meta = builder.meta(t)
             t.home = ir.Buffer(ir.TEMPORARY, len(t.members) * meta.size, meta.char)
     for what, owners in owned.items():
-        t = references.templates[owners[-1]]
+        # All of them have one description, and any may be from outside.
+        what.meta, what.pool = builder.meta_of_owner(int(owners[0])), homes[find(int(owners[0]))]
         bases = np.array([offsets[number] for number in owners.tolist()], np.int64)
-        elements = bases[np.searchsorted(owners, what.owners)] + what.ranks * builder.meta(t).size
-        what.pool, what.spot = t.home, what.body.fit(elements, references.tables)
+        elements = bases[np.searchsorted(owners, what.owners)] + what.ranks * what.meta.size
+        what.spot = what.body.fit(elements, references.tables)
 
 
 def _pool(builder, members, offsets):
     """One buffer for the templates and outside references `members`, ascending."""
-    references = builder.references
-    templates = [references.templates[number] for number in members if number >= 0]
-    outside = [number for number in members if number < 0]
-    meta = builder.meta(templates[0])
+    references, kind = builder.references, builder.columns.kind
+    meta = builder.meta_of_owner(members[0])
     buffer = ir.Buffer(ir.TEMPORARY, 0, meta.char)
-    for number in reversed(outside):
+    outside = [number for number in reversed(members) if number < 0]
+    whole = [number for number in outside if kind[-1 - number] in (ARGUMENT, ARRAY)]
+    scalars = [number for number in outside if kind[-1 - number] not in (ARGUMENT, ARRAY)]
+    for number in scalars + whole:
         offsets[number] = buffer.size
         buffer.size += meta.size
-    for t in templates:
+    for t in [references.templates[number] for number in members if number >= 0]:
         t.home, t.offset = buffer, buffer.size
         offsets[t.number] = buffer.size
         buffer.size += len(t.members) * meta.size
-    refs = np.array(outside[::-1], np.int64)
-    if not len(refs):
-        return
-    if builder.columns.kind[-1 - refs[0]] in (ARGUMENT, ARRAY):
-        for r in refs.tolist():
-            builder.bring(builder.outside(r), builder.row(buffer, offsets[r], meta))
-    else:
-        builder.copy(pieces(references, refs), (buffer, 0))
+    for number in whole:
+        builder.bring(builder.outside(number), builder.row(buffer, offsets[number], meta))
+    if scalars:
+        builder.copy(pieces(references, np.array(scalars, np.int64)), (buffer, 0))
+    return buffer

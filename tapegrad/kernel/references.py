@@ -144,13 +144,16 @@ class Pooled:
         Number of the template, or a reference to something from outside.
     ranks : ndarray
         Number of the execution.
+    pool : ir.Buffer
+    meta : Meta
+        Of each value.
     spot : Spot
-        Element of the pool, in values; known when it is laid out.
+        Element of the pool; these three are known when it is laid out (`pools`).
     """
 
     def __init__(self, body, owners, ranks):
         self.body, self.owners, self.ranks = body, owners, ranks
-        self.pool = self.spot = None
+        self.pool = self.meta = self.spot = None
 
 
 class References:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from ..array.typing import Argnums, Array, OfFirst
 from ..common.errors import UnsupportedInNumbaError
+from ..common.uninterrupted import uninterrupted
 
 R = TypeVar("R")
 X = TypeVar("X", bound=Any)
@@ -195,9 +196,11 @@ def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None =
 
 def _dispatcher(f, kind, argnums, lanes):
     """A dispatcher with the parameters of `f`."""
-    import numba
+    with uninterrupted:
+        import numba
 
-    from .drivers import Request, run
+        from .compile import Uninterrupted
+        from .drivers import Request, run
 
     function = getattr(f, "py_func", f)
     if not inspect.isfunction(function):
@@ -226,7 +229,7 @@ def _dispatcher(f, kind, argnums, lanes):
     made.__defaults__ = tuple(defaults) or None
     made.__qualname__ = f"{name}_{request.identity}"
     made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
-    return numba.njit(made)
+    return numba.njit(pipeline_class=Uninterrupted)(made)
 
 
 def _positions(argnums, count, name):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numba
 import numpy as np
 from numba.core import types
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
@@ -23,6 +23,7 @@ from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import MakeFunctionToJitFunction
 
 from ..common.errors import UnsupportedInNumbaError
+from ..common.uninterrupted import uninterrupted
 from . import arrays  # noqa: F401  (registers operations)
 from .broadcast import BroadcastPass
 from .rewrite import VARIANT, dual_pass
@@ -31,11 +32,19 @@ from .rewrite import VARIANT, dual_pass
 _OPTIONS = ("error_model", "fastmath", "boundscheck")
 
 
+class Uninterrupted(Compiler):
+    """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`)."""
+
+    @uninterrupted
+    def compile_extra(self, func):
+        return super().compile_extra(func)
+
+
 @cache
 def _pipeline(lanes, returns):
     rewriting = dual_pass(lanes, returns, dual_dispatcher)
 
-    class DualCompiler(CompilerBase):
+    class DualCompiler(Uninterrupted):
         def define_pipelines(self):
             manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
             manager.add_pass_after(rewriting, MakeFunctionToJitFunction)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
+from ..common.uninterrupted import imported, uninterrupted
 from ..sparse.api import sparse_jacobian
 from .bounds import as_bounds
 from .keep import kept
@@ -75,8 +76,7 @@ def least_squares(
     >>> bool(np.allclose(result.x, 1.0))
     True
     """
-    from scipy import optimize
-
+    optimize = imported("scipy.optimize")
     start = time.perf_counter()
     layout = Layout(x0)
     function = functools.partial(fun, **kwargs) if kwargs else fun
@@ -130,7 +130,8 @@ def _two_sided(bounds, layout):
 
 
 def _result(found, function, layout, start):
-    from .result import Result, shaped
+    with uninterrupted:
+        from .result import Result, shaped
 
     result = Result(found)
     result.update(
@@ -180,8 +181,7 @@ def root(
     >>> result.success, bool(np.allclose(result.x, [0.8411639, 0.1588361]))
     (True, True)
     """
-    from scipy import optimize
-
+    optimize = imported("scipy.optimize")
     start = time.perf_counter()
     layout = Layout(x0)
     args = args if isinstance(args, tuple) else (args,)
@@ -250,8 +250,7 @@ def curve_fit(
     >>> np.round(popt, 6)
     array([2.5, 1.3, 0.5])
     """
-    from scipy import optimize
-
+    optimize = imported("scipy.optimize")
     if not callable(f):
         raise StructureError(f"the model must be a function f(xdata, *parameters), got {type(f).__name__}")
     if p0 is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
+from ..common.uninterrupted import uninterrupted
 from . import loop as P
 from .state import State
 
@@ -84,7 +85,8 @@ def lbfgs(
     >>> result.success, bool(np.allclose(result.x, 1.0, atol=1e-6))
     (True, True)
     """
-    from .drive import drive, started
+    with uninterrupted:
+        from .drive import drive, started
 
     _at_least("max_iter", max_iter, 0)
     _at_least("memory", memory, 1)
@@ -200,7 +202,8 @@ def adam(
 
 def _first_order(method, kind, f, x0, args, options, bounds, max_iter, gtol, ftol, max_evaluations, callback, progress):
     from .descent_loop import descend
-    from .drive import drive, started
+    with uninterrupted:
+        from .drive import drive, started
 
     _at_least("max_iter", max_iter, 0)
     objective, state = started(f, x0, args, method, bounds=bounds)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..array.typing import Pytree
 from ..common.errors import OptimizationError
+from ..common.uninterrupted import uninterrupted
 from . import loops
 from .bounds import as_bounds
 from .objective import Objective
@@ -189,10 +190,11 @@ class _Drive:
 
     # -- the run ---------------------------------------------------------------------------
     def run(self, bounds, constraints, tol, options, callback):
-        from scipy import optimize
+        with uninterrupted:
+            from scipy import optimize
 
-        from .constraints import with_jacobians
-        from .result import Result, shaped
+            from .constraints import with_jacobians
+            from .result import Result, shaped
 
         start = time.perf_counter()
         name, layout = self.name, self.layout
@@ -236,7 +238,8 @@ class _Drive:
 
     def _second_order(self, given):
         """Give the method its Hessians, or products with them."""
-        from .curvature import Curvature
+        with uninterrupted:
+            from .curvature import Curvature
 
         curvature = Curvature(self.objective)
         if self.name in WITH_PRODUCTS:
@@ -249,7 +252,8 @@ class _Drive:
 
     def _callback(self, callback):
         """The user's callback, with `x` in its containers."""
-        from .result import Result, shaped
+        with uninterrupted:
+            from .result import Result, shaped
 
         try:
             whole = list(inspect.signature(callback).parameters) == ["intermediate_result"]

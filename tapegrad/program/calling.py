@@ -14,6 +14,7 @@ import numpy as np
 from ..common.errors import GradientError, GuardError, ShapeError
 from ..common.registry import registry
 from ..common.tree import unflatten
+from ..common.uninterrupted import uninterrupted
 from .pool import Pool
 
 
@@ -30,7 +31,8 @@ class Callable:
     @cached_property
     def compressions(self):
         """Pattern and colourings of its Jacobian."""
-        from .sparsity.compressed import Compressions
+        with uninterrupted:
+            from .sparsity.compressed import Compressions
 
         return Compressions(self)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.uninterrupted import imported
 from ..interpreter import program as P
 from ..interpreter.as_numpy import AsNumPy, Unplanned
 from ..interpreter.plan import Planner
@@ -147,9 +148,7 @@ def _ufunc_of(row):
     """The ufunc that computes an element-wise row eagerly, or None."""
     name = getattr(row.value, "of_scipy", None)
     if name is not None:
-        import scipy.special
-
-        found = getattr(scipy.special, name)
+        found = getattr(imported("scipy.special"), name)
         return found if isinstance(found, np.ufunc) else None
     return row.value if isinstance(row.value, np.ufunc) else None
 

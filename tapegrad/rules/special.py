@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from ..common.uninterrupted import imported
 from . import lang as L
 from .table import elementwise
 
@@ -20,9 +21,7 @@ def scipy_special(name):
     """A function that calls ``scipy.special.<name>``, importing it when called; its attribute `of_scipy` is the name."""
 
     def call(*args):
-        import scipy.special
-
-        return getattr(scipy.special, name)(*args)
+        return getattr(imported("scipy.special"), name)(*args)
 
     call.__name__ = call.of_scipy = name
     return call
@@ -30,9 +29,7 @@ def scipy_special(name):
 
 def polygamma_value(n, x):
     """``scipy.special.polygamma`` for a positive order `n` that may be an array."""
-    import scipy.special
-
-    found = scipy.special.polygamma(n, x)
+    found = imported("scipy.special").polygamma(n, x)
     return found.astype(np.float32) if getattr(x, "dtype", None) == np.float32 else found
 
 

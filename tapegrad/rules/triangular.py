@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.uninterrupted import imported
 from . import lang as L
 from .table import structural
 
@@ -19,9 +20,7 @@ def _masks(n, lower, unit):
 
 def _value(a, b, trans=0, lower=False, unit=False):
     if a.ndim == b.ndim == 2:
-        import scipy.linalg
-
-        return scipy.linalg.solve_triangular(a, b, trans, lower, unit, check_finite=False)
+        return imported("scipy.linalg").solve_triangular(a, b, trans, lower, unit, check_finite=False)
     n = a.shape[-1]
     matrix = np.where(_masks(n, lower, unit) != 0, a, np.eye(n, dtype=a.dtype) if unit else np.zeros((), a.dtype))
     return np.linalg.solve(matrix.swapaxes(-1, -2) if trans else matrix, b)

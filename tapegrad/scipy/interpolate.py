@@ -11,7 +11,8 @@ import math
 import numpy as np
 
 from ..common.errors import UnsupportedFunctionError
-from .mirrors import MIRRORS, Lazily, array, differentiable, own_names, value
+from ..common.uninterrupted import Lazily
+from .mirrors import MIRRORS, array, differentiable, own_names, value
 
 __all__ = list(MIRRORS["scipy.interpolate"])
 __getattr__ = own_names("scipy.interpolate")

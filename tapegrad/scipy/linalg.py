@@ -12,6 +12,7 @@ import numpy as np
 
 from ..array.record import apply
 from ..common.errors import UnsupportedFunctionError
+from ..common.uninterrupted import imported
 from .mirrors import MIRRORS, array, finite, mirror, own_names, value
 
 __all__ = list(MIRRORS["scipy.linalg"])
@@ -99,9 +100,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
 @cache
 def _keeps():
     """Whether SciPy's `cho_factor` keeps the elements of the other triangle."""
-    import scipy
-
-    return np.lib.NumpyVersion(scipy.__version__) < "1.18.0"
+    return np.lib.NumpyVersion(imported("scipy").__version__) < "1.18.0"
 
 
 @_mirror

@@ -9,13 +9,13 @@ it is needed.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import sys
 
 import numpy as np
 
 from ..common.errors import DtypeError, InternalError, UnsupportedFunctionError
+from ..common.uninterrupted import imported
 
 #: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
 MIRRORS = {
@@ -32,16 +32,6 @@ MIRRORS = {
         "uniform", "weibull_min",
     ),
 }  # fmt: skip
-
-
-class Lazily:
-    """A module that is imported when an attribute of it is first read."""
-
-    def __init__(self, name):
-        self._name = name
-
-    def __getattr__(self, attribute):
-        return getattr(importlib.import_module(self._name), attribute)
 
 
 def differentiable(*things):
@@ -114,7 +104,7 @@ def mirror(module):
         def call(*args, **kwargs):
             if differentiable(args, kwargs):
                 return ours(*args, **kwargs)
-            return getattr(importlib.import_module(module), name)(*args, **kwargs)
+            return getattr(imported(module), name)(*args, **kwargs)
 
         return call
 
@@ -127,7 +117,7 @@ def own_names(module):
     def find(name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(importlib.import_module(module), name)
+        return getattr(imported(module), name)
 
     return find
 

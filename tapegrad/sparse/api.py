@@ -16,6 +16,7 @@ from ..array.typing import Argnums, KernelPolicy, Mode
 from ..autograd import nested
 from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
+from ..common.uninterrupted import imported
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import OfGradient
 from ..transforms.jacobians import MODES, by_columns, by_rows
@@ -36,8 +37,7 @@ def _refuse_nested(args, kwargs, name, instead):
 
 def as_sparse(recording):
     """The Jacobian of a recording of which no pattern is known: dense, and then what of it is not zero."""
-    from scipy.sparse import csr_array
-
+    csr_array = imported("scipy.sparse").csr_array
     totals = [sum(p.size for p in ports) for ports in (recording.outputs, recording.inputs)]
     blocks = by_columns(recording) if totals[1] < totals[0] and not recording.primitive else by_rows(recording)
     if not all(totals):

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..common.uninterrupted import uninterrupted
 from ..transforms.replay.function import name_of
 from ..transforms.replay.promotion import Promotion
 
@@ -34,11 +35,12 @@ class _Lanes(Promotion):
         self.directions = directions
 
     def _compiled(self, key, limit):
-        # These import llvmlite, which a process without kernels does not load.
-        from ..kernel.adjoint import adjoint
-        from ..kernel.emit import Options
-        from ..kernel.of_tape import TapeKernel
-        from ..kernel.tangents import tangents
+        with uninterrupted:
+            # These import llvmlite, which a process without kernels does not load.
+            from ..kernel.adjoint import adjoint
+            from ..kernel.emit import Options
+            from ..kernel.of_tape import TapeKernel
+            from ..kernel.tangents import tangents
 
         made = tangents(self.tape, self._lanes) if self._forward else adjoint(self.tape, lanes=self._lanes)
         # The values themselves are not asked for.

@@ -24,15 +24,14 @@ def info() -> dict[str, str]:
     """
     from importlib.metadata import version
 
-    import llvmlite.binding as llvm
-
+    from ..codegen.host import cpu_name
     from ..codegen.vector_math import available
 
     return {
         "tapegrad": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": llvm.get_host_cpu_name(),
+        "cpu": cpu_name(),
         "numpy": version("numpy"),
         "scipy": version("scipy"),
         "numba": version("numba"),

@@ -19,7 +19,8 @@ from ..array.dual import as_float
 from ..array.typing import Array
 from ..common.errors import DtypeError, GradientError, GuardError, OptionError, ShapeError, UnsupportedFunctionError
 from ..common.registry import registry
-from ..kernel.reasons import NotLowered
+from ..common.uninterrupted import uninterrupted
+from ..kernel.reasons import NotLowered, faults_are_reasons
 from .replay.promotion import checked_policy
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ class Compiled:
     tape: FinishedTape
 
     def __init__(self, function, x0, data, workspaces, policy):
-        from ..codegen import handle as H
-        from ..codegen.compile import native_address
-        from ..interpreter.native import data_address
-        from .replay import entry as E
+        with uninterrupted:
+            from ..codegen import handle as H
+            from ..codegen.compile import native_address
+            from ..interpreter.native import data_address
+            from .replay import entry as E
 
         E.register(Compiled)
         self.shape, self.data = x0.shape, [None if type(d) is float else d.shape for d in data]
@@ -88,18 +90,20 @@ class Compiled:
 
     def _compile(self, policy):
         """Let calls go to a kernel, if the tape has one."""
-        from ..codegen import handle as H
-        from ..codegen.compile import native_address
-        from ..kernel.emit import Options
-        from ..kernel.of_tape import TapeKernel
-        from .replay import entry as E
+        with uninterrupted:
+            from ..codegen import handle as H
+            from ..codegen.compile import native_address
+            from ..kernel.emit import Options
+            from ..kernel.of_tape import TapeKernel
+            from .replay import entry as E
 
         #: The kernel; None if the tape is replayed by sweep, for the reason in `not_lowered`.
         self.kernel, self.not_lowered = None, ""
         if policy == "never":
             return
         try:
-            self.kernel = kernel = TapeKernel(self.tape, True, Options(entry=True))
+            with faults_are_reasons():
+                self.kernel = kernel = TapeKernel(self.tape, True, Options(entry=True))
         except NotLowered as why:
             self.not_lowered = str(why)
             return

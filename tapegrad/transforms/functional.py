@@ -20,6 +20,7 @@ from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond,
 from ..autograd import nested
 from ..common.errors import StructureError
 from ..common.tree import flatten, unflatten
+from ..common.uninterrupted import uninterrupted
 from .replay.promotion import checked_policy
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ class Jitted(Transformed[R]):
     """What `jit` returns: the function itself, by kernels."""
 
     def __init__(self, function, fastmath):
-        from ..kernel.emit import Options
+        with uninterrupted:
+            from ..kernel.emit import Options
 
         super().__init__(function, (), kernel="always")
         self.options = self._replayed.options = Options(fastmath=fastmath)

@@ -21,6 +21,7 @@ from ..autograd.nested import Evaluation
 from ..autograd.recording import prepared
 from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
+from ..common.uninterrupted import uninterrupted
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction
 from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products
@@ -130,9 +131,10 @@ class _Hessian(OfGradient):
     @functools.cached_property
     def _rows(self):
         """All rows in one replay."""
-        # These load compiled code, and llvmlite.
-        from ..kernel.emit import Options
-        from .replay.function import Replayed
+        with uninterrupted:
+            # These load compiled code, and llvmlite.
+            from ..kernel.emit import Options
+            from .replay.function import Replayed
 
         options = dataclasses.replace(self._replayed.options or Options(), symmetric=True)
         numbers = self._gradient.argnums

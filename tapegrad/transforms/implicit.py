@@ -32,6 +32,7 @@ from ..autograd import nested
 from ..autograd.custom import Primitive
 from ..common.errors import ConvergenceError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
 from ..common.tree import flatten, unflatten
+from ..common.uninterrupted import imported
 from .functional import grad, value_and_grad
 from .jacobians import jacobian, vjp
 
@@ -205,8 +206,7 @@ class _Solution:
             return vjp(function, x)[1](v)[0] if transposed else jvp(function, (x,), (v,))[1]
 
         def solve(system, start, arguments):
-            from scipy.sparse import linalg
-
+            linalg = imported("scipy.sparse.linalg")
             b, x, *given = arguments
             size = len(b)
             operator = linalg.LinearOperator(
@@ -244,8 +244,7 @@ class _ByScipy:
         return solution.residual(x, *arguments)
 
     def __call__(self, solution, x0, arguments, method):
-        from scipy import optimize
-
+        optimize = imported("scipy.optimize")
         given = flatten(arguments)[0]
         exact = {"jac": lambda x: solution.by_x(np.array(x), *given)} if method in (None, "hybr", "lm") else {}
         return optimize.root(
@@ -383,8 +382,7 @@ class _ByMinimizing:
         return self.objective(x, *arguments)
 
     def __call__(self, solution, x0, arguments, method):
-        from scipy import optimize
-
+        optimize = imported("scipy.optimize")
         def objective(x, *given):
             return self.objective(solution.container(x), *unflatten(solution.arguments, list(given)))
 

@@ -8,7 +8,8 @@ import warnings
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
-from ..mirrors import Lazily, array, constant, differentiable, value
+from ...common.uninterrupted import Lazily
+from ..mirrors import array, constant, differentiable, value
 from .runge_kutta import TABLES, TOO_SMALL, Stepper, classical_step
 
 _integrate = Lazily("scipy.integrate")

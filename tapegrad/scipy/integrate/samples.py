@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..mirrors import Lazily, array, constant, differentiable, mirror, value
+from ...common.uninterrupted import Lazily
+from ..mirrors import array, constant, differentiable, mirror, value
 
 _mirror = mirror("scipy.integrate")
 _special = Lazily("scipy.special")

@@ -13,7 +13,8 @@ import inspect
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
-from ..mirrors import Lazily, array, constant, differentiable
+from ...common.uninterrupted import Lazily
+from ..mirrors import array, constant, differentiable
 
 special = Lazily("scipy.special")
 _stats = Lazily("scipy.stats")

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
+from ...common.uninterrupted import Lazily
 from ..linalg import solve_triangular
-from ..mirrors import Lazily, array, differentiable, value
+from ..mirrors import array, differentiable, value
 from .distribution import Frozen, special
 
 _stats = Lazily("scipy.stats")

@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from ...common.printing import table
+from ...common.uninterrupted import imported
 from ...transforms.functional import value_and_grad
 from ..comparing.compare import seconds_text, write_json
 from ..demo import first_guess, misfit, read_pelts
@@ -75,7 +76,7 @@ def _least(call, budget):
 
 def measure(f, point, budget):
     """Seconds of each way to value and gradient, and how far finite differences are from it, as a dict."""
-    from scipy.optimize import approx_fprime
+    approx_fprime = imported("scipy.optimize").approx_fprime
 
     by_sweep, by_kernel = value_and_grad(f, kernel="never"), value_and_grad(f, kernel="always")
     start = time.perf_counter()

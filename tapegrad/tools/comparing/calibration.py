@@ -13,6 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from ...autograd.recording import Recording
+from ...common.uninterrupted import imported
 from ...transforms.choosing.costs import NAMES, counts, nanoseconds
 from ...transforms.jacobians import by_columns, by_rows
 
@@ -200,8 +201,7 @@ def measured(repeats=5):
 
 def fit(rows, times):
     """Constants that explain `times` by `rows`, and the median relative error that remains."""
-    from scipy.optimize import least_squares
-
+    least_squares = imported("scipy.optimize").least_squares
     prior = np.array([nanoseconds()[name] for name in NAMES])
     # Relative errors; a constant that the samples say little about stays near its old value.
     relative, hold = rows * prior / times[:, None], 0.1

@@ -32,6 +32,7 @@ import time
 from functools import partial
 
 from ...common.errors import GradientError, StructureError, UnsupportedFunctionError
+from ...common.uninterrupted import remade
 from ...interpreter.walks import walks
 from ...kernel.reasons import NotLowered
 from ...kernel.status import FINE, OTHER
@@ -124,8 +125,8 @@ class Replayed(Running):
         self.captures, self.adjoints = captures, adjoints
         self.kinds = {}
         self.clock = 0
-        self.lock = threading.RLock()
-        self.turn = threading.RLock()
+        self.lock = remade(threading.RLock())
+        self.turn = remade(threading.RLock())
         self.stats = Stats()
         self.short = None
 
@@ -201,7 +202,7 @@ class Replayed(Running):
         try:
             return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
         except NotLowered as why:
-            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from None
+            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
 
     def _kept(self, args, kwargs, backward):
         self.call(args, kwargs, bool(self.argnums) if backward is None else backward)

@@ -30,8 +30,9 @@ import numpy as np
 
 from ...common import config
 from ...common.errors import OptionError
+from ...common.uninterrupted import remade, uninterrupted
 from ...kernel import prediction
-from ...kernel.reasons import NotLowered
+from ...kernel.reasons import NotLowered, faults_are_reasons
 
 LOG = logging.getLogger("tapegrad")
 
@@ -89,7 +90,7 @@ class Promotion:
         self.tape, self.policy, self.options = tape, policy, options
         self.reason, self.recording = "", None
         self._made, self._untried = {}, {}
-        self._lock = threading.Lock()
+        self._lock = remade(threading.Lock())
         self.calls, self.price = defaultdict(int), {}
         due = math.inf if policy == "never" else self.least
         if policy == "auto":
@@ -162,15 +163,17 @@ class Promotion:
         """
         kernel = self._made.get(gradients)
         if kernel is None:
-            kernel = self._made[gradients] = self._compiled(gradients, None)
+            with faults_are_reasons():
+                kernel = self._made[gradients] = self._compiled(gradients, None)
             self.due[gradients] = 0
         return kernel
 
     def _compiled(self, key, limit):
-        # These import llvmlite, which a process without kernels does not load.
-        from ...kernel.emit import Options
-        from ...kernel.lanes import LanesKernel
-        from ...kernel.of_tape import TapeKernel
+        with uninterrupted:
+            # These import llvmlite, which a process without kernels does not load.
+            from ...kernel.emit import Options
+            from ...kernel.lanes import LanesKernel
+            from ...kernel.of_tape import TapeKernel
 
         options = self.options or Options()
         if isinstance(key, tuple):
@@ -181,15 +184,16 @@ class Promotion:
         paid = None if self.policy == "always" else self.calls[key] * self.weight - prediction.derivation(self.tape)
         kernel = self._untried.pop(key, None)
         try:
-            kernel = kernel or self._compiled(key, paid)
+            with faults_are_reasons():
+                kernel = kernel or self._compiled(key, paid)
+                status, results = answer(kernel)
         except NotLowered as why:
-            self._drop(str(why), stats, name)
+            self._drop(str(why), stats, name, why.__cause__)
             return
         except prediction.TooDear as dear:
             self.price[key] = dear.steps + prediction.derivation(self.tape)
             self.due[key] = prediction.calls(self.price[key], self.weight)
             return
-        status, results = answer(kernel)
         if results is None:
             # A gradient that is not finite here, or a guard at its very edge: try at another point.
             self._untried[key], self.due[key] = kernel, self.calls[key] + 1
@@ -202,10 +206,10 @@ class Promotion:
         stats.kernels += 1
         LOG.info("%s: %s", name, kernel)
 
-    def _drop(self, reason, stats, name):
+    def _drop(self, reason, stats, name, fault=None):
         self.reason, self.due = reason, defaultdict(lambda: math.inf)
         stats.not_lowered[reason] += 1
-        LOG.info("%s: runs by sweep: %s", name, reason)
+        LOG.info("%s: runs by sweep: %s", name, reason, exc_info=fault)
 
 
 def _agree(one, other):

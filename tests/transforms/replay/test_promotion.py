@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.common.errors import OptionError
+from tapegrad.common.errors import OptionError, UnsupportedFunctionError
 from tapegrad.kernel import prediction, roll
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.columns import columns
@@ -349,3 +349,73 @@ def test_threads_that_start_together_make_one_kernel():
 
     in_threads(work, 8)
     assert not wrong and g.stats().kernels == g.stats().tapes == 1
+
+
+# -- faults of tapegrad itself ----------------------------------------------------------------
+def broken(monkeypatch, error, strict=False):
+    """Let every kernel fail while it is made."""
+
+    def lay_out(builder):
+        raise error
+
+    monkeypatch.setattr("tapegrad.kernel.build.lay_out", lay_out)
+    monkeypatch.setattr(tg.config, "strict", strict)
+
+
+def total(x):
+    return np.sum(np.sin(x) * x[::-1])
+
+
+TRANSFORMED = {
+    "grad": lambda: tg.grad(total, kernel="always"), "jit": lambda: tg.jit(total),
+    "forward": lambda: tg.jacobian(lambda x: np.sin(x) * x, mode="forward", kernel="always"),
+    "reverse": lambda: tg.jacobian(lambda x: np.sin(x) * x, mode="reverse", kernel="always"),
+    "hessian": lambda: tg.hessian(total, kernel="always"), "sparse": lambda: tg.sparse_jacobian(lambda x: np.sin(x) * x, kernel="always"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_fault_while_a_kernel_is_made_is_named_and_the_sweep_answers(monkeypatch, name):
+    x = np.linspace(0.1, 0.9, 6)
+    dense = lambda a: getattr(a, "toarray", lambda: a)()  # noqa: E731
+    expected = [dense(TRANSFORMED[name]()(x))]
+    broken(monkeypatch, IndexError("list index out of range"))
+    g = TRANSFORMED[name]()
+    for _ in range(6):
+        np.testing.assert_allclose(dense(g(x)), expected[0], rtol=1e-12)
+    (reason,) = g.stats().not_lowered
+    assert "inside of tapegrad, with IndexError (list index out of range) in kernel/test_promotion.py:" in reason
+    assert f"by sweep: {reason}" in str(g.stats()) and g.stats().kernels == 0
+
+
+def test_a_fault_is_named_by_optimisers_and_compile(monkeypatch):
+    kernels_cost(monkeypatch, 4)
+    broken(monkeypatch, KeyError(3))
+    g = tg.value_and_grad(rosenbrock)
+    assert tg.optimize.lbfgs(g, np.zeros(4)).success and "KeyError (3)" in str(g.stats())
+    c, out = tg.compile(total, np.ones(3)), np.empty(3)
+    assert "KeyError (3)" in c.not_lowered and c(np.ones(3), out) == total(np.ones(3))
+    np.testing.assert_allclose(out, np.cos(1.0) + np.sin(1.0), rtol=1e-14)
+
+
+def test_a_fault_of_a_kernel_that_is_asked_for_is_an_error_with_its_cause(monkeypatch):
+    broken(monkeypatch, RecursionError())
+    with pytest.raises(UnsupportedFunctionError, match="has no kernel: .*RecursionError in .*please report") as caught:
+        tg.grad(total).kernel(np.ones(3))
+    assert type(caught.value.__cause__.__cause__) is RecursionError
+
+
+def test_faults_are_raised_under_test(monkeypatch):
+    assert tg.config.strict
+    broken(monkeypatch, IndexError("a fault"), strict=True)
+    with pytest.raises(IndexError, match="a fault"):
+        called(4, function=total, kernel="always")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_what_is_no_fault_is_raised(monkeypatch, error):
+    broken(monkeypatch, error())
+    with pytest.raises(error):
+        called(4, function=total, kernel="always")
+    monkeypatch.undo()
+    assert called(4, function=total, kernel="always").stats().kernels == 1

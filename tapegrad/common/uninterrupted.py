@@ -1,0 +1,217 @@
+"""Work that is either done or not begun: signals wait until it ends, and so does a fork in another thread.
+
+Three kinds of work must not be left in the middle.  An import of Numba, LLVM or SciPy that Ctrl-C breaks off leaves modules
+behind that are half made, for as long as the process lives.  LLVM's objects have owners, and an exception between a call of LLVM
+and the note of who owns what frees one twice.  And a child that is forked while another thread compiles has the locks, and not
+the thread that would release them.
+
+Inside of ``with uninterrupted:`` every signal that has a handler in Python is noted; its handler is called at the end, so
+Ctrl-C during a long compilation is answered when that is over.  Python calls handlers in the main thread only, in other
+threads there is nothing to hold back.  (Exceptions that one thread sets in another, by ``PyThreadState_SetAsyncExc``, are not
+held back: Python has no means for that.)
+
+A fork waits until no other thread is inside, and holds the compiler locks of Numba and LLVM meanwhile, so the child has them
+free.  Other locks of ours are kept for so short a time, or guard so little, that the child just gets them anew: `remade`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from contextlib import ContextDecorator
+from importlib import import_module
+from threading import get_ident
+
+#: Thread -> how many times it is inside; changed by that thread, with `_GATE`, which a forking thread keeps closed.
+_INSIDE: dict[int, int] = {}
+_GATE = threading.RLock()
+
+
+class _Uninterrupted(ContextDecorator):
+    """Context manager and decorator; may be nested.
+
+    What is written here holds if a finaliser that comes in here itself, or the handler of a signal, runs between any two lines.
+    """
+
+    def __init__(self):
+        #: How many times the main thread is inside; signals and their handlers; those that came.
+        self._depth, self._handlers, self._came = 0, {}, []
+
+    def __enter__(self):
+        me = get_ident()
+        if me == threading.main_thread().ident:
+            self._hold()
+        with _GATE:
+            _INSIDE[me] = _INSIDE.get(me, 0) + 1
+        return self
+
+    def __exit__(self, *exc):
+        me = get_ident()
+        _INSIDE[me] -= 1
+        if not _INSIDE[me]:
+            del _INSIDE[me]
+        if self._depth and me == threading.main_thread().ident:
+            self._let_go()
+
+    def _note(self, number, frame):
+        # Not the frame: it would keep LLVM's objects alive after the end.
+        if number not in self._came:
+            self._came.append(number)
+
+    def _hold(self):
+        self._depth += 1
+        if self._depth > 1:
+            return
+        try:
+            for number in sorted(signal.valid_signals()):
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._note)
+        except BaseException:
+            # From the handler of a signal that is not held back yet.
+            self._let_go()
+            raise
+
+    def _let_go(self):
+        try:
+            if self._depth == 1:
+                self._restore()
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                handlers, came = self._handlers, self._came
+                self._handlers, self._came = {}, []
+                _call([(handlers[number], number) for number in came])
+
+    def _restore(self):
+        """Give signals their handlers back, unless somebody gave them others meanwhile."""
+        try:
+            # Ctrl-C is among the lowest, and last: then nothing is left that it could break off.
+            for number in sorted(self._handlers, reverse=True):
+                if signal.getsignal(number) == self._note:
+                    signal.signal(number, self._handlers[number])
+        except BaseException:
+            self._restore()
+            raise
+
+
+def _call(calls):
+    """Call every handler, though each may raise."""
+    if calls:
+        handler, number = calls[0]
+        try:
+            handler(number, sys._getframe())
+        finally:
+            _call(calls[1:])
+
+
+#: ``with uninterrupted: ...``, or a decorator of functions.
+uninterrupted = _Uninterrupted()
+
+
+def imported(name):
+    """The module `name`, of a library that is imported late; its import is not interrupted."""
+    if name.partition(".")[0] == "tapegrad":
+        raise ValueError(f"{name} is one of our own modules: import it by a statement, which tests/test_layers.py sees")
+    if name in sys.modules:
+        return import_module(name)
+    with uninterrupted:
+        return import_module(name)
+
+
+class Lazily:
+    """A module of another library that is imported when an attribute of it is first read.
+
+    Parameters
+    ----------
+    name : str
+    """
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, attribute):
+        return getattr(imported(self._name), attribute)
+
+
+# ---- forks --------------------------------------------------------------------------------
+_REMADE: list[weakref.ref] = []
+_ROOM = 64
+#: Locks that a forking thread holds.
+_KEPT: list = []
+
+
+def remade(lock):
+    """`lock`, which nobody holds in a child that is forked."""
+    global _ROOM
+    with _GATE:
+        if len(_REMADE) >= _ROOM:
+            # (A `WeakSet` would run Python whenever a lock goes, and a Ctrl-C that comes there is lost.)
+            _REMADE[:] = [known for known in _REMADE if known() is not None]
+            _ROOM = 2 * len(_REMADE) + 64
+        _REMADE.append(weakref.ref(lock))
+    return lock
+
+
+def _compiler_locks():
+    """Locks of Numba and LLVM, if these are loaded."""
+    numba, llvm = sys.modules.get("numba.core.compiler_lock"), sys.modules.get("llvmlite.binding.ffi")
+    found = []
+    if numba is not None and hasattr(numba, "global_compiler_lock"):
+        found.append(numba.global_compiler_lock._lock)
+    if llvm is not None and hasattr(llvm, "lib"):
+        found.append(llvm.lib._lock._lock)
+    return found
+
+
+def _before_fork():
+    """Hold all locks; none is held while another one is waited for, so that the order in which other threads take them is free."""
+    wait_for = None
+    while True:
+        if wait_for is not None:
+            with wait_for:
+                pass
+        while _others():
+            time.sleep(0.001)
+        held, wait_for = [], None
+        for lock in (_GATE, *_compiler_locks()):
+            if not lock.acquire(blocking=False):
+                wait_for = lock
+                break
+            held.append(lock)
+        if wait_for is None and not _others():
+            _KEPT.append(held)
+            return
+        _release(held)
+
+
+def _others():
+    """Whether another thread is inside."""
+    me = get_ident()
+    return any(thread != me for thread in list(_INSIDE))
+
+
+def _release(locks):
+    for lock in reversed(locks):
+        lock.release()
+
+
+def _after_fork():
+    _release(_KEPT.pop())
+
+
+def _in_child():
+    # The thread that forked is the one that the child has, and holds these in both.
+    _after_fork()
+    for lock in (known() for known in _REMADE):
+        if lock is not None:
+            lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

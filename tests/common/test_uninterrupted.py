@@ -1,0 +1,384 @@
+"""Signals and forks wait for what must not be left in the middle."""
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import tapegrad
+from tapegrad.common.uninterrupted import remade, uninterrupted
+
+PACKAGE = Path(tapegrad.__file__).parent
+LIBRARIES = ("numba", "scipy", "llvmlite.")
+
+
+@pytest.fixture
+def handled():
+    """Handlers for some signals: what they were called with."""
+    calls, before = [], {}
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        before[number] = signal.signal(number, lambda number, frame: calls.append((number, frame is not None)))
+    yield calls
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+
+
+# -- signals ----------------------------------------------------------------------------------
+def test_ctrl_c_waits_until_the_end():
+    before, done = signal.getsignal(signal.SIGINT), []
+    with pytest.raises(KeyboardInterrupt), uninterrupted:
+        send()
+        done.append(1)
+    assert done and signal.getsignal(signal.SIGINT) is before
+    # It comes once.
+    with uninterrupted:
+        pass
+
+
+def test_nested_it_waits_for_the_outer_end():
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted:
+        with uninterrupted:
+            send()
+        done.append(1)
+    assert done
+
+
+def test_as_a_decorator():
+    done = []
+
+    @uninterrupted
+    def work():
+        send()
+        done.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done
+
+
+def test_handlers_of_users_are_called_once_each_for_every_signal(handled):
+    with uninterrupted:
+        for number in (signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR2):
+            send(number)
+        assert not handled
+    assert handled == [(signal.SIGUSR2, True), (signal.SIGUSR1, True)]
+
+
+def test_all_handlers_are_called_though_one_raises(handled):
+    with pytest.raises(KeyboardInterrupt), uninterrupted:
+        send(), send(signal.SIGUSR1)
+    assert handled == [(signal.SIGUSR1, True)]
+
+
+def test_an_error_inside_and_ctrl_c():
+    with pytest.raises(KeyboardInterrupt) as caught, uninterrupted:
+        send()
+        raise ValueError("inside")
+    assert type(caught.value.__context__) is ValueError
+
+
+def test_a_handler_set_inside_stays(handled):
+    with uninterrupted:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN and callable(signal.getsignal(signal.SIGUSR2))
+
+
+def test_what_has_no_handler_in_python_is_left_alone(handled):
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    with uninterrupted:
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+        send(signal.SIGUSR1)
+
+
+def test_in_another_thread_signals_are_not_held(handled):
+    inside, go_on = threading.Event(), threading.Event()
+
+    def work():
+        with uninterrupted:
+            inside.set()
+            go_on.wait(10)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait(10)
+    send(signal.SIGUSR1)
+    found = list(handled)
+    go_on.set(), thread.join()
+    assert found == [(signal.SIGUSR1, True)]
+
+
+def test_signals_at_any_moment_are_never_lost_and_handlers_always_come_back(handled):
+    """From a timer, so that they come between any two lines of it."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    came = missed = 0
+    try:
+        for k in range(400):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (10 + k))
+                with uninterrupted, uninterrupted:
+                    pass
+                time.sleep(0.005)
+                missed += 1
+            except KeyboardInterrupt:
+                came += 1
+            assert signal.getsignal(signal.SIGINT) is before and signal.getsignal(signal.SIGALRM) is signal.default_int_handler
+            assert not uninterrupted._depth
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    assert came == 400 and not missed
+
+
+# -- forks ------------------------------------------------------------------------------------
+def in_child(work):
+    """The exit code of a child that is forked here and does `work`; None if it hangs."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    for _ in range(1000):
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def held_elsewhere(lock):
+    """Another thread that holds a lock until it is told to stop."""
+    held, stop = threading.Event(), threading.Event()
+
+    def work():
+        with lock:
+            held.set()
+            stop.wait(20)
+
+    threading.Thread(target=work, daemon=True).start()
+    held.wait(10)
+    return stop
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
+def test_a_child_gets_locks_anew(make):
+    lock = remade(make())
+    stop = held_elsewhere(lock)
+    assert in_child(lambda: None if lock.acquire(timeout=5) else os._exit(2)) == 0
+    stop.set()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_waits_for_what_another_thread_does():
+    done, inside = [], threading.Event()
+
+    def work():
+        with uninterrupted:
+            inside.set()
+            time.sleep(0.2)
+            done.append(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait(10)
+
+    def child():
+        assert done
+        with uninterrupted:
+            pass
+
+    assert in_child(child) == 0
+    thread.join()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_waits_for_the_compiler_locks_of_numba_and_llvm():
+    ffi, locks = pytest.importorskip("llvmlite.binding.ffi"), pytest.importorskip("numba.core.compiler_lock")
+
+    def child():
+        with locks.global_compiler_lock, ffi.lib._lock, uninterrupted:
+            pass
+
+    for lock in (locks.global_compiler_lock, ffi.lib._lock):
+        stop = held_elsewhere(lock)
+        threading.Timer(0.2, stop.set).start()
+        assert in_child(child) == 0 and stop.is_set()
+    child()  # the parent has them free, too
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_inside_and_while_other_threads_go_in_and_out():
+    stop = []
+
+    def busy():
+        while not stop:
+            with uninterrupted:
+                pass
+
+    threads = [threading.Thread(target=busy) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+
+    def child():
+        with uninterrupted:
+            pass
+
+    try:
+        with uninterrupted:
+            assert in_child(child) == 0
+        assert [in_child(child) for _ in range(5)] == [0] * 5
+    finally:
+        stop.append(1)
+        for thread in threads:
+            thread.join()
+
+
+# -- imports ----------------------------------------------------------------------------------
+def modules():
+    """Name -> (path, whether it is a package)."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        package = parts[-1] == "__init__"
+        found[".".join(parts[:-1] if package else parts)] = path, package
+    return found
+
+
+def names(module, package, node):
+    """Modules that an import statement may import."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    base = module.split(".") if package else module.split(".")[:-1]
+    start = ".".join([*base[: len(base) - node.level + 1], *filter(None, [node.module])]) if node.level else node.module
+    return {start, *(f"{start}.{alias.name}" for alias in node.names)}
+
+
+def test_libraries_are_imported_uninterrupted():
+    """What is imported inside of a function, and imports Numba, LLVM or SciPy, stands under `uninterrupted` (or is `imported`)."""
+    found, top, late = modules(), {}, []
+    for module, (path, package) in found.items():
+        top[module] = set()
+
+        def visit(node, inside, held, module=module, package=package, path=path):
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, (ast.Import, ast.ImportFrom)):
+                    if not inside:
+                        top[module] |= names(module, package, child)
+                    elif not held:
+                        late.append((f"{path.relative_to(PACKAGE)}:{child.lineno}", names(module, package, child)))
+                    continue
+                if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                    continue
+                held_here = held or isinstance(child, ast.With) and "uninterrupted" in ast.dump(child.items[0])
+                visit(child, inside or isinstance(child, (ast.FunctionDef, ast.Lambda)), held_here)
+
+        visit(ast.parse(path.read_text(encoding="utf-8")), False, False)
+
+    def heavy(module, seen):
+        if module == "scipy" or f"{module}.".startswith(LIBRARIES) and module != "llvmlite":
+            return True
+        if module not in top or module in seen:
+            return False
+        seen.add(module)
+        return any(heavy(each, seen) for each in (*top[module], module.rpartition(".")[0]))
+
+    wrong = [place for place, imports in late if any(heavy(each, set()) for each in imports)]
+    # These run while code is compiled, which is not interrupted as a whole.
+    allowed = ("nopython/rewrite.py", "native/scalars.py", "native/loops.py")
+    assert [place for place in wrong if not place.startswith(allowed)] == []
+
+
+# -- whole programs ---------------------------------------------------------------------------
+PROGRAMS = {
+    "imports": """
+        import signal
+        import numpy as np, tapegrad as tg
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        def call():
+            c = tg.compile(lambda x: np.sum(np.exp(x) * tg.erf(x)), np.ones(5)); c(np.ones(5), np.empty(5))
+            assert tg.njit_grad(lambda x: x * x)(3.0) == 6.0
+            tg.sparse_jacobian(lambda x: np.sin(x))(np.ones(3)); tg.optimize.minimize(lambda x: np.sum(x * x), np.ones(2))
+        delay = 0.02
+        for k in range(90):
+            signal.setitimer(signal.ITIMER_REAL, delay); delay *= 1.12
+            try: call(); signal.setitimer(signal.ITIMER_REAL, 0); print("finished after", k); break
+            except KeyboardInterrupt: pass
+    """,
+    "kernels": """
+        import os, random, signal, threading, time
+        import numpy as np, tapegrad as tg
+        random.seed(5)
+        armed, stop = [], []
+        def bomber():
+            while not stop:
+                time.sleep(random.uniform(0.0005, 0.02))
+                if armed: os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=bomber); thread.start()
+        end, came = time.time() + 10.0, 0
+        def body():
+            s = random.random()
+            tg.grad(lambda x: np.sum(np.sin(x) * s + x[0] * x), kernel="always")
+            for make in (lambda f: tg.grad(f, kernel="always"), tg.jit, lambda f: tg.hessian(f, kernel="always")):
+                g = make(lambda x: np.sum(np.sin(x) * s + x[0] * x))
+                for k in range(3): g(np.linspace(0.1, 1.0, 5))
+        while time.time() < end:
+            try:
+                armed.append(1); body()
+            except KeyboardInterrupt: came += 1
+            finally:
+                try: armed.clear(); time.sleep(0.03)
+                except KeyboardInterrupt: pass
+        stop.append(1); thread.join()
+        body(); print("finished after", came)
+    """,
+    "forks": """
+        import multiprocessing as mp, threading, time
+        import numpy as np, tapegrad as tg
+        x, stop = np.arange(4.0), []
+        def work():
+            h = tg.grad(lambda z: np.sum(np.exp(z) * 1.5), kernel="always")
+            for _ in range(3): h(x)
+            assert tg.njit_grad(lambda z: z * z)(2.0) == 4.0
+        def busy():
+            k = 0
+            while not stop:
+                k += 1
+                g = tg.grad(lambda z: np.sum(np.sin(z * k)), kernel="always")
+                for _ in range(3): g(x)
+                tg.njit_grad(lambda z: z * k)(2.0)
+        thread = threading.Thread(target=busy); thread.start(); time.sleep(2.0)
+        for n in range(6):
+            child = mp.get_context("fork").Process(target=work); child.start(); child.join(30)
+            hung = child.is_alive(); child.kill()
+            assert not hung and child.exitcode == 0, child.exitcode
+        stop.append(1); thread.join(); print("finished after", n)
+    """,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_whole_programs(name, tmp_path):
+    import textwrap
+
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAMS[name])], capture_output=True, text=True, timeout=300, cwd=PACKAGE.parent,
+        env=os.environ | ({"TAPEGRAD_CACHE_DIR": str(tmp_path)} if name == "imports" else {}),
+    )
+    assert ended.returncode == 0 and "finished after" in ended.stdout, ended.stderr[-2000:]
