@@ -12,49 +12,37 @@ from bisect import bisect_left
 
 import numpy as np
 
-#: Lanes of a stamp: a prime number, so that moved rows land in other lanes.
-LANES = 509
-
-
-#: `stamp` of a large contiguous array in compiled code, once that is loaded (`sweep.native`).
-compiled_stamp = None
+#: Up to so many bytes an array is its own stamp.
+SHORT = 4096
+#: How a watched array is compared (`Watched`).
+SAME, STAMPED, LEFT = 0, 1, 2
 
 
 def stamp(array):
     """A digest of the contents of an array, as bytes: changes when they do.
 
-    An array of at most ``8 * LANES`` bytes is its own digest; the words of a
-    larger one are summed in interleaved lanes, which moving rows or elements
-    about changes too, and the last words are mixed in.
+    A short array is its own digest; of a larger one it is that of `native.digest`, whatever its layout.
     """
-    if array.nbytes <= 8 * LANES:
+    if array.nbytes <= SHORT:
         return array.tobytes()
-    if compiled_stamp is not None and array.flags.c_contiguous:
-        return compiled_stamp(array)
-    flat = np.ascontiguousarray(array).reshape(-1)
-    if flat.itemsize == 8:
-        words, rest = flat.view(np.uint64), b""
-    else:
-        data = flat.view(np.uint8)
-        words, rest = data[: data.size // 8 * 8].view(np.uint64), data[data.size // 8 * 8 :].tobytes()
-    lanes = np.add.reduce(words[: words.size // LANES * LANES].reshape(-1, LANES), 0)
-    lanes ^= words[-LANES:]
-    return lanes.tobytes() + rest
+    from ..codegen.digest import digest  # compiled
+
+    flat = np.ascontiguousarray(array)
+    return digest(flat.ctypes.data, flat.nbytes).to_bytes(8, "little", signed=True)
 
 
 class Watched:
     """The constant arrays of one store, in parallel lists that compiled code reads.
 
     `slots` are the instructions that need them, `owners` what the user passed;
-    `words` the number of 8-byte words summed up in lanes, 0 if the stamp is the
-    content itself, 1 if the array is not contiguous and left to NumPy, 2 if it
-    is watched no longer.  Slots ascend.
+    `kinds` how they are compared: `SAME` if the stamp is the content itself, `STAMPED` if it
+    has to be made again, `LEFT` if the array is watched no longer.  Slots ascend.
     """
 
-    __slots__ = ("slots", "arrays", "stamps", "words", "owners")
+    __slots__ = ("slots", "arrays", "stamps", "kinds", "owners")
 
     def __init__(self):
-        self.slots, self.arrays, self.stamps, self.words, self.owners = [], [], [], [], []
+        self.slots, self.arrays, self.stamps, self.kinds, self.owners = [], [], [], [], []
 
     def __len__(self):
         return len(self.slots)
@@ -64,8 +52,7 @@ class Watched:
         self.slots.append(slot)
         self.arrays.append(array)
         self.stamps.append(mark)
-        contiguous = array.flags.c_contiguous
-        self.words.append((0 if array.nbytes <= 8 * LANES else array.nbytes // 8) if contiguous else 1)
+        self.kinds.append(SAME if array.nbytes <= SHORT and array.flags.c_contiguous else STAMPED)
         self.owners.append(owner)
 
     def forget(self, low, visited):
@@ -76,7 +63,7 @@ class Watched:
         slots = np.array(self.slots[start:stop])
         for k in (start + np.flatnonzero(visited[slots - low])).tolist():
             self.arrays[k] = self.stamps[k] = self.owners[k] = None
-            self.words[k] = 2
+            self.kinds[k] = LEFT
 
     def keep(self, wanted, renumber=None):
         """What is left of it when only instructions with ``wanted[slot]`` stay."""
