@@ -18,7 +18,7 @@ from ..tape.places import caller_place
 from .differentiable import Traced
 from .functions import astype
 from .record import apply, as_operand, normalise, recorded
-from .views import root_of, views_of
+from .views import root_of, sharers, views_of
 
 
 def _changed(x):
@@ -26,14 +26,11 @@ def _changed(x):
     extras = x._extras()
     x._k = object()
     place = extras.changed = caller_place(4)
-    if extras.made is None and extras.source is None:
+    if extras.made is None and extras.source is None and extras.views is None and not extras.leaves:
         return
-    root = root_of(x)[0]
-    source = root._extras().source
-    for t in (root, source and source()):
-        if t is not None:
-            t._k = object()
-            t._extras().changed = place
+    for t in sharers(x):
+        t._k = object()
+        t._extras().changed = place
 
 
 def _refuse_interior(x):

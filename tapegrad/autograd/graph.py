@@ -257,7 +257,11 @@ class Node:
         """Gradients of the operands, given that of the result."""
         (grad,) = grads
         grad = grad._v if hasattr(grad, "_v") else grad
-        arrays = self._instruction().pull(np.asarray(grad))
+        from .backward import Pass
+
+        instruction = self._instruction()
+        Pass(self._store, [(self._slot, None)], None).check_at(self._slot)
+        arrays = instruction.pull(np.asarray(grad))
         found = tuple(None if a is None else plain(normalise(a)) for a in arrays)
         return found[0] if len(found) == 1 else found
 

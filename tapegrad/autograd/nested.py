@@ -22,7 +22,7 @@ from ..array.dual import Dual, made, running
 from ..array.record import apply, normalise, settle, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad
 from ..tape.store import thread_state
@@ -425,11 +425,26 @@ def linearize(function, primals):
     """What `tg.linearize` gives inside: each push is a pass of forward mode."""
     from ..array.forward import jvp  # which imports this module
 
+    primals = own(primals)
     with Evaluation(function, primals, range(len(primals)), {}) as e:
         e.run()
         e.check()
         value = unflatten(e.structure, e.out(e.results))
-    return value, lambda *tangents: jvp(function, primals, tangents)[1]
+    plain = not running.level and not any(thing.__class__ is Dual for thing in e.variables + e.results)
+
+    def push(*tangents):
+        leaves, structure = flatten(tangents)
+        if not plain or running.level or structure != flatten(primals)[1] or any(
+            t.__class__ is Dual or np.shape(t) != np.shape(b) for t, b in zip(leaves, e.bases)
+        ):
+            return jvp(function, primals, tangents)[1]
+        live = any(tracked(t) for t in leaves)
+        seeds = [_seed(t, b) for t, b in zip(leaves, e.bases)]
+        with enable_grad():
+            found = e.push(e.results, seeds)
+        return unflatten(e.structure, found if live else e.out(found))
+
+    return value, push
 
 
 def _seed(seed, result):

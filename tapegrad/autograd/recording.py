@@ -151,7 +151,7 @@ class Recording:
         if roots:
             swept = Pass(store, [(slot, None) for slot in roots], None)
             swept.check()
-            self.marks, self.low = swept.marks, swept.low
+            self.check, self.marks, self.low = swept.check, swept.marks, swept.low
         else:
             self.marks, self.low = load_native().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
@@ -166,6 +166,9 @@ class Recording:
             self._tensors = leaves, found
         #: What `costs.predict` found, once it was asked.
         self.prediction = None
+
+    def check(self):
+        """Raise if something that a sweep reads has changed since."""
 
     def compressed(self):
         """What makes a sparse Jacobian cheaper (`tapegrad.sparse.compressed`): nothing is known of one recording."""
@@ -248,12 +251,14 @@ class Recording:
         """A forward sweep."""
         from ..interpreter.tangent import Tangents
 
+        self.check()
         return Tangents(self.store, self.marks, self.low, self.high, lanes, self._ports().tolist())
 
     def _downward(self, lanes):
         """A reverse sweep."""
         from ..interpreter.tangent import Adjoints
 
+        self.check()
         return Adjoints(self.store, self.marks, self.low, self.high, lanes)
 
     def _ports(self):

@@ -1,13 +1,18 @@
-"""Constant arrays that a tape keeps but does not own, and whether they have changed since.
+"""Arrays that a tape keeps but does not own, and whether they have changed since.
 
 A rule reads the constant operand of ``A @ t`` during the backward pass; if the
 user has changed `A` in place by then, the gradient would be wrong without a
 word.  So its contents are summed up when it is used (`stamp`) and compared, by
 one compiled pass over all of them, when the tape is swept.
+
+The memory of leaves and results is the tape's own, and is not looked at, unless it is `EXPOSED`: shared with an array
+that somebody outside can write to.  From then on it is watched as constants are.  What was recorded before is
+compared with the stamp that the memory had when it was handed out (`exposed_since`).
 """
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left
 
 import numpy as np
@@ -31,18 +36,74 @@ def stamp(array):
     return digest(flat.ctypes.data, flat.nbytes).to_bytes(8, "little", signed=True)
 
 
+def owner_of(array):
+    """The array that owns the memory of `array`."""
+    base = array.base
+    while base is not None:
+        if type(base) is memoryview:
+            base = base.obj
+        if not isinstance(base, np.ndarray):
+            break
+        array, base = base, base.base
+    return array
+
+
+def sealed(array):
+    """A read-only view that cannot be made writeable again."""
+    return np.asarray(memoryview(array).toreadonly())
+
+
+class Exposure:
+    """Memory that somebody outside can write to: the array that owns it, its number in order, and its stamp then.
+
+    Without a stamp nothing had been recorded of it.
+    """
+
+    __slots__ = ("owner", "number", "mark")
+
+    #: How many there have been.
+    count = 0
+
+    def __init__(self, owner, mark):
+        Exposure.count += 1
+        key = id(owner)
+        self.owner, self.number, self.mark = weakref.ref(owner, lambda _: EXPOSED.pop(key, None)), Exposure.count, mark
+        EXPOSED[key] = self
+
+
+#: id of the owner -> Exposure.
+EXPOSED: dict[int, Exposure] = {}
+
+
+def expose(array, recorded=True):
+    """Note that somebody outside can write to the memory of `array`, of which something may have been `recorded`."""
+    owner = owner_of(array)
+    if id(owner) not in EXPOSED:
+        Exposure(owner, stamp(owner) if recorded else None)
+
+
+def exposed_since(number):
+    """The owners of memory that was exposed after exposure `number`, and has changed since it was."""
+    if Exposure.count == number:
+        return []
+    found = [(e.owner(), e.mark) for e in list(EXPOSED.values()) if e.number > number and e.mark is not None]
+    return [owner for owner, mark in found if owner is not None and stamp(owner) != mark]
+
+
 class Watched:
-    """The constant arrays of one store, in parallel lists that compiled code reads.
+    """The watched arrays of one store, in parallel lists that compiled code reads.
 
     `slots` are the instructions that need them, `owners` what the user passed;
     `kinds` how they are compared: `SAME` if the stamp is the content itself, `STAMPED` if it
     has to be made again, `LEFT` if the array is watched no longer.  Slots ascend.
+    `born` is the number of exposures there were when the store was made.
     """
 
-    __slots__ = ("slots", "arrays", "stamps", "kinds", "owners")
+    __slots__ = ("slots", "arrays", "stamps", "kinds", "owners", "born")
 
     def __init__(self):
         self.slots, self.arrays, self.stamps, self.kinds, self.owners = [], [], [], [], []
+        self.born = Exposure.count
 
     def __len__(self):
         return len(self.slots)
@@ -68,6 +129,7 @@ class Watched:
     def keep(self, wanted, renumber=None):
         """What is left of it when only instructions with ``wanted[slot]`` stay."""
         left = Watched()
+        left.born = self.born
         for slot, array, mark, owner in zip(self.slots, self.arrays, self.stamps, self.owners):
             if wanted[slot] and array is not None:
                 left.add(slot if renumber is None else int(renumber[slot]), array, mark, owner)

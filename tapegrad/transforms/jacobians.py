@@ -20,7 +20,7 @@ from ..array.tensor import Tensor
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import flatten, leaf_names, own, unflatten
 from ..common.typing import Argnums, Between, KernelPolicy, Mode, OfJacobian
 from .functional import Transformed, chosen
 
@@ -107,10 +107,12 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
     """
     if nested.is_nested(primals, {}):
         return nested.vjp(f, primals)
+    primals = own(primals)
     recording = Recording(f, primals, tuple(range(len(primals))))
 
     def pullback(cotangent):
         if nested.is_nested((cotangent,), {}):
+            recording.check()
             return nested.vjp(f, primals)[1](cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return _arguments(recording, recording.pull(seeds))
@@ -154,10 +156,12 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """
     if nested.is_nested(primals, {}):
         return nested.linearize(f, primals)
+    primals = own(primals)
     recording = Recording(f, primals, tuple(range(len(primals))))
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
+            recording.check()
             return nested.linearize(f, primals)[1](*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")

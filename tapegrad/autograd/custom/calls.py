@@ -8,6 +8,7 @@ from ...array.differentiable import Traced
 from ...array.record import Types, normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...tape.meta import SCALAR
+from ...tape.watch import sealed
 
 
 class Call:
@@ -103,8 +104,7 @@ def handed(things, function):
         if type(thing) is np.ndarray:
             if copies:
                 return thing.copy()
-            thing = thing.view()
-            thing.flags.writeable = False
+            return sealed(thing)
         elif type(thing) in (tuple, list):
             return type(thing)(one(x) for x in thing)
         return thing
