@@ -10,7 +10,7 @@ from ..tape.meta import meta_of
 from ..tape.places import caller_place
 from .differentiable import Traced
 from .record import normalise
-from .views import root_of
+from .views import sharers
 
 
 def note_change(x):
@@ -18,14 +18,11 @@ def note_change(x):
     extras = x._extras()
     x._k = object()
     place = extras.changed = caller_place(4)
-    if extras.made is None and extras.source is None:
+    if extras.made is None and extras.source is None and extras.views is None and not extras.leaves:
         return
-    root = root_of(x)[0]
-    source = root._extras().source
-    for t in (root, source and source()):
-        if t is not None:
-            t._k = object()
-            t._extras().changed = place
+    for t in sharers(x):
+        t._k = object()
+        t._extras().changed = place
 
 
 def refuse_computed(x):

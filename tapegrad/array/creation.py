@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..common import docstrings
 from ..common.dtypes import check_class, readable
+from ..tape.watch import expose
 from .differentiable import Traced
 from .functions import broadcast_to
 from .record import normalise
@@ -99,7 +100,11 @@ def linspace(start: float, end: float, steps: int = 50, *, requires_grad: bool =
 
 def from_numpy(array: NDArray[Any]) -> Tensor:
     """A constant tensor that shares the memory of `array`."""
-    return _made(array, False)
+    made = _made(array, False)
+    if made._v.__class__ is not float:
+        # A read-only one may be what `Tensor.numpy` gives.
+        expose(made._v, not made._v.flags.writeable)
+    return made
 
 
 def _like(name: str, maker: Callable[[Any], Any]) -> Like:

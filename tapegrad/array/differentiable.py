@@ -23,6 +23,7 @@ from ..common.errors import UnsupportedFunctionError
 from ..common.observers import LISTENERS, tell
 from ..common.printing import format_number
 from ..common.registry import registry
+from ..tape.watch import expose, sealed
 
 if TYPE_CHECKING:
     from typing import Self
@@ -41,16 +42,18 @@ def below(thing):
 
 class Extras:
     """What few tensors have: gradient, hooks, where it was changed in place (`changed`), the
-    leaf whose memory it shares (`source`), the tensor that it is a view of (`made`) and its own `views`
-    (`tapegrad.array.views`); whether it was the variable of a derivative inside of another one that is done (`past`)."""
+    tensor whose memory it shares (`source`) and the leaves made of its memory (`leaves`), the tensor that it is a
+    view of (`made`) and its own `views` (`tapegrad.array.views`); whether it was the variable of a derivative inside of another
+    one that is done (`past`)."""
 
-    __slots__ = ("grad", "hooks", "changed", "source", "made", "views", "past")
+    __slots__ = ("grad", "hooks", "changed", "source", "leaves", "made", "views", "past")
 
     def __init__(self):
         self.grad = None
         self.hooks = None
         self.changed = None
         self.source = None
+        self.leaves = ()
         self.made = None
         self.views = None
         self.past = False
@@ -176,8 +179,10 @@ class Traced(Methods):
             tell(".numpy()", self)
         array = np.asarray(self._let_out("numpy()"))
         if self.requires_grad:
-            array = array.view()
-            array.flags.writeable = False
+            return sealed(array)
+        if array.flags.writeable and self._v.__class__ is not float:
+            # What no_grad has computed, and is no part of anything else, has never been recorded.
+            expose(array, self._k is not None or self._x is not None or array.base is not None)
         return array
 
     @property

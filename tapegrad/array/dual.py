@@ -29,6 +29,7 @@ from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, Structur
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..tape.places import name_of
+from ..tape.watch import sealed
 from . import record as _record
 from .closures import tangent_on_floats
 from .differentiable import Traced, below
@@ -168,9 +169,7 @@ class Dual(Traced):
             return base.detach()
         if type(self._v) is float:
             return plain(self._v)
-        array = self._v.view()
-        array.flags.writeable = False
-        return plain(array)
+        return plain(sealed(self._v))
 
     def _refuse(self, how, instead):
         name = name_of(self)

@@ -30,7 +30,7 @@ from ..tape.layout import CLEARED, TRACED
 from ..tape.meta import SCALAR, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
-from ..tape.watch import stamp
+from ..tape.watch import EXPOSED, owner_of, stamp
 from .differentiable import Traced, below
 
 _new = object.__new__
@@ -560,17 +560,13 @@ def _keep(store, signature, operands, values, value):
         store.in_python[len(store.tokens)] = True
         store.nbytes += values[0].nbytes
     for k, constant in signature.kept:
-        if k < 0:
-            objects.append(value)
-            continue
-        saved = values[k]
-        if constant and saved.__class__ is np.ndarray:
-            base = saved.base
-            if not saved.flags.writeable if base is None else isinstance(base, np.ndarray) and not base.flags.writeable:
-                # Nobody can change it: an index map of our own.
-                objects.append(saved)
-                continue
-            store.watched.add(len(store.tokens), saved, stamp(saved), operands[k])
+        saved = value if k < 0 else values[k]
+        if constant:
+            # A read-only index is a map of our own.
+            if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
+                store.watched.add(len(store.tokens), saved, stamp(saved), operands[k])
+        elif EXPOSED and saved.__class__ is np.ndarray and id(owner_of(saved)) in EXPOSED:
+            store.watched.add(len(store.tokens), saved, stamp(saved), saved)
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position

@@ -20,7 +20,6 @@ methods that call it.
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +33,12 @@ from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..tape.meta import meta_of
 from ..tape.places import name_of
+from ..tape.watch import sealed
 from .assigning import assign_value
 from .differentiable import Traced
 from .record import normalise, plain
 from .typing import TensorLike
+from .views import note_leaf, source_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -95,11 +96,10 @@ class Tensor(Traced):
         if type(self._v) is float:
             return plain(1.0 * self._v)
         if self._t is not None:
-            array = self._v.view()
-            array.flags.writeable = False
-            return plain(array)
+            return plain(sealed(self._v))
         found = plain(self._v)
-        found._extras().source = weakref.ref(self)
+        # Not weakly: instructions may read the memory of a leaf that is gone.
+        found._extras().source = source_of(self)
         return found
 
     def __repr__(self) -> str:
@@ -155,6 +155,8 @@ class Tensor(Traced):
             _check_differentiable(self._v)
             if not self._r:
                 self._k = object()
+                if self._x is not None and self._x.source is not None:
+                    note_leaf(self._x.source, self)
         self._r = bool(requires_grad)
         return self
 
@@ -295,8 +297,11 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __new__(cls, data: TensorLike | None = None, requires_grad: bool = True) -> Self:
-        value = data._v if isinstance(data, Tensor) else tensor(() if data is None else data)._v
-        return rebuilt(cls, value, requires_grad, None)
+        if not isinstance(data, Tensor):
+            return rebuilt(cls, tensor(() if data is None else data)._v, requires_grad, None)
+        made = rebuilt(cls, data._v, requires_grad, None)
+        note_leaf(data, made)
+        return made
 
     def __init__(self, data: TensorLike | None = None, requires_grad: bool = True) -> None:
         pass

@@ -53,6 +53,30 @@ def note_view(x, view):
     return view
 
 
+def source_of(x):
+    """The tensor that `x` was detached or made from, through any number of steps: it shares the whole memory of `x`."""
+    extras = x._extras(False)
+    return x if extras is None or extras.source is None else extras.source
+
+
+def note_leaf(x, leaf):
+    """Remember that `leaf` shares the memory of `x`, which is no view."""
+    leaf._extras().source = source = source_of(x)
+    extras = source._extras()
+    extras.leaves = (*(r for r in extras.leaves if r() is not None), weakref.ref(leaf))
+
+
+def sharers(x):
+    """The tensors on no tape that may look at the memory of constant or leaf `x`, besides itself."""
+    root = root_of(x)[0]
+    source = source_of(root)
+    found = [root, source, *(r() for r in source._extras().leaves)]
+    for t in (root, source):
+        if t._x is not None and t._x.views is not None:
+            found += t._x.views.alive()
+    return [t for t in found if t is not None and t is not x and t._t is None]
+
+
 def _looks_at(root, x):
     owner, array = root._v, x._v
     return type(owner) is not float and type(array) is not float and np.may_share_memory(owner, array)

@@ -28,8 +28,9 @@ from ..rules import lang as L
 from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
 from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
+from ..tape.watch import exposed_since, owner_of
 from .clearing import retire, second_backward_error
-from .graph import Instruction
+from .instruction import Instruction
 
 #: So many leaves of a store are looked at one by one.
 FEW = 64
@@ -169,13 +170,34 @@ class Pass:
             changed = walks.load().first_changed(watched, marks, self.low, self.high)
             if changed >= 0:
                 raise self._modified(watched.owners[changed], watched.slots[changed])
+        exposed = exposed_since(watched.born)
+        if exposed:
+            known = set(watched.slots)
+            for reader, saved in self._saved(self.low):
+                if reader not in known and any(owner_of(saved) is owner for owner in exposed):
+                    raise self._modified(saved, reader)
+
+    def check_at(self, slot):
+        """`check` for one instruction."""
+        among = self.marks == MARK
+        among[slot] = False
+        self.marks[among] = 0
+        self.low = self.high = slot
+        self.check()
+
+    def _saved(self, low):
+        """The arrays that the instructions of this pass have saved, each with its slot."""
+        for slot in (low + np.flatnonzero(self.marks[low : self.high + 1] == MARK)).tolist():
+            instruction = Instruction(self.store, slot)
+            if instruction.signature is not None:
+                for j in range(len(instruction.signature.saves)):
+                    saved = self.store.objects[instruction.integer + j]
+                    if saved.__class__ is np.ndarray:
+                        yield slot, saved
 
     def _check_changed_leaf(self, slot, leaf):
         """A leaf changed after use: an error if a rule reads its old value."""
-        if type(leaf._v) is float:
-            readers = self._scalar_readers(slot)
-        else:
-            readers = self._array_readers(slot)
+        readers = self._scalar_readers(slot) if type(leaf._v) is float else self._array_readers(slot, leaf)
         for reader in readers:
             raise self._modified(leaf, reader)
 
@@ -194,9 +216,12 @@ class Pass:
             else:
                 yield from self._kept(instruction, slot)
 
-    def _array_readers(self, slot):
+    def _array_readers(self, slot, leaf):
         for instruction in self._readers(slot):
             yield from self._kept(instruction, slot)
+        # Its views, too, have changed.
+        memory = owner_of(leaf._v)
+        yield from (reader for reader, saved in self._saved(slot) if owner_of(saved) is memory and np.may_share_memory(saved, leaf._v))
 
     def _kept(self, instruction, slot):
         signature = instruction.signature
@@ -205,6 +230,10 @@ class Pass:
                 yield instruction.slot
 
     def _modified(self, owner, reader):
+        if owner.__class__ is np.ndarray:
+            # The leaf whose memory it is, if it is one's.
+            leaves = (reference() for _, reference, _ in self.leaves)
+            owner = next((t for t in leaves if t is not None and type(t._v) is not float and np.may_share_memory(t._v, owner)), owner)
         name = name_of(owner)
         which = f"{name!r}" if name else "a variable"
         changed = owner._extras().changed if isinstance(owner, Tensor) else None

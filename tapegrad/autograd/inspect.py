@@ -1,6 +1,6 @@
 """Looking at a tape: listings, trace tables, paths; what the methods of `Tape` that show it call.
 
-Everything here reads the records of a store through `graph.Instruction` and
+Everything here reads the records of a store through `instruction.Instruction` and
 computes with the rules on plain numbers; nothing is fast and nothing needs to be.
 """
 
@@ -16,11 +16,11 @@ from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import table
 from ..tape.layout import CONTINUES, MARK, SCALAR_LEAF
 from ..tape.places import name_of
-from .graph import Instruction
+from .instruction import Instruction
 
 
 def instructions(store):
-    """The instructions of a store in order (`graph.Instruction`), leaves not included."""
+    """The instructions of a store in order (`instruction.Instruction`), leaves not included."""
     found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
     return [i for i in found if i.row is not None]
 

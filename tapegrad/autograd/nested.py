@@ -20,10 +20,10 @@ import numpy as np
 from ..array.differentiable import Traced, below
 from ..array.dual import Dual, made, running
 from ..array.forward import jvp
-from ..array.record import apply, normalise, settle, tracked
+from ..array.record import apply, nesting_error, normalise, settle, tracked
 from ..array.tensor import Tensor, tensor
-from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError
+from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.modes import enable_grad
 from ..tape.store import thread_state
@@ -51,6 +51,19 @@ def current_trace():
 def is_nested(args, kwargs):
     """Whether a functional derivative called with these arguments has to be recorded itself."""
     return inside() or any(map(tracked, flatten((args, kwargs))[0]))
+
+
+def beside(ordinary, recorded):
+    """The answer of `ordinary`, a call by a recording of its own; of `recorded` if the function uses numbers on a tape outside.
+
+    Such a number is found out when the function has used it: the function is called a second time then.
+    """
+    try:
+        return ordinary()
+    except TapeMismatchError:
+        if inside():
+            raise
+    return recorded()
 
 
 def parts_of(thing):
@@ -167,6 +180,11 @@ class Evaluation(contextlib.ExitStack):
                     check_result(thing, None, what)
                 elif np.asarray(thing._v).dtype.kind != "f":
                     raise DtypeError(f"{what} is a tensor of {thing.dtype}, which has no derivative; return floats")
+
+    def refuse_duals(self):
+        """Refuse dual numbers that the function has from elsewhere than its arguments."""
+        if any(thing.__class__ is Dual for thing in self.results):
+            raise nesting_error("a dual number that the function uses without having it as an argument")
 
     def check_number(self, parts):
         """Refuse anything but one number among the first `parts` results."""
@@ -424,11 +442,26 @@ def vjp(function, primals):
 
 def linearize(function, primals):
     """What `tg.linearize` gives inside: each push is a pass of forward mode."""
+    primals = own(primals)
     with Evaluation(function, primals, range(len(primals)), {}) as e:
         e.run()
         e.check()
         value = unflatten(e.structure, e.out(e.results))
-    return value, lambda *tangents: jvp(function, primals, tangents)[1]
+    plain = not running.level and not any(thing.__class__ is Dual for thing in e.variables + e.results)
+
+    def push(*tangents):
+        leaves, structure = flatten(tangents)
+        if not plain or running.level or structure != flatten(primals)[1] or any(
+            t.__class__ is Dual or np.shape(t) != np.shape(b) for t, b in zip(leaves, e.bases)
+        ):
+            return jvp(function, primals, tangents)[1]
+        live = any(tracked(t) for t in leaves)
+        seeds = [_seed(t, b) for t, b in zip(leaves, e.bases)]
+        with enable_grad():
+            found = e.push(e.results, seeds)
+        return unflatten(e.structure, found if live else e.out(found))
+
+    return value, push
 
 
 def _seed(seed, result):

@@ -17,13 +17,14 @@ from ..array.dual import Dual
 from ..array.record import nesting_error, normalise, settle, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_dtype, readable
-from ..common.errors import DtypeError, HigherOrderError, ModifiedInPlaceError, StructureError
+from ..common.errors import DtypeError, HigherOrderError, ModifiedInPlaceError, NestingError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR, meta_of
 from ..tape.modes import enable_grad
+from ..tape.places import function_name, name_of
 from .backward import Pass
 from .gradients import grad
 from .tape import Tape
@@ -105,6 +106,32 @@ def refuse_outer(store):
             raise nesting_error("a number that the function uses without having it as an argument")
 
 
+def refuse_captured(store, own, function):
+    """Raise if a leaf was used on `store` that requires a gradient, and is none of `own` (slots): it would count as a constant."""
+    for slot, reference, _ in store.leaf_list:
+        leaf = reference()
+        if slot not in own and leaf is not None and leaf._r and not (leaf._x is not None and leaf._x.past):
+            raise NestingError(captured_message(leaf, function))
+
+
+def captured_message(leaf, function):
+    """What to say of a tensor that requires a gradient, and is used by a function without being one of its arguments."""
+    name = name_of(leaf) or next((n for n, t in _closure(function) if t is leaf), None)
+    which = f"{name!r}, a tensor" if name else "a tensor"
+    return (
+        f"{which} of shape {tuple(leaf.shape)} that requires a gradient, is used by {function_name(function)} without being one of "
+        "its arguments: the result would not depend on it. Pass it as an argument; if it is to count as a constant, pass its "
+        "value (.detach()) or call under tg.no_grad()"
+    )
+
+
+def _closure(function):
+    """Names and values of the variables that a function has from outside."""
+    code = getattr(function, "__code__", None)
+    cells = zip(code.co_freevars, function.__closure__ or ()) if code is not None else ()
+    return [(name, cell.cell_contents) for name, cell in cells]
+
+
 class Recording:
     """One call of a function.
 
@@ -153,7 +180,7 @@ class Recording:
         if roots:
             swept = Pass(store, [(slot, None) for slot in roots], None)
             swept.check()
-            self.marks, self.low = swept.marks, swept.low
+            self.check, self.marks, self.low = swept.check, swept.marks, swept.low
         else:
             self.marks, self.low = walks.load().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
@@ -168,6 +195,13 @@ class Recording:
             self._tensors = leaves, found
         #: What `costs.predict` found, once it was asked.
         self.prediction = None
+
+    def refuse_captured(self, function):
+        """Raise if the function used a tensor that requires a gradient, and is no argument."""
+        refuse_captured(self.store, {p.slot for p in self.inputs}, function)
+
+    def check(self):
+        """Raise if something that a sweep reads has changed since."""
 
     def compressed(self):
         """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known of one recording."""
@@ -250,12 +284,14 @@ class Recording:
         """A forward sweep."""
         from ..interpreter.tangent import Tangents
 
+        self.check()
         return Tangents(self.store, self.marks, self.low, self.high, lanes, self._ports().tolist())
 
     def _downward(self, lanes):
         """A reverse sweep."""
         from ..interpreter.tangent import Adjoints
 
+        self.check()
         return Adjoints(self.store, self.marks, self.low, self.high, lanes)
 
     def _ports(self):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ..rules import lang as L
+from ..rules.scalars import partials, scalar_rows, value
 from ..tape.layout import CONSTANT, FIRST_ARRAY, OPERANDS, RECORD, SCALAR_LEAF, VALUE
 from .emit import F64, I8, I32, I64, PTR, Emitter
-from .scalars import partials, scalar_rows, value
 
 
 def _const(value, type_=I64):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 
 class Structure:
     """What a container looked like without its leaves."""
@@ -82,6 +84,12 @@ def _unflatten(structure, leaves):
     for name, part in zip(structure.keys, parts):
         object.__setattr__(made, name, part)
     return made
+
+
+def own(thing):
+    """`thing` with copies of its arrays, so that it stays what it is whatever happens to them."""
+    leaves, structure = flatten(thing)
+    return unflatten(structure, [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
 
 
 def leaf_names(structure, name=""):

@@ -16,9 +16,8 @@ import numpy as np
 from ..codegen.compile import native_address
 from ..codegen.scalars import reverse_switch
 from ..common.errors import require
-from ..tape import watch
 from ..tape.layout import CLEARED, MARK, RECORD
-from ..tape.watch import LANES, stamp
+from ..tape.watch import stamp
 from . import program as P
 from . import walk
 from .plan import Signature
@@ -33,7 +32,6 @@ def steps():
     """The compiled steps of array instructions, imported when a tape first has some."""
     from . import steps
 
-    watch.compiled_stamp = _stamp
     return steps
 
 
@@ -154,29 +152,16 @@ def pack(store, base, count):
 
 
 
-def _stamp(array):
-    """`tape.watch.stamp` of a large contiguous array."""
-    size = array.nbytes // 8
-    lanes = np.empty(LANES + 1, np.int64)
-    data = data_address(array)
-    steps().stamp(data, size, data_address(lanes), LANES)
-    # The bytes that do not fill a word come last.
-    rest = ctypes.string_at(data + 8 * size, array.nbytes - 8 * size) if array.nbytes % 8 else b""
-    return lanes[:LANES].tobytes() + rest
-
-
 def first_changed(watched, marks, low, high):
     """Position of the first watched array of a marked slot from `low` to `high` that has changed, or -1."""
     at, end = bisect_left(watched.slots, low), bisect_right(watched.slots, high)
-    scratch = np.empty(LANES, np.int64)
     while at < end:
         at = steps().first_changed(
             items_address(watched.slots), items_address(watched.arrays), items_address(watched.stamps),
-            items_address(watched.words), at, end, data_address(marks), high, LANES, data_address(scratch),
+            items_address(watched.kinds), at, end, data_address(marks), high,
         )
         if at < 0:
             break
-        # Arrays that are not contiguous are left to NumPy.
         if stamp(watched.arrays[at]) != watched.stamps[at]:
             return at
         at += 1

@@ -27,13 +27,13 @@ from ..codegen.memory import (
     release,
     set_double_at,
     set_float_at,
-    set_int_at,
     store_byte,
     store_double,
     store_float,
     store_int,
 )
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
+from ..tape.watch import LEFT, STAMPED
 from . import program as P
 from .access import SIZE, operand_slot
 
@@ -407,50 +407,22 @@ def take(target, address, nbytes):
     release(address)
 
 
-@helper
-def _sum_lanes(data, size, lanes, count):
-    """Sum `size` words into `count` interleaved lanes, and mix in the last words."""
-    copy_bytes(lanes, data, 8 * count)
-    for row in range(1, size // count):
-        start = data + 8 * row * count
-        for lane in range(count):
-            set_int_at(lanes, lane, int_at(lanes, lane) + int_at(start, lane))
-    tail = data + 8 * (size - count)
-    for lane in range(count):
-        set_int_at(lanes, lane, int_at(lanes, lane) ^ int_at(tail, lane))
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64)")
+def first_changed(slots, arrays, stamps, kinds, at, count, marks, high):
+    """First watched array, from position `at`, that has changed or is to be stamped again; -1: none.
 
-
-@compiled("void(int64, int64, int64, int64)")
-def stamp(data, size, lanes, count):
-    """The lanes of `tape.watch.stamp`."""
-    _sum_lanes(data, size, lanes, count)
-
-
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def first_changed(slots, arrays, stamps, words, at, count, marks, high, lanes, scratch):
-    """First watched array, from position `at`, that has changed or is left to NumPy; -1: none.
-
-    Does in compiled code what `tape.watch.stamp` does; the lists are given by
-    their item arrays, ndarrays and bytes are read by their public C layouts.
+    The lists are given by their item arrays, ndarrays and bytes are read by their public C layouts.
     """
     for k in range(at, count):
         slot = load_int32(load_int(slots + 8 * k) + 24)
         if slot > high or load_byte(marks + slot) == 0:
             continue
-        data, digest = load_int(load_int(arrays + 8 * k) + 16), load_int(stamps + 8 * k)
-        length, digest = load_int(digest + 16), digest + 32
-        size = load_int32(load_int(words + 8 * k) + 24)
-        if size == 1:
-            return k
-        if size == 2:
+        kind = load_int32(load_int(kinds + 8 * k) + 24)
+        if kind == LEFT:
             continue
-        if size == 0:
-            if differ(data, digest, length) != 0:
-                return k
-            continue
-        _sum_lanes(data, size, scratch, lanes)
-        if differ(scratch, digest, 8 * lanes) != 0:
+        if kind == STAMPED:
             return k
-        if differ(data + 8 * size, digest + 8 * lanes, length - 8 * lanes) != 0:
+        digest = load_int(stamps + 8 * k)
+        if differ(load_int(load_int(arrays + 8 * k) + 16), digest + 32, load_int(digest + 16)) != 0:
             return k
     return -1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..common.registry import registry
+from ..common.uninterrupted import uninterrupted
 from . import reclaim as _reclaim
 
 
@@ -30,6 +31,13 @@ class Walks:
 
         self.pack = native.pack
         return native
+
+    def digest(self, address: int, nbytes: int) -> int:
+        """See `codegen.digest.digest`."""
+        with uninterrupted:
+            from ..codegen.digest import digest
+
+        return digest(address, nbytes)
 
     def reclaim(self, store: Any) -> Any:
         """See `reclaim.reclaim`."""

@@ -1,6 +1,6 @@
 """The rules table: one row per primitive, a file per family.
 
-Imports: nothing of the package.
+Imports: common.
 
 `table` says what a row is; `lang` is the language that rules are written in, `tangents` what JVPs are written with
 besides.  Importing the families, in the order of this file, numbers the rows (their opcodes). Nothing that is kept may depend on

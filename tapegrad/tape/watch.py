@@ -1,60 +1,109 @@
-"""Constant arrays that a tape keeps but does not own, and whether they have changed since.
+"""Arrays that a tape keeps but does not own, and whether they have changed since.
 
 A rule reads the constant operand of ``A @ t`` during the backward pass; if the
 user has changed `A` in place by then, the gradient would be wrong without a
 word.  So its contents are summed up when it is used (`stamp`) and compared, by
 one compiled pass over all of them, when the tape is swept.
+
+The memory of leaves and results is the tape's own, and is not looked at, unless it is `EXPOSED`: shared with an array
+that somebody outside can write to.  From then on it is watched as constants are.  What was recorded before is
+compared with the stamp that the memory had when it was handed out (`exposed_since`).
 """
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left
 
 import numpy as np
 
-#: Lanes of a stamp: a prime number, so that moved rows land in other lanes.
-LANES = 509
+from ..common.registry import registry
 
-
-#: `stamp` of a large contiguous array in compiled code, once that is loaded (`sweep.native`).
-compiled_stamp = None
+#: Up to so many bytes an array is its own stamp.
+SHORT = 4096
+#: How a watched array is compared (`Watched`).
+SAME, STAMPED, LEFT = 0, 1, 2
 
 
 def stamp(array):
     """A digest of the contents of an array, as bytes: changes when they do.
 
-    An array of at most ``8 * LANES`` bytes is its own digest; the words of a
-    larger one are summed in interleaved lanes, which moving rows or elements
-    about changes too, and the last words are mixed in.
+    A short array is its own digest; of a larger one it is that of `codegen.digest`, whatever its layout.
     """
-    if array.nbytes <= 8 * LANES:
+    if array.nbytes <= SHORT:
         return array.tobytes()
-    if compiled_stamp is not None and array.flags.c_contiguous:
-        return compiled_stamp(array)
-    flat = np.ascontiguousarray(array).reshape(-1)
-    if flat.itemsize == 8:
-        words, rest = flat.view(np.uint64), b""
-    else:
-        data = flat.view(np.uint8)
-        words, rest = data[: data.size // 8 * 8].view(np.uint64), data[data.size // 8 * 8 :].tobytes()
-    lanes = np.add.reduce(words[: words.size // LANES * LANES].reshape(-1, LANES), 0)
-    lanes ^= words[-LANES:]
-    return lanes.tobytes() + rest
+    flat = np.ascontiguousarray(array)
+    return registry.walks.digest(flat.ctypes.data, flat.nbytes).to_bytes(8, "little", signed=True)
+
+
+def owner_of(array):
+    """The array that owns the memory of `array`."""
+    base = array.base
+    while base is not None:
+        if type(base) is memoryview:
+            base = base.obj
+        if not isinstance(base, np.ndarray):
+            break
+        array, base = base, base.base
+    return array
+
+
+def sealed(array):
+    """A read-only view that cannot be made writeable again."""
+    return np.asarray(memoryview(array).toreadonly())
+
+
+class Exposure:
+    """Memory that somebody outside can write to: the array that owns it, its number in order, and its stamp then.
+
+    Without a stamp nothing had been recorded of it.
+    """
+
+    __slots__ = ("owner", "number", "mark")
+
+    #: How many there have been.
+    count = 0
+
+    def __init__(self, owner, mark):
+        Exposure.count += 1
+        key = id(owner)
+        self.owner, self.number, self.mark = weakref.ref(owner, lambda _: EXPOSED.pop(key, None)), Exposure.count, mark
+        EXPOSED[key] = self
+
+
+#: id of the owner -> Exposure.
+EXPOSED: dict[int, Exposure] = {}
+
+
+def expose(array, recorded=True):
+    """Note that somebody outside can write to the memory of `array`, of which something may have been `recorded`."""
+    owner = owner_of(array)
+    if id(owner) not in EXPOSED:
+        Exposure(owner, stamp(owner) if recorded else None)
+
+
+def exposed_since(number):
+    """The owners of memory that was exposed after exposure `number`, and has changed since it was."""
+    if Exposure.count == number:
+        return []
+    found = [(e.owner(), e.mark) for e in list(EXPOSED.values()) if e.number > number and e.mark is not None]
+    return [owner for owner, mark in found if owner is not None and stamp(owner) != mark]
 
 
 class Watched:
-    """The constant arrays of one store, in parallel lists that compiled code reads.
+    """The watched arrays of one store, in parallel lists that compiled code reads.
 
     `slots` are the instructions that need them, `owners` what the user passed;
-    `words` the number of 8-byte words summed up in lanes, 0 if the stamp is the
-    content itself, 1 if the array is not contiguous and left to NumPy, 2 if it
-    is watched no longer.  Slots ascend.
+    `kinds` how they are compared: `SAME` if the stamp is the content itself, `STAMPED` if it
+    has to be made again, `LEFT` if the array is watched no longer.  Slots ascend.
+    `born` is the number of exposures there were when the store was made.
     """
 
-    __slots__ = ("slots", "arrays", "stamps", "words", "owners")
+    __slots__ = ("slots", "arrays", "stamps", "kinds", "owners", "born")
 
     def __init__(self):
-        self.slots, self.arrays, self.stamps, self.words, self.owners = [], [], [], [], []
+        self.slots, self.arrays, self.stamps, self.kinds, self.owners = [], [], [], [], []
+        self.born = Exposure.count
 
     def __len__(self):
         return len(self.slots)
@@ -64,8 +113,7 @@ class Watched:
         self.slots.append(slot)
         self.arrays.append(array)
         self.stamps.append(mark)
-        contiguous = array.flags.c_contiguous
-        self.words.append((0 if array.nbytes <= 8 * LANES else array.nbytes // 8) if contiguous else 1)
+        self.kinds.append(SAME if array.nbytes <= SHORT and array.flags.c_contiguous else STAMPED)
         self.owners.append(owner)
 
     def forget(self, low, visited):
@@ -76,11 +124,12 @@ class Watched:
         slots = np.array(self.slots[start:stop])
         for k in (start + np.flatnonzero(visited[slots - low])).tolist():
             self.arrays[k] = self.stamps[k] = self.owners[k] = None
-            self.words[k] = 2
+            self.kinds[k] = LEFT
 
     def keep(self, wanted, renumber=None):
         """What is left of it when only instructions with ``wanted[slot]`` stay."""
         left = Watched()
+        left.born = self.born
         for slot, array, mark, owner in zip(self.slots, self.arrays, self.stamps, self.owners):
             if wanted[slot] and array is not None:
                 left.add(slot if renumber is None else int(renumber[slot]), array, mark, owner)

@@ -139,6 +139,16 @@ class Transformed(Generic[R]):
         results = tuple(by_position[k] for k in self._argnums)
         return results[0] if self._one else results
 
+    def _answered(self, args, kwargs):
+        """Value and gradients."""
+        if nested.is_nested(args, kwargs):
+            return self._recorded(args, kwargs)
+        return nested.beside(lambda: self._by_replay(args, kwargs), lambda: self._recorded(args, kwargs))
+
+    def _by_replay(self, args, kwargs):
+        outcome = self._replayed.call(args, kwargs)
+        return self._value(outcome), self._gradients(outcome, args)
+
     def _recorded(self, args, kwargs):
         """Value and gradients inside of another derivative: recorded there (`tapegrad.autograd.nested`)."""
         self._replayed.check_positions(args)
@@ -171,7 +181,9 @@ class Jitted(Transformed[R]):
         if any(isinstance(leaf, Traced) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self.__wrapped__(*args, **kwargs)
-        return self._value(self._replayed.call(args, kwargs, backward=False))
+        return nested.beside(
+            lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
+        )
 
 
 @overload
@@ -259,10 +271,7 @@ class _ValueAndGrad(Transformed[Any]):
         found = None if kwargs or nested.inside() else self._replayed.quick(args)
         if found is not None:
             return found if self._one else (found[0], _together(found[1]))
-        if nested.is_nested(args, kwargs):
-            return self._recorded(args, kwargs)
-        outcome = self._replayed.call(args, kwargs)
-        return self._value(outcome), self._gradients(outcome, args)
+        return self._answered(args, kwargs)
 
 
 class _Grad(Transformed[Any]):
@@ -270,12 +279,8 @@ class _Grad(Transformed[Any]):
         found = None if kwargs or nested.inside() else self._replayed.quick(args)
         if found is not None:
             return found[1] if self._one else _together(found[1])
-        if nested.is_nested(args, kwargs):
-            value, gradient = self._recorded(args, kwargs)
-            return (gradient, value[1]) if self._has_aux else gradient
-        outcome = self._replayed.call(args, kwargs)
-        gradient = self._gradients(outcome, args)
-        return (gradient, self._value(outcome)[1]) if self._has_aux else gradient
+        value, gradient = self._answered(args, kwargs)
+        return (gradient, value[1]) if self._has_aux else gradient
 
 
 @overload

@@ -144,6 +144,9 @@ class _Hessian(OfGradient):
     def __call__(self, *args, **kwargs):
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
+        return nested.beside(lambda: self._by_replay(args, kwargs), lambda: self._inside(args, kwargs))
+
+    def _by_replay(self, args, kwargs):
         self._replayed.check_positions(args)
         points = [np.asarray(leaf) for k in self._gradient.argnums for leaf in flatten(args[k])[0]]
         kind = tuple((p.shape, p.dtype.char) for p in points)
@@ -336,6 +339,9 @@ class _Diagonal(OfGradient):
         """The diagonal for each leaf of the arguments."""
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
+        return nested.beside(lambda: self._found(args, kwargs), lambda: self._inside(args, kwargs))
+
+    def _found(self, args, kwargs):
         shapes = [np.shape(leaf) for k in self._argnums_in_order for leaf in flatten(args[k])[0]]
         found = self._of(args, kwargs, _diagonals)
         return [normalise(np.asarray(d).reshape(shape)) for d, shape in zip(found, shapes)]

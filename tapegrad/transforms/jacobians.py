@@ -21,7 +21,8 @@ from ..array.typing import Argnums, Between, KernelPolicy, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
-from ..common.tree import flatten, leaf_names, unflatten
+from ..common.tree import flatten, leaf_names, own, unflatten
+from ..tape.store import thread_state
 from .functional import Transformed, chosen
 
 R = TypeVar("R", bound=Any)
@@ -59,6 +60,13 @@ def _alike(one, other):
 
 def _value(recording):
     return unflatten(recording.structure, [as_plain(normalise(np.array(p.value))) for p in recording.outputs])
+
+
+def _recorded(f, primals):
+    recording = Recording(f, primals, tuple(range(len(primals))))
+    if thread_state().enabled:
+        recording.refuse_captured(f)
+    return recording
 
 
 def _arguments(recording, values):
@@ -107,10 +115,15 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
     """
     if nested.is_nested(primals, {}):
         return nested.vjp(f, primals)
-    recording = Recording(f, primals, tuple(range(len(primals))))
+    return nested.beside(lambda: _vjp(f, own(primals)), lambda: nested.vjp(f, primals))
+
+
+def _vjp(f, primals):
+    recording = _recorded(f, primals)
 
     def pullback(cotangent):
         if nested.is_nested((cotangent,), {}):
+            recording.check()
             return nested.vjp(f, primals)[1](cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return _arguments(recording, recording.pull(seeds))
@@ -154,10 +167,15 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """
     if nested.is_nested(primals, {}):
         return nested.linearize(f, primals)
-    recording = Recording(f, primals, tuple(range(len(primals))))
+    return nested.beside(lambda: _linearize(f, own(primals)), lambda: nested.linearize(f, primals))
+
+
+def _linearize(f, primals):
+    recording = _recorded(f, primals)
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
+            recording.check()
             return nested.linearize(f, primals)[1](*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
@@ -290,6 +308,9 @@ class JacobianFunction(Transformed[Any]):
             return self._counted(len(args))(*args, **kwargs)
         if nested.is_nested(args, kwargs):
             return self._recorded(args, kwargs)
+        return nested.beside(lambda: self._by_replay(args, kwargs), lambda: self._recorded(args, kwargs))
+
+    def _by_replay(self, args, kwargs):
         outcome = self._replayed.call(args, kwargs, self._blocks)
         structures = [flatten(args[k])[1] for k in self._argnums_in_order]
         rows = []

@@ -56,6 +56,7 @@ def _of_floats(direction):
 
 def second_products(e, directions, lanes):
     """The tangent of the gradient: one product with the Hessian for each direction."""
+    e.refuse_duals()
     gradients = e.pull(e.results[:1], [1.0])
     return e.push(gradients, directions, lanes)
 
@@ -115,9 +116,15 @@ class Products(Transformed):
             return found[0]
         direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
-            if among_duals((direction, args, kwargs)):
-                return self._by_duals(self, args, kwargs, direction)
-            return self._shaped(self._program(direction, *args, **kwargs))
+            return self._inside(args, kwargs, direction)
+        return nested.beside(lambda: self._by_replay(args, kwargs, direction, flat), lambda: self._inside(args, kwargs, direction))
+
+    def _inside(self, args, kwargs, direction):
+        if among_duals((direction, args, kwargs)):
+            return self._by_duals(self, args, kwargs, direction)
+        return self._shaped(self._program(direction, *args, **kwargs))
+
+    def _by_replay(self, args, kwargs, direction, flat):
         outcome = self._replayed.call((direction, *args), kwargs, backward=False, flat=flat)
         # The values are copies already, but for constants.
         if outcome.tape is None:
@@ -300,6 +307,7 @@ class _GaussNewton:
 
     def __call__(self, e, direction, has_aux):
         e.check()
+        e.refuse_duals()
         given, lanes = _directions(direction, e.bases, _joined(e))
         moved = e.push(e.results, given, lanes)
         if self.loss is not None:

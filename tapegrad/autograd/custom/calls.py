@@ -9,6 +9,7 @@ from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
 from ...tape.meta import SCALAR
+from ...tape.watch import sealed
 
 
 class Call:
@@ -104,8 +105,7 @@ def handed(things, function):
         if type(thing) is np.ndarray:
             if copies:
                 return thing.copy()
-            thing = thing.view()
-            thing.flags.writeable = False
+            return sealed(thing)
         elif type(thing) in (tuple, list):
             return type(thing)(one(x) for x in thing)
         return thing

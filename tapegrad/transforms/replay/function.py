@@ -31,13 +31,15 @@ import threading
 import time
 from functools import partial
 
-from ...common.errors import GradientError, StructureError, UnsupportedFunctionError
+from ...common.errors import GradientError, NestingError, StructureError, UnsupportedFunctionError
 from ...common.uninterrupted import remade
 from ...interpreter.walks import walks
 from ...kernel.reasons import NotLowered
 from ...kernel.status import FINE, OTHER
 from ...program.difference import difference
 from ...program.plainly import plain_answer
+from ...tape.modes import no_grad
+from ...tape.store import thread_state
 from .arguments import objects, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
@@ -75,6 +77,8 @@ class _Kind:
         The last guard that saw something else.
     used : int
         When it was used last, by the clock of `Replayed`.
+    captures : str
+        Why it cannot be called but under ``no_grad``: it uses a tensor that requires a gradient, and is no argument.
     """
 
     def __init__(self, surroundings):
@@ -86,6 +90,7 @@ class _Kind:
         self.given_up = ""
         self.missed = None
         self.used = 0
+        self.captures = ""
         #: Whether recordings keep values of array entries (`Trace.keeping`).
         self.keeping = 0
 
@@ -157,6 +162,9 @@ class Replayed(Running):
                 LOG.info("%s: %s has changed; recording again", name_of(self.function), changed)
                 kind.tapes = Tapes(LIMIT)
                 kind.surroundings = Surroundings(self.function, objects(leaves))
+                kind.captures = ""
+        if kind.captures and thread_state().enabled:
+            raise NestingError(kind.captures)
         self.clock += 1
         kind.used = self.clock
         kind.calls += 1
@@ -164,9 +172,12 @@ class Replayed(Running):
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
         found = self.replay(kind, inputs, backward)
-        if found is not None and not kwargs and backward is True and self.scalar and not self.has_aux:
+        if found is None or kind.captures:
+            # The short ways would not ask whether it is still under no_grad.
+            pass
+        elif not kwargs and backward is True and self.scalar and not self.has_aux:
             self._prepare(kind, surroundings, args)
-        elif found is not None and flat is not None:
+        elif flat is not None:
             from .quick_values import prepare  # loads compiled code, which a first call may do without
 
             prepare(self, kind, surroundings, flat)
@@ -205,7 +216,8 @@ class Replayed(Running):
             raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
 
     def _kept(self, args, kwargs, backward):
-        self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
+        with no_grad():
+            self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
         kind = self.kinds[key]
         if kind.given_up:

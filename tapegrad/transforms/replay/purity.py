@@ -510,7 +510,8 @@ def _same_objects(array, before):
 
 
 def _tensor(t):
-    return t._v if type(t._v) is float else (id(t._v), t._v.shape, _content(t._v))
+    live = t.requires_grad
+    return (live, t._v) if type(t._v) is float else (live, id(t._v), t._v.shape, _content(t._v))
 
 
 def _same_tensor(t, before):

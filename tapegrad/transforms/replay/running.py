@@ -17,17 +17,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...array.record import nesting_error, normalise
+from ...array.record import normalise
 from ...array.tensor import Tensor, rebuilt
 from ...autograd.gradients import grad
-from ...autograd.recording import Recording, check_result, differentiating, refuse_outer
+from ...autograd.recording import Recording, captured_message, check_result, differentiating, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, NonScalarOutputError, StructureError
+from ...common.errors import GradientError, NestingError, NonScalarOutputError, StructureError
 from ...common.tree import flatten, leaf_names, unflatten
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
 from ...tape.places import PACKAGE
+from ...tape.store import thread_state
 from .arguments import is_input, is_reordered, with_inputs
 from .purity import RandomStates
 from .stats import ImpureFunctionWarning
@@ -57,6 +58,7 @@ class Running:
         """Run the function on live tensors; returns the finished tape."""
         structure, static = key
         start = time.perf_counter()
+        enabled = thread_state().enabled
         given = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
         states = RandomStates([*kind.surroundings.generators, *given])
         with Tape() as tape, enable_grad():
@@ -85,8 +87,11 @@ class Running:
                 # No derivative passes through what goes with the result.
                 results[1:] = [trace.apart(r) for r in results[1:]]
         refuse_outer(tape.store)
-        if not self.captures and trace.captured_leaves():
-            raise nesting_error(f"a tensor that {name_of(self.function)} uses without having it as an argument")
+        captured = trace.captured_leaves()
+        if captured:
+            kind.captures = captured_message(captured[0], self.function)
+            if enabled or not self.captures:
+                raise NestingError(kind.captures)
         middle = time.perf_counter()
         if trace.cannot:
             self._give_up(kind, trace.cannot, None)
@@ -149,9 +154,12 @@ class Running:
         """The answer by running the function on tensors."""
         structure, static = key
         self.stats.define_by_run += 1
+        enabled = thread_state().enabled
         if callable(backward):
             args, kwargs = unflatten(structure, leaves)
             recording = Recording(self.function, args, tuple(sorted(set(self.argnums))), kwargs)
+            if enabled:
+                recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
         with Tape() as tape, enable_grad():
             given = with_inputs(leaves, static, inputs, _leaf)
@@ -161,6 +169,8 @@ class Running:
             with differentiating([t for t in wanted if t is not None]):
                 results, shape = flatten(self.function(*args, **kwargs))
             refuse_outer(tape.store)
+            if enabled:
+                refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in wanted if t is not None}, self.function)
             self._check_results(results, shape, backward, tape.store)
             gradients = _gradients(results[:1] if self.has_aux else results, wanted) if backward else None
         values = [r.detach()._v if isinstance(r, Tensor) else r for r in results]

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...codegen.scalars import scalar_rows
 from ...common.errors import TapeFileError, said_by
 from ...program.finish import active_slots
 from ...program.trace import GUARD, HOST, ROW, SHAPE, Operand, parts_of
 from ...rules import BY_NAME
+from ...rules.scalars import scalar_rows
 from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ...tape.meta import SCALAR, meta_of
 from .budget import check_host, of_values
