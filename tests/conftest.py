@@ -1,6 +1,10 @@
 """What holds for all tests."""
 
 import gc
+import os
+
+# Before tapegrad is imported, here and in the processes that tests start: descriptions are compared with values.
+os.environ["TAPEGRAD_CHECKED"] = "1"
 
 import pytest
 

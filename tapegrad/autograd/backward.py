@@ -419,9 +419,10 @@ def _copy(value):
 
 def retire(store, place):
     """End `store`; its thread goes on with a fresh one."""
-    ops = load_native().live_ops(store) if len(store.tokens) > 1 else {}
+    slots = load_native().live_slots(store) if len(store.tokens) > 1 else ()
+    rows = {slot: Instruction(store, slot).row for slot in slots}
     parts = store.retire(place)
-    store.live_ops = ops
+    store.live_rows = rows
     store.thread.replace(store, Store(store.thread, store.explicit, parts))
 
 

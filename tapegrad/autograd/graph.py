@@ -296,7 +296,6 @@ def node_of(tensor):
     while store.forward is not None:
         store = settle(tensor)
     if store.retired is not None:
-        op = store.live_ops.get(tensor._i)
-        row = None if op is None else by_opcode(op) if op < FIRST_ARRAY else Signature.ALL[op - FIRST_ARRAY].row
+        row = store.live_rows.get(tensor._i)
         return Node(store, tensor._i, "ClearedBackward0" if row is None else row.node_name)
     return node_at(store, tensor._i)

@@ -21,6 +21,9 @@ logger = logging.getLogger("tapegrad")
 #: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`kernel.promotion`).
 kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
+#: Whether every instruction that is recorded is looked at (`tape.meta.checked`), as under test.
+checked = os.environ.get("TAPEGRAD_CHECKED") == "1"
+
 
 def cache_dir():
     """The directory for compiled code (may not exist yet), as a `Path`."""

@@ -18,7 +18,7 @@ from ..codegen.compile import native_address
 from ..codegen.scalars import reverse_switch
 from ..tape import store as tape_store
 from ..tape import watch
-from ..tape.layout import CLEARED, MARK
+from ..tape.layout import MARK
 from ..tape.watch import LANES, stamp
 from . import program as P
 from . import walk
@@ -109,11 +109,10 @@ def live_marks(store):
     return marks, live
 
 
-def live_ops(store):
-    """Opcodes of the instructions whose tensors are alive, by slot."""
+def live_slots(store):
+    """The slots of the instructions whose tensors are alive."""
     marks, live = live_marks(store)
-    slots = marks.nonzero()[0].tolist() if live else ()
-    return {slot: store.read(slot)[0] & ~CLEARED for slot in slots}
+    return marks.nonzero()[0].tolist() if live else []
 
 
 def mark(store, marks, high, roots, refuse=0):

@@ -75,6 +75,10 @@ def _move(store, new, kept, keep):
     while new.capacity < 2 * len(kept):
         new.resize(new.capacity * 2)
     arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
+    numbers = np.unique(ops & ~CLEARED)
+    for number in numbers[(numbers >= FIRST_ARRAY) & (numbers < ARRAY_LEAF)].tolist():
+        signature = Signature.ALL[number - FIRST_ARRAY]
+        Signature.noted(new.signatures, signature.key[:-1], signature.out)
     operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
     for name in ("a", "b"):
         records[name][operands] = renumber[records[name][operands]]
@@ -107,7 +111,7 @@ def _move(store, new, kept, keep):
     runs = np.searchsorted(starts, kept, side="right") - 1
     change = np.flatnonzero(np.diff(runs, prepend=-2))
     new.code_runs = [(int(j), store.code_runs[runs[j]][1]) for j in change if runs[j] >= 0]
-    new.code = new.code_runs[-1][1] if new.code_runs else None
+    new.code = None  # whatever comes next says where it was called
 
     for slot, leaf, key in store.leaf_list:
         if keep[slot]:
