@@ -285,7 +285,7 @@ def node_at(store, slot):
     """The node of a slot of a store."""
     instruction = Instruction(store, slot)
     if instruction.is_leaf:
-        return AccumulateGrad(store.leaf_at().get(slot))
+        return AccumulateGrad(next((reference() for _, reference, _ in store.leaves_from(slot, slot)), None))
     name = instruction.row.node_name if instruction.row is not None else "ClearedBackward0"
     return Node(store, slot, name)
 

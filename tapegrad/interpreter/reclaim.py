@@ -97,12 +97,14 @@ def _move(store, new, kept, keep):
             integers[j] = len(new.objects)
             new.objects += store.objects[start : start + saves]
             new.nbytes += Signature.ALL[ops[j] - FIRST_ARRAY].saved_bytes + OBJECT_BYTES
+    cleared = np.flatnonzero(ops >= CLEARED)
+    clearings, integers[cleared] = np.unique(integers[cleared], return_inverse=True)
+    new.clearings = [store.clearings[k] for k in clearings.tolist()]
     new.records_into(records)
     tokens = store.tokens
     new.tokens = [tokens[i] for i in kept.tolist()]
     new.byte_limit = max(new.byte_limit, 2 * new.nbytes)
     new.special = store.special
-    new.clearings = store.clearings
     # Neither leaves nor operands of others are instructions; a bare cleared record is a stand-in.
     new.cleared = int(np.count_nonzero(ops > CLEARED))
     new.others = int(np.count_nonzero(ops == CONTINUES) + np.count_nonzero(ops == CLEARED))

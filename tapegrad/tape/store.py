@@ -28,6 +28,8 @@ cleared     number of instructions whose values a backward pass has released;
 live_rows   of a retired store: the rows of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
+due         number of slots from which on it is to forget what nobody needs: the capacity that it has, or had before it
+            grew because it was pinned.
 trace       of a functional recording (`tapegrad.transforms.replay`): what a replay needs
             beyond the records; None in define-by-run.
 others      number of records that are neither leaves nor instructions
@@ -44,7 +46,7 @@ from __future__ import annotations
 import threading
 import weakref
 from _thread import get_ident
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 import numpy as np
 
@@ -84,7 +86,7 @@ class Store:
 
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
-        "signatures", "code", "code_is_ours", "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
+        "signatures", "due", "code", "code_is_ours", "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
         "explicit", "forward", "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
     )  # fmt: skip
 
@@ -99,8 +101,10 @@ class Store:
             self.signatures = parts[4]
         if parts is not None and parts[3] <= LARGEST_REUSED:
             self.buffer, self.view, self.address, self.capacity = parts[:4]
+            self.due = self.capacity
             self._stage(1)
         else:
+            self.due = FIRST_CAPACITY
             self.resize(FIRST_CAPACITY)
 
     def _empty(self):
@@ -143,6 +147,12 @@ class Store:
         """Set the number of slots up to which instructions are staged."""
         self.limit = min(self.capacity - MARGIN, length + STAGED)
 
+    def unpin(self):
+        """A sweep over the store has ended; if room was to be made meanwhile, that is done with the next instruction."""
+        self.pinned -= 1
+        if len(self.tokens) + 2 * MARGIN >= self.due and not self.pinned:
+            self.limit = 0
+
     def __len__(self):
         """Number of instructions."""
         if self.view is None:
@@ -157,11 +167,13 @@ class Store:
         """
         self.flush()
         store = self
-        if len(self.tokens) + 2 * MARGIN >= self.capacity:
+        if len(self.tokens) + 2 * MARGIN >= self.due:
             if not (self.explicit or self.pinned):
                 store = self.reclaim()
             if len(store.tokens) * 2 >= store.capacity:
                 store.resize(store.capacity * 2)
+            if not store.pinned:
+                store.due = store.capacity
         store._stage(len(store.tokens))
         return store
 
@@ -291,8 +303,7 @@ class Store:
 
     def place(self, slot):
         """Where instruction `slot` was recorded."""
-        starts = [start for start, _ in self.code_runs]
-        run = int(np.searchsorted(starts, slot, side="right")) - 1
+        run = bisect_right(self.code_runs, slot, key=lambda run: run[0]) - 1
         offset = self.read(slot)[3]
         return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
 
