@@ -3,13 +3,13 @@
 import gc
 import os
 
+# Before tapegrad is imported, here and in the processes that tests start: faults while kernels are made are raised (users get
+# the sweep's answer), and descriptions are compared with values.
+os.environ["TAPEGRAD_STRICT"] = "1"
+
 import pytest
 
-from tapegrad.common import config
 from tapegrad.tape.store import thread_state
-
-# A fault while a kernel is made is raised here, and in processes that tests start; users get the sweep's answer.
-config.strict, os.environ["TAPEGRAD_STRICT"] = True, "1"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,6 +20,7 @@ from _thread import get_ident
 
 import numpy as np
 
+from ..common import config
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, tell
@@ -27,7 +28,7 @@ from ..common.registry import registry
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import CLEARED, TRACED
-from ..tape.meta import SCALAR, meta_of
+from ..tape.meta import SCALAR, checked, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, owner_of, stamp
@@ -41,12 +42,9 @@ def plain(value):
     """A tensor that is not on any tape, around `value` (normalised already)."""
     t = _new(registry.Tensor)
     t._v = value
-    t._t = None
+    t._t = t._m = t._k = t._x = None
     t._i = 0
-    t._m = None
     t._r = False
-    t._k = None
-    t._x = None
     return t
 
 
@@ -198,10 +196,6 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         The result, where the caller has it already.
     integer : int
         The dynamic attribute.
-
-    Returns
-    -------
-    Tensor
     """
     if row.__class__ is str:
         row = BY_NAME[row]
@@ -260,7 +254,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         if LISTENERS:
             tell("no_grad", *operands)
         return without_derivative(row, operands, values, attrs, value, integer)
-    return _write(row, operands, values, metas, flags, attrs, value, integer)
+    return _write(row, operands, values, tuple(metas), tuple(flags), attrs, value, integer)
 
 
 def trace_of(operands):
@@ -437,8 +431,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     Parameters
     ----------
     operands, values, metas : sequence
-        Every operand: itself, its value, its description.
-    flags : sequence of bool
+        Every operand: itself, its value, its description (in a tuple).
+    flags : tuple of bool
         For every operand that can carry a derivative: whether it is on the tape.
     """
     slots = row.slots(len(operands)) if row.constants else _RANGES[len(operands)] if len(operands) < 3 else range(len(operands))
@@ -475,10 +469,11 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         frame = _frame(depth)
     except ValueError:  # called by tapegrad itself, at the bottom of the stack
         frame = _frame(1)
-    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
-        frame = frame.f_back
-    if frame.f_code is not store.code:
-        store.note_code(frame.f_code)
+    if frame.f_code is not store.code or store.code_is_ours:
+        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        if frame.f_code is not store.code:
+            store.note_code(frame.f_code)
     if store.ident < 0 and store.thread.checking is not None:
         store.thread.checking.result(row.name, values, value, frame)
 
@@ -508,10 +503,14 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         trace.note(row, attrs, operands, values, integer, value)
         token, opcode, left, right = object(), TRACED, 0, 0
     else:
-        key = (row, attrs, tuple(metas), tuple(flags))
-        signature = Signature.BY_KEY.get(key)
-        if signature is None:
-            signature = Signature.find(key, value)
+        key = (row, attrs, metas, flags)
+        signature = store.signatures.get(key)
+        # The last result of this key may lie in memory otherwise.  (To compare is quicker than `meta_of`.)
+        if signature is None or (
+            signature.out is not SCALAR if scalar else
+            (out := signature.out).strides != value.strides or out.shape != value.shape or out.dtype is not value.dtype
+        ):  # fmt: skip
+            signature = Signature.noted(store.signatures, key, meta_of(value))
         if len(places) > 2:
             store.write_operands(places)
         if signature.saves:
@@ -519,7 +518,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         # Not the value itself: the store may keep that for a rule.
         token = 1.0 * value if scalar else object()
         opcode = signature.opcode
-        left, right = (places[0], places[1] if len(places) > 1 else 0, float(integer)), 0
+        left, right = (places[0], places[1] if len(places) > 1 else 0, float(integer) if integer else 0.0), 0
     slot = len(store.tokens)
     store.ops.append(opcode)
     store.lefts.append(left)
@@ -578,3 +577,7 @@ def _all_scalars(metas):
         if m is not SCALAR and not (m.shape == () and m.char == "?"):
             return False
     return True
+
+
+if config.strict:
+    _write = checked(_write)

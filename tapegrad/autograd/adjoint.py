@@ -35,37 +35,27 @@ def between(stretch, roots, bottoms):
     Parameters
     ----------
     stretch : Stretch
-        Reaches from the lowest of `bottoms` to the highest of `roots`.
-    roots, bottoms : iterable of int
+    roots, bottoms : collection of int
 
     Returns
     -------
     list of int
+        What else lies on the tape, dead or alive, is not looked at.
     """
-    low, operands = stretch.low, stretch.operands
-    marks = bytearray(stretch.high - low + 1)
-    for slot in roots:
-        if slot >= low:
-            marks[slot - low] = 1
-    for at in range(len(marks) - 1, -1, -1):
-        if marks[at]:
-            for o in operands(low + at):
-                if o >= low:
-                    marks[o - low] = 1
-    reached = bytearray(len(marks))
-    for slot in bottoms:
-        reached[slot - low] = 1
-    found = []
-    for at, marked in enumerate(marks):
-        if marked:
-            if not reached[at]:
-                for o in operands(low + at):
-                    if o >= low and reached[o - low]:
-                        reached[at] = 1
-                        break
-            if reached[at]:
-                found.append(low + at)
-    return found
+    if not bottoms:
+        return []
+    low, below = min(bottoms), {}
+    waiting = [slot for slot in roots if slot >= low]
+    while waiting:
+        slot = waiting.pop()
+        if slot not in below:
+            below[slot] = found = [o for o in stretch.operands(slot) if o >= low]
+            waiting += found
+    reached = set(bottoms)
+    for slot in sorted(below):
+        if not reached.isdisjoint(below[slot]):
+            reached.add(slot)
+    return sorted(reached.intersection(below))
 
 
 def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):

@@ -202,11 +202,10 @@ class Pass:
             raise self._modified(leaf, reader)
 
     def _readers(self, slot):
-        for i in range(slot + 1, self.high + 1):
-            if self.marks[i]:
-                instruction = Instruction(self.store, i)
-                if instruction.row is not None and slot in instruction.operands:
-                    yield instruction
+        for i in (slot + 1 + self.marks[slot + 1 : self.high + 1].nonzero()[0]).tolist():
+            instruction = Instruction(self.store, i)
+            if instruction.row is not None and slot in instruction.operands:
+                yield instruction
 
     def _scalar_readers(self, slot):
         for instruction in self._readers(slot):
@@ -273,7 +272,7 @@ class Pass:
             sweep.free_all()
             raise
         finally:
-            store.pinned -= 1
+            store.unpin()
             sweep.close()
             if not retain:
                 self._clear(place)

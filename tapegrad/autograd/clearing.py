@@ -6,6 +6,7 @@ from ..common.errors import ClearedTapeError
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_RECORD
 from ..tape.store import Store
+from .instruction import Instruction
 
 SECOND_BACKWARD = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -27,7 +28,8 @@ def second_backward_error(store, slot):
 
 def retire(store, place):
     """End `store`; its thread goes on with a fresh one."""
-    ops = walks.load().live_ops(store) if len(store.tokens) > 1 else {}
+    slots = walks.load().live_slots(store) if len(store.tokens) > 1 else ()
+    rows = {slot: Instruction(store, slot).row for slot in slots}
     parts = store.retire(place)
-    store.live_ops = ops
+    store.live_rows = rows
     store.thread.replace(store, Store(store.thread, store.explicit, parts))

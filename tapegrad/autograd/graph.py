@@ -12,9 +12,6 @@ import numpy as np
 from ..array.record import normalise, plain, settle
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
-from ..interpreter.plan import Signature
-from ..rules import by_opcode
-from ..tape.layout import FIRST_ARRAY
 from .backward import Pass
 from .clearing import second_backward_error
 from .hooks import accumulate
@@ -139,7 +136,7 @@ def node_at(store, slot):
     """The node of a slot of a store."""
     instruction = Instruction(store, slot)
     if instruction.is_leaf:
-        return AccumulateGrad(store.leaf_at().get(slot))
+        return AccumulateGrad(next((reference() for _, reference, _ in store.leaves_from(slot, slot)), None))
     name = instruction.row.node_name if instruction.row is not None else "ClearedBackward0"
     return Node(store, slot, name)
 
@@ -150,7 +147,6 @@ def node_of(tensor):
     while store.forward is not None:
         store = settle(tensor)
     if store.retired is not None:
-        op = store.live_ops.get(tensor._i)
-        row = None if op is None else by_opcode(op) if op < FIRST_ARRAY else Signature.ALL[op - FIRST_ARRAY].row
+        row = store.live_rows.get(tensor._i)
         return Node(store, tensor._i, "ClearedBackward0" if row is None else row.node_name)
     return node_at(store, tensor._i)

@@ -133,7 +133,7 @@ class Evaluation(contextlib.ExitStack):
         # Nothing is differentiated by its own variables any more: for what goes on outside they are constants.
         for base in self.own:
             base._extras().past = True
-        self.store.pinned -= 1
+        self.store.unpin()
         if self.trace is not None:
             self.trace.keeping -= 1
 
@@ -268,12 +268,12 @@ class Evaluation(contextlib.ExitStack):
         if roots and seeds:
             if store.trace is None:
                 Pass(store, [(slot, None) for slot in roots], None).check()
-            stretch = Stretch(store, min(seeds), max(roots))
+            stretch = Stretch(store)
             store.pinned += 1
             try:
                 push(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds, lanes)
             finally:
-                store.pinned -= 1
+                store.unpin()
         found = []
         for t in things:
             tangent = seeds.get(_slot(store, t)) if tracked(t) else None

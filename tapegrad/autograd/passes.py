@@ -118,7 +118,7 @@ class _Walk:
         try:
             pull(self.stretch, self.order, adjoints, lanes, visit, through)
         finally:
-            store.pinned -= 1
+            store.unpin()
         return adjoints
 
 
@@ -131,7 +131,7 @@ class RecordedPass(_Walk, Pass):
         self.leaf_slots = {slot for slot, _, _ in self.leaves}
         bottoms = set(self.wanted) if wanted is not None else self.leaf_slots
         if bottoms:
-            self.stretch = reading.Stretch(store, min(bottoms), self.high)
+            self.stretch = reading.Stretch(store)
             self.order = between(self.stretch, [slot for slot, _ in self.roots], bottoms)
 
     def run(self, result, lanes=None):
@@ -193,7 +193,7 @@ class TracedPass(_Walk):
             if slot is not None and slot <= self.high:
                 self.wanted.setdefault(slot, []).append(t)
         if self.wanted:
-            self.stretch = reading.Stretch(store, min(self.wanted), self.high)
+            self.stretch = reading.Stretch(store)
             self.order = between(self.stretch, [slot for slot, _ in roots], self.wanted)
 
     def check(self):

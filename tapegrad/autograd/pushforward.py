@@ -100,6 +100,6 @@ def sweep_forward(outputs, inputs, seeds):
                 sweep.collect(targets_of([(port.slot, port.meta, rows)]), 0, 1)
                 found[k] = normalise(rows.reshape(port.shape))
         finally:
-            store.pinned -= 1
+            store.unpin()
             sweep.close()
     return found

@@ -1,9 +1,9 @@
 """Instructions of a tape with tensors for their operands.
 
 The numeric sweeps read values by address; to *record* a derivative the rules need
-the operands as tensors, which point to the slots they came from.  A `Stretch` reads a
-range of slots once, so that instructions may be appended to the tape meanwhile,
-and makes such tensors.  It serves both kinds of store:
+the operands as tensors, which point to the slots they came from.  A `Stretch` reads
+slots and makes such tensors; it looks at no slot that it is not asked for, and once at each, so that
+instructions may be appended to the tape meanwhile.  It serves both kinds of store:
 
 define-by-run          scalar records say everything; array instructions have the
                        values that their derivatives read among the saved objects;
@@ -18,11 +18,12 @@ import numpy as np
 from ..array.record import plain
 from ..interpreter.plan import Signature
 from ..rules import by_opcode
-from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
 from .custom.calls import Call
 
 _NOTHING = ()
+_LEAVES = (SCALAR_LEAF, ARRAY_LEAF)
 
 
 class ValuesNotKept(Exception):
@@ -66,38 +67,40 @@ class Read:
 
 
 class Stretch:
-    """Slots `low` to `high` of a store.
+    """The slots of a store that a derivative passes through."""
 
-    Parameters
-    ----------
-    store : Store
-    low, high : int
-    """
-
-    def __init__(self, store, low, high):
-        self.store, self.low, self.high = store, low, high
-        records = store.records()[low : high + 1]
-        self._ops, self._a, self._b = (records[name].tolist() for name in ("op", "a", "b"))
-        self._constants, self._integers = records["constant"].tolist(), records["integer"].tolist()
-        self._leaves = {}
-        self._look(low, high)
+    def __init__(self, store):
+        self.store = store
+        self._records, self._leaves = {}, {}
         self._entries = store.trace.entries if store.trace is not None else None
 
-    def _look(self, low, high):
-        """Find the leaves from `low` to `high`; a leaf that is gone, or was changed since, counts as a constant (False)."""
-        for slot, reference, key in self.store.leaves_from(low, high):
-            leaf = reference()
-            self._leaves[slot] = leaf if leaf is not None and leaf._k is key else False
+    def _record(self, slot):
+        """Opcode, two operands and constant of a record, the latter as a float and as an integer."""
+        found = self._records.get(slot)
+        if found is None:
+            op, a, b, _, _, constant = self.store.read(slot)
+            found = self._records[slot] = op & ~CLEARED, a, b, constant, self.store.read(slot, ARRAY_RECORD)[-1]
+            if op in _LEAVES:
+                self._leaf(slot)
+        return found
+
+    def _leaf(self, slot):
+        """The leaf in a slot; one that is gone, or was changed since, counts as a constant (False).  None: it is no leaf."""
+        if slot not in self._leaves:
+            self._leaves[slot] = None
+            for _, reference, key in self.store.leaves_from(slot, slot):
+                leaf = reference()
+                self._leaves[slot] = leaf if leaf is not None and leaf._k is key else False
+        return self._leaves[slot]
 
     # -- structure ----------------------------------------------------------------
     def operands(self, slot):
         """Slots of the operands through which a derivative passes; 0 for constants."""
-        op = self._ops[slot - self.low] & ~CLEARED
+        op, a, b, _, _ = self._record(slot)
         if op == TRACED:
             return [o for _, o in self._traced_slots(slot)]
-        if op == 0 or op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES):
+        if op == 0 or op == CONTINUES or op in _LEAVES:
             return _NOTHING
-        a, b = self._a[slot - self.low], self._b[slot - self.low]
         if op < FIRST_ARRAY:
             return a, b
         return self._array_slots(slot, Signature.ALL[op - FIRST_ARRAY])
@@ -109,22 +112,19 @@ class Stretch:
         return [(k, entry.operands[k]) for k in entry.function.slots(len(entry.operands)) if entry.operands[k] > 0]
 
     def _array_slots(self, slot, signature):
-        at, count = slot - self.low, len(signature.slots)
+        count, places = len(signature.slots), self._record(slot)[1:3]
         if count <= 2:
-            return (self._a[at], self._b[at])[:count]
+            return places[:count]
         rest = []
         for k in range(0, count - 2, 4):
             _, c, d, _, e, f = self.store.read(slot - 1 - k // 4, CONTINUATION)
             rest += [c, d, e, f]
-        return (self._a[at], self._b[at], *rest)[:count]
+        return (*places, *rest)[:count]
 
     # -- tensors --------------------------------------------------------------------
     def tensor(self, slot, value=None):
         """A tensor that points to `slot`; of an array slot `value` is its value."""
-        if slot < self.low and slot not in self._leaves:
-            self._leaves[slot] = None
-            self._look(slot, slot)
-        leaf = self._leaves.get(slot)
+        leaf = self._leaf(slot)
         if leaf is not None and leaf is not False:
             return leaf
         store = self.store
@@ -151,21 +151,19 @@ class Stretch:
 
     def read(self, slot):
         """The instruction at `slot` as a `Read`; None for a leaf, and what passes no derivative."""
-        at = slot - self.low
-        op = self._ops[at]
+        op = self._record(slot)[0]
         if op == TRACED:
             return self._read_traced(slot)
-        if op == 0 or op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES):
+        if op == 0 or op == CONTINUES or op in _LEAVES:
             return None
         if op < FIRST_ARRAY:
             return self._read_scalar(slot, by_opcode(op))
         return self._read_array(slot, Signature.ALL[op - FIRST_ARRAY])
 
     def _read_scalar(self, slot, row):
-        at = slot - self.low
+        _, a, b, constant, _ = self._record(slot)
         sides = row.slots(row.arity) if row.arity <= 2 else (0, 1)
-        constant = self._constants[at]
-        places = [(self._a[at], self._b[at])[k] for k in sides]
+        places = [(a, b)[k] for k in sides]
         operands = [self._number(o) if o else constant for o in places]
         for k in row.constants:
             operands.insert(k, constant if row.arity == 2 else bool(constant))
@@ -176,7 +174,7 @@ class Stretch:
     def _read_array(self, slot, signature):
         row, places = signature.row, self._array_slots(slot, signature)
         of = dict(zip(signature.slots, places))
-        integer = self._integers[slot - self.low]
+        integer = self._record(slot)[-1]
         operands, result = [None] * len(signature.metas), None
         for j, k in enumerate(signature.saves):
             saved = self.store.objects[integer + j]

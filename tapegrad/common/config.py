@@ -20,8 +20,9 @@ logger = logging.getLogger("tapegrad")
 #: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`kernel.promotion`).
 kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
-#: Whether a fault of tapegrad itself while a kernel is made is raised (its own tests want that), not just named in `stats()`.
-strict = os.environ.get("TAPEGRAD_STRICT", "") == "1"
+#: As tapegrad's own tests want it: a fault of its own while a kernel is made is raised, not just named in `stats()`, and
+#: every result that is recorded is compared with its description (`tape.meta.checked`, from the import on).
+strict = os.environ.get("TAPEGRAD_STRICT") == "1"
 
 
 def cache_dir():

@@ -16,7 +16,7 @@ import numpy as np
 from ..codegen.compile import native_address
 from ..codegen.scalars import reverse_switch
 from ..common.errors import require
-from ..tape.layout import CLEARED, MARK, RECORD
+from ..tape.layout import MARK, RECORD
 from ..tape.watch import stamp
 from . import program as P
 from . import walk
@@ -114,11 +114,10 @@ def live_marks(store):
     return marks, live
 
 
-def live_ops(store):
-    """Opcodes of the instructions whose tensors are alive, by slot."""
+def live_slots(store):
+    """The slots of the instructions whose tensors are alive."""
     marks, live = live_marks(store)
-    slots = marks.nonzero()[0].tolist() if live else ()
-    return {slot: store.read(slot)[0] & ~CLEARED for slot in slots}
+    return marks.nonzero()[0].tolist() if live else []
 
 
 def mark(store, marks, high, roots, refuse=0):

@@ -11,19 +11,16 @@ them (`Signature.compile_pending`), not while recording.
 from __future__ import annotations
 
 import struct
-import threading
 
 import numpy as np
 
 from ..codegen.ufuncs import core_dimensions, inner_loop
 from ..common.errors import InternalError, require
-from ..common.uninterrupted import remade
 from ..rules import lang as L
-from ..tape.layout import FIRST_ARRAY
-from ..tape.meta import SCALAR, c_strides, meta_of
-from ..tape.store import OBJECT_BYTES
+from ..tape.meta import SCALAR, c_strides
 from . import program as P
 from .contributions import Placed, Scattered
+from .registered import Registered
 from .symbolic import ITEMSIZE, Atom, Sym
 from .windows import aligned, aligned_shape, coalesce, longest_inside, renumber
 
@@ -480,8 +477,15 @@ class Operand(Sym):
         return L.arg(self.plan.saved_atom(self.k))
 
 
-class Signature:
+class Signature(Registered):
     """One row applied to operands of one description: its program and what to keep.
+
+    Parameters
+    ----------
+    key : tuple
+        Row; attributes as a tuple of (name, value) pairs; descriptions of every operand, differentiable or not;
+        which differentiable operands are on the tape; description of the result, whose place in memory the others do
+        not say (of what is gathered, for one).
 
     Attributes
     ----------
@@ -494,19 +498,13 @@ class Signature:
         Operands whose values the tape must keep (-1: the result).
     kept : tuple of (int, bool)
         The same, and whether that operand is a constant, which the user may change.
+    tangents : dict of int to TangentProgram
+        Its programs in the other direction, by set of operands (`sweep.tangent`).
     """
 
-    ALL: list[Signature] = []
-    BY_KEY: dict[tuple, Signature] = {}
-    LOCK = remade(threading.RLock())
-    #: A row of words for each, which the compiled walks read: see `sweep.program`.
-    TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
-    _OUTGROWN: list[np.ndarray] = []
-    _PENDING: list[Signature] = []
-
-    def __init__(self, key, out):
-        row, attrs, metas, mask = key
-        self.row, self.attrs, self.metas, self.mask, self.out = row, attrs, metas, mask, out
+    def __init__(self, key):
+        self.key, self.tangents = key, {}
+        self.row, self.attrs, self.metas, self.mask, self.out = row, attrs, metas, mask, out = key
         planner = Planner(metas, out)
         slots = row.slots(len(metas))
         self.slots = slots
@@ -528,8 +526,6 @@ class Signature:
         self.reads = metas[0].nbytes if row.name == "select" and out is SCALAR and mask[0] else 0
         vector = row.name == "stack" and all(m is SCALAR for m in metas) and len(slots) == len(metas)
         self.joins = len(metas) if vector else 0
-        self.number = len(self.ALL)
-        self.opcode = FIRST_ARRAY + self.number
 
     def _plan(self, planner):
         """Trace the row's rule into the steps of the program."""
@@ -543,57 +539,6 @@ class Signature:
         contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
         wanted = [c if m else None for c, m in zip(contributions, mask)]
         planner.deliver(wanted, [metas[s] for s in slots])
-
-    @classmethod
-    def find(cls, key, value):
-        """The signature of an operation that gave `value`; made if new.
-
-        Parameters
-        ----------
-        key : tuple
-            Row; attributes as a tuple of (name, value) pairs; descriptions of
-            every operand, differentiable or not; and which differentiable
-            operands are on the tape.
-        value : float or ndarray
-            The result just computed.
-        """
-        with cls.LOCK:
-            known = cls.BY_KEY.get(key)
-            if known is None:
-                known = cls(key[:4], meta_of(value))
-                cls.ALL.append(known)
-                if known.number >= len(cls.TABLE):
-                    # A sweep of another thread may still be reading the old table.
-                    cls._OUTGROWN.append(cls.TABLE)
-                    cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
-                cls.TABLE[known.number] = [
-                    known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,
-                    known.large, known.out.nbytes, known.saved_bytes + OBJECT_BYTES, known.reads or -known.joins,
-                ]
-                cls._PENDING.append(known)
-                cls.BY_KEY[key] = known
-        return known
-
-    @classmethod
-    def laid_out(cls, key, value):
-        """As `find`, for a result that may lie in memory otherwise than the eager operation's."""
-        known = cls.BY_KEY.get(key)
-        out = meta_of(value)
-        return known if known is not None and known.out is out else cls.find((*key, out), value)
-
-    @classmethod
-    def compile_pending(cls):
-        """Compile the loop kernels of all signatures met since the last call."""
-        if not cls._PENDING:
-            return
-        from ..codegen.loops import loop_kernel
-
-        with cls.LOCK:
-            while cls._PENDING:
-                signature = cls._PENDING[-1]
-                for position, spec in signature.kernels:
-                    signature.words[position] = loop_kernel(spec)
-                cls._PENDING.pop()
 
     def __str__(self):
         operands = ", ".join(f"{m.char}{list(m.shape)}" for m in self.metas)

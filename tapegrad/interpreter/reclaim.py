@@ -74,6 +74,10 @@ def _move(store, new, kept, keep):
     while new.capacity < 2 * len(kept):
         new.resize(new.capacity * 2)
     arrays = (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)
+    numbers = np.unique(ops & ~CLEARED)
+    for number in numbers[(numbers >= FIRST_ARRAY) & (numbers < ARRAY_LEAF)].tolist():
+        signature = Signature.ALL[number - FIRST_ARRAY]
+        Signature.noted(new.signatures, signature.key[:-1], signature.out)
     operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
     for name in ("a", "b"):
         records[name][operands] = renumber[records[name][operands]]
@@ -92,12 +96,14 @@ def _move(store, new, kept, keep):
             integers[j] = len(new.objects)
             new.objects += store.objects[start : start + saves]
             new.nbytes += Signature.ALL[ops[j] - FIRST_ARRAY].saved_bytes + OBJECT_BYTES
+    cleared = np.flatnonzero(ops >= CLEARED)
+    clearings, integers[cleared] = np.unique(integers[cleared], return_inverse=True)
+    new.clearings = [store.clearings[k] for k in clearings.tolist()]
     new.records_into(records)
     tokens = store.tokens
     new.tokens = [tokens[i] for i in kept.tolist()]
     new.byte_limit = max(new.byte_limit, 2 * new.nbytes)
     new.special = store.special
-    new.clearings = store.clearings
     # Neither leaves nor operands of others are instructions; a bare cleared record is a stand-in.
     new.cleared = int(np.count_nonzero(ops > CLEARED))
     new.others = int(np.count_nonzero(ops == CONTINUES) + np.count_nonzero(ops == CLEARED))
@@ -106,7 +112,7 @@ def _move(store, new, kept, keep):
     runs = np.searchsorted(starts, kept, side="right") - 1
     change = np.flatnonzero(np.diff(runs, prepend=-2))
     new.code_runs = [(int(j), store.code_runs[runs[j]][1]) for j in change if runs[j] >= 0]
-    new.code = new.code_runs[-1][1] if new.code_runs else None
+    new.code = None  # whatever comes next says where it was called
 
     for slot, leaf, key in store.leaf_list:
         if keep[slot]:

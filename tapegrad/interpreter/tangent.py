@@ -113,9 +113,8 @@ class TangentProgram:
 
 
 class Programs:
-    """All tangent programs: `table` has their addresses by signature and set of hot operands."""
+    """All tangent programs: `TABLE` has their addresses by signature and set of hot operands."""
 
-    ALL: dict[tuple, TangentProgram] = {}
     TABLE = np.zeros((64, walks.VARIANTS), np.int64)
     _OUTGROWN: list[np.ndarray] = []
     _SEEN = 0
@@ -125,36 +124,46 @@ class Programs:
     def zeros(cls):
         """A block of zeros, as large as any operand of any signature; only read."""
         with Signature.LOCK:
-            new = Signature.ALL[cls._SEEN :]
-            largest = max((m.nbytes for signature in new for m in signature.metas), default=0)
-            if largest + 8 > len(cls._ZEROS):
-                cls._ZEROS = np.zeros(8 + largest, np.uint8)
-            cls._SEEN += len(new)
+            cls._catch_up()
             return cls._ZEROS
 
     @classmethod
     def address(cls):
         """Address of the table, with a row for every signature."""
         with Signature.LOCK:
-            if len(cls.TABLE) < len(Signature.ALL):
-                # A sweep of another thread may still be reading the old table.
-                cls._OUTGROWN.append(cls.TABLE)
-                more = np.zeros((2 * len(Signature.ALL) - len(cls.TABLE), walks.VARIANTS), np.int64)
-                cls.TABLE = np.concatenate([cls.TABLE, more])
+            cls._catch_up()
             return data_address(cls.TABLE)
 
     @classmethod
-    def planned(cls, number, active):
-        """The program of signature `number` for the operands `active`."""
+    def _catch_up(cls):
+        """Look at the signatures made since the last time; their numbers may have been those of others."""
+        new = Signature.since(cls._SEEN)
+        if not new:
+            return
+        cls._SEEN = Signature.made
+        if len(cls.TABLE) < len(Signature.TABLE):
+            # A sweep of another thread may still be reading the old table.
+            cls._OUTGROWN.append(cls.TABLE)
+            more = np.zeros((len(Signature.TABLE) - len(cls.TABLE), walks.VARIANTS), np.int64)
+            cls.TABLE = np.concatenate([cls.TABLE, more])
+        cls.TABLE[new] = 0
+        alive = filter(None, map(Signature.ALL.get, new))
+        largest = max((m.nbytes for signature in alive for m in signature.metas), default=0)
+        if largest + 8 > len(cls._ZEROS):
+            cls._ZEROS = np.zeros(8 + largest, np.uint8)
+
+    @classmethod
+    def planned(cls, signature, active):
+        """The program of a signature for the operands `active`."""
         with Signature.LOCK:
-            if (number, active) not in cls.ALL:
-                cls.ALL[number, active] = TangentProgram(Signature.ALL[number], active)
-            return cls.ALL[number, active]
+            if active not in signature.tangents:
+                signature.tangents[active] = TangentProgram(signature, active)
+            return signature.tangents[active]
 
     @classmethod
     def ready(cls, number, active):
         """Make that program one that can be run, and enter it in the table."""
-        program = cls.planned(number, active)
+        program = cls.planned(Signature.ALL[number], active)
         with Signature.LOCK:
             program.compile()
             cls.address()

@@ -251,8 +251,8 @@ class Layout:
         if row.primitive is not None:
             *attrs, (_, call) = attrs
             attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
-        value = 0.0 if entry.meta is SCALAR else self.arrays[item.slot]
-        signature = Signature.laid_out((row, attrs, metas, flags), value)
+        out = SCALAR if entry.meta is SCALAR else meta_of(self.arrays[item.slot])
+        signature = Signature.find((row, attrs, metas, flags, out))
         self.programs.append(signature)
         places = [operands[k] if on else 0 for k, on in zip(slots, flags)]
         record["op"] = signature.opcode

@@ -6,6 +6,9 @@ signature of an operation is a short tuple of object identities.
 
 from __future__ import annotations
 
+import threading
+from weakref import ref
+
 import numpy as np
 
 
@@ -18,9 +21,10 @@ class Meta:
     char : str
         NumPy's dtype character (``"d"`` is float64).
     size, nbytes, itemsize : int
+    dtype : dtype
     """
 
-    __slots__ = ("shape", "strides", "char", "itemsize", "size", "nbytes")
+    __slots__ = ("shape", "strides", "char", "itemsize", "size", "nbytes", "dtype", "__weakref__")
 
     def __init__(self, shape, strides, char, itemsize):
         self.shape = shape
@@ -31,6 +35,7 @@ class Meta:
         for extent in shape:
             self.size *= extent
         self.nbytes = self.size * itemsize
+        self.dtype = np.dtype(char)
 
     def __repr__(self):
         return f"Meta({self.char}{list(self.shape)})"
@@ -39,8 +44,12 @@ class Meta:
 #: The one description of float64 scalars, which live in the records themselves.
 SCALAR = Meta((), (), "d", 8)
 
+#: By (shape, strides, char); when there are more than `_limit`, those that nothing else refers to are let go.
 _KNOWN = {}
 _ITEMSIZES = {}
+MOST = 4096
+_LOCK = threading.Lock()
+_limit = MOST
 
 
 def meta_of(value):
@@ -48,10 +57,37 @@ def meta_of(value):
     if type(value) is float:
         return SCALAR
     key = (value.shape, value.strides, value.dtype.char)
-    known = _KNOWN.get(key)
-    if known is None:
-        known = _KNOWN[key] = Meta(*key, value.dtype.itemsize)
-    return known
+    return _KNOWN.get(key) or _interned(key, value.dtype.itemsize)
+
+
+def _interned(key, itemsize):
+    global _limit
+    with _LOCK:
+        known = _KNOWN.get(key)
+        if known is None:
+            if len(_KNOWN) >= _limit:
+                for other in list(_KNOWN):
+                    held = ref(_KNOWN.pop(other))
+                    alive = held()
+                    if alive is not None:
+                        _KNOWN[other] = alive
+                    del alive
+                _limit = max(MOST, 2 * len(_KNOWN))
+            known = _KNOWN[key] = Meta(*key, itemsize)
+        return known
+
+
+def checked(write):
+    """`write`, the function that writes instructions (`record`), with every description compared with its value."""
+
+    def checking(row, operands, values, metas, flags, attrs, value, integer, depth=3):
+        for v, m in zip(values, metas):
+            assert m is meta_of(v), f"{row.name}: an operand {meta_of(v)} of strides {v.strides} is described as {m} of strides {m.strides}"
+        t = write(row, operands, values, metas, flags, attrs, value, integer, depth + 1)
+        assert t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: the result is not described as what it is, but as {t._m}"
+        return t
+
+    return checking
 
 
 def laid_out(shape, char):
@@ -63,10 +99,7 @@ def c_array(shape, char):
     """The `Meta` of a C-contiguous array."""
     itemsize = _ITEMSIZES.get(char) or _ITEMSIZES.setdefault(char, np.dtype(char).itemsize)
     key = (tuple(shape), c_strides(shape, itemsize), char)
-    known = _KNOWN.get(key)
-    if known is None:
-        known = _KNOWN[key] = Meta(*key, itemsize)
-    return known
+    return _KNOWN.get(key) or _interned(key, itemsize)
 
 
 def c_strides(shape, itemsize):

@@ -16,6 +16,8 @@ tokens      one object per record that is shared with the tensor that the
             the instruction any more.  That is how a loop that records and never
             calls ``backward`` runs in bounded memory (`tape.reclaim`).
 objects     the values that backward programs read, in order of recording.
+signatures  of the array instructions, by key (`sweep.registry.Registered.noted`): while a store refers to one, its number (which the records have) is
+            nobody else's (`sweep.registry`).
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
@@ -23,9 +25,11 @@ leaves      leaf key -> slot; a leaf gets a new key each time it changes in
 in_python   slots of instructions whose rules run in Python (the keys; values are True).
 cleared     number of instructions whose values a backward pass has released;
             `clearings` are the places of those passes.
-live_ops    of a retired store: opcodes of the tensors that still point to it.
+live_rows   of a retired store: the rows of the tensors that still point to it.
 pinned      how many sweeps are running over the store (a hook may record, and
             even start another): it does not move meanwhile.
+due         number of slots from which on it is to forget what nobody needs: the capacity that it has, or had before it
+            grew because it was pinned.
 trace       of a functional recording (`tapegrad.transforms.replay`): what a replay needs
             beyond the records; None in define-by-run.
 others      number of records that are neither leaves nor instructions
@@ -42,13 +46,13 @@ from __future__ import annotations
 import threading
 import weakref
 from _thread import get_ident
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 import numpy as np
 
 from ..common.registry import registry
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
-from .places import Place
+from .places import PACKAGE, Place
 from .watch import Watched
 
 #: Records a new store has room for; a full store first tries to reclaim.
@@ -57,6 +61,8 @@ FIRST_CAPACITY = 4096
 FIRST_BYTES = 2 << 20
 #: A buffer of at most this many records goes on to the next generation.
 LARGEST_REUSED = 1 << 16
+#: So do at most this many signatures.
+SIGNATURES_REUSED = 256
 #: Instructions staged before they are packed into records.
 STAGED = 1 << 15
 #: Up to so many instructions plain Python is quicker than loading the compiled code.
@@ -72,8 +78,8 @@ class Store:
 
     __slots__ = (
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
-        "code", "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
-        "explicit", "forward", "retired", "live_ops", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
+        "signatures", "due", "code", "code_is_ours", "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
+        "explicit", "forward", "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -83,27 +89,33 @@ class Store:
         self.retired = None
         self.trace = None
         self._empty()
+        if parts is not None and len(parts[4]) <= SIGNATURES_REUSED:
+            self.signatures = parts[4]
         if parts is not None and parts[3] <= LARGEST_REUSED:
-            self.buffer, self.view, self.address, self.capacity = parts
+            self.buffer, self.view, self.address, self.capacity = parts[:4]
+            self.due = self.capacity
             self._stage(1)
         else:
+            self.due = FIRST_CAPACITY
             self.resize(FIRST_CAPACITY)
 
     def _empty(self):
         self.tokens = [None]
         self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
         self.objects = []
+        self.signatures = {}
         self.leaves = {}
         self.leaf_list = []
         self.watched = Watched()
         self.code = None
+        self.code_is_ours = False
         self.code_runs = []
         self.in_python = {}
         self.hooks = {}
         self.node_hooks = {}
         self.pre_hooks = {}
         self.retained = {}
-        self.live_ops = {}
+        self.live_rows = {}
         self.cleared = 0
         self.clearings = []
         self.nbytes = 0
@@ -127,6 +139,12 @@ class Store:
         """Set the number of slots up to which instructions are staged."""
         self.limit = min(self.capacity - MARGIN, length + STAGED)
 
+    def unpin(self):
+        """A sweep over the store has ended; if room was to be made meanwhile, that is done with the next instruction."""
+        self.pinned -= 1
+        if len(self.tokens) + 2 * MARGIN >= self.due and not self.pinned:
+            self.limit = 0
+
     def __len__(self):
         """Number of instructions."""
         if self.view is None:
@@ -141,11 +159,13 @@ class Store:
         """
         self.flush()
         store = self
-        if len(self.tokens) + 2 * MARGIN >= self.capacity:
+        if len(self.tokens) + 2 * MARGIN >= self.due:
             if not (self.explicit or self.pinned):
                 store = self.reclaim()
             if len(store.tokens) * 2 >= store.capacity:
                 store.resize(store.capacity * 2)
+            if not store.pinned:
+                store.due = store.capacity
         store._stage(len(store.tokens))
         return store
 
@@ -241,6 +261,7 @@ class Store:
     def note_code(self, code):
         """Remember that instructions from here on come from `code`."""
         self.code = code
+        self.code_is_ours = code.co_filename.startswith(PACKAGE)
         self.code_runs.append((len(self.tokens), code))
 
     # -- reading --------------------------------------------------------------
@@ -271,8 +292,7 @@ class Store:
 
     def place(self, slot):
         """Where instruction `slot` was recorded."""
-        starts = [start for start, _ in self.code_runs]
-        run = int(np.searchsorted(starts, slot, side="right")) - 1
+        run = bisect_right(self.code_runs, slot, key=lambda run: run[0]) - 1
         offset = self.read(slot)[3]
         return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
 
@@ -289,11 +309,11 @@ class Store:
     def retire(self, place):
         """Drop everything; tensors that point here raise from now on.
 
-        Returns the parts of the buffer, for the next generation.
+        Returns the parts of the buffer and the signatures, for the next generation.
         """
         self.ident = -1
         self.retired = place
-        parts = (self.buffer, self.view, self.address, self.capacity)
+        parts = (self.buffer, self.view, self.address, self.capacity, self.signatures)
         self.forget()
         return parts
 
@@ -302,7 +322,7 @@ class Store:
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
         self.tokens = self.objects = self.leaf_list = self.watched = self.code_runs = ()
         self.ops = self.lefts = self.rights = self.offsets = ()
-        self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
+        self.signatures = self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
         self.code = None
 
 

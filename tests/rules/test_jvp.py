@@ -209,7 +209,7 @@ def test_reads_no_value_that_the_vjp_does_not_read(name):
             if planner is None:
                 continue
             mask = tuple(k in chosen for k in row.slots(len(metas)))
-            signature = Signature((row, example.attrs, metas, mask), out)
+            signature = Signature((row, example.attrs, metas, mask, out))
             assert set(planner.saved) <= set(signature.saves), (str(example), chosen)
             traced += 1
     assert traced or all(p(*"xyz"[: row.arity], "r") == 0.0 for p in row.partials if p), name

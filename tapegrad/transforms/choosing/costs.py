@@ -17,6 +17,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -300,14 +301,23 @@ def _add_instructions(found, scalars, arrays, lanes, forward):
         found["lane"] += reached * lanes
         found["function"] += reached * _scalar_functions(opcode)
     for number, reached in arrays.items():
-        for name, value in _signature_counts(number, forward):
+        for name, value in _signature_counts(Signature.ALL[number], forward):
             found[name] += reached * value
 
 
-@cache
-def _signature_counts(number, forward):
-    """What an instruction of a signature does for one seed, as pairs of name and count; numbers are never reused."""
-    program = Signature.ALL[number]
+#: For up and down, signature -> what `_signature_counts` found.
+_COUNTS: tuple = (WeakKeyDictionary(), WeakKeyDictionary())
+
+
+def _signature_counts(signature, forward):
+    """What an instruction of a signature does for one seed, as pairs of name and count."""
+    known = _COUNTS[forward]
+    if signature not in known:
+        known[signature] = _counted(signature, forward)
+    return known[signature]
+
+
+def _counted(program, forward):
     if program.reads:
         return (("read", 1),)
     if program.joins:
@@ -315,7 +325,7 @@ def _signature_counts(number, forward):
     if forward:
         few = len(program.slots) <= 2
         active = sum(1 << j for j, on in enumerate(program.mask) if on) if few else 3
-        program = Programs.planned(number, active)
+        program = Programs.planned(program, active)
     return tuple((name, value) for name, value in program_counts(program).items() if value)
 
 

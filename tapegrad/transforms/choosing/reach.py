@@ -141,20 +141,17 @@ class Kinds:
     """By signature READ, WRITE, the address of the sizes of the parts that it joins, or 0."""
 
     TABLE = np.zeros(64, np.int64)
-    SEEN = 0
-    #: What the addresses lead to.
-    _SIZES: list[np.ndarray] = []
+    _SEEN = 0
 
     @classmethod
     def table(cls):
         """The table, with an entry for every signature."""
         with Signature.LOCK:
-            new = Signature.ALL[cls.SEEN :]
-            if len(Signature.ALL) > len(cls.TABLE):
-                cls.TABLE = np.concatenate([cls.TABLE, np.zeros(2 * len(Signature.ALL), np.int64)])
-            for signature in new:
+            if len(Signature.TABLE) > len(cls.TABLE):
+                cls.TABLE = np.concatenate([cls.TABLE, np.zeros(len(Signature.TABLE) - len(cls.TABLE), np.int64)])
+            for signature in filter(None, map(Signature.ALL.get, Signature.since(cls._SEEN))):
                 cls.TABLE[signature.number] = cls._kind(signature)
-            cls.SEEN += len(new)
+            cls._SEEN = Signature.made
             return cls.TABLE
 
     @classmethod
@@ -167,8 +164,8 @@ class Kinds:
         if signature.joins or (
             name == "concatenate" and len(signature.out.shape) == 1 and len(signature.slots) == len(metas)
         ):
-            cls._SIZES.append(np.array([0 if m is SCALAR else m.size for m in metas], np.int64))
-            return data_address(cls._SIZES[-1])
+            signature.sizes = np.array([0 if m is SCALAR else m.size for m in metas], np.int64)
+            return data_address(signature.sizes)
         return 0
 
 
@@ -190,7 +187,7 @@ def count(recording, forward, lanes):
     chosen = starts
     if len(starts) > MOST_SETS:
         chosen = [starts[k * (len(starts) - 1) // (MOST_SETS - 1)] for k in range(MOST_SETS)]
-    scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.ALL) + 1, np.int64)
+    scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.TABLE), np.int64)
     address, marks = store.flush(), data_address(recording.marks)
     low, high = recording.low, recording.high
     once = Counter(slot for _, _, slot, _ in pieces)
@@ -228,7 +225,7 @@ def instructions(recording):
         Number of a signature -> array instructions.
     """
     store, high = recording.store, recording.high
-    scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.ALL) + 1, np.int64)
+    scalars, arrays = np.zeros(FIRST_ARRAY, np.int64), np.zeros(len(Signature.TABLE), np.int64)
     # One seed that reaches everything.
     sets, units, direct = np.zeros((3, high + 1), np.int64)
     sets[[slot for _, _, slot, _ in pieces_of(recording.inputs)]] = 1

@@ -1,0 +1,121 @@
+"""Numbers for programs, given out once each and taken back: what `plan.Signature` is besides a program.
+
+A record of a tape says by a number which signature its instruction has, and the compiled walks find the program in
+row `number` of `TABLE`.  Whoever holds such records holds their signatures, too (`Store.signatures`,
+`Workspace.programs`): a number means the same as long as some record has it.  The registry itself holds signatures only so
+that they need not be built again.  When there are more than `MOST`, it lets go of all; those that a tape or replay
+holds come back at once, and the numbers of the others are used again.
+"""
+
+from __future__ import annotations
+
+import threading
+from weakref import WeakValueDictionary, ref
+
+import numpy as np
+
+from ..common.uninterrupted import remade
+from ..tape.layout import FIRST_ARRAY
+from ..tape.meta import SCALAR
+from ..tape.store import OBJECT_BYTES
+from . import program as P
+
+#: Signatures that are kept although no tape holds them, at most.
+MOST = 512
+
+
+class Registered:
+    """What has a number, and a row of `TABLE`.  A subclass is made of a key, and has `words`, `kernels` and what the row says."""
+
+    #: By number; only what is alive.
+    ALL: WeakValueDictionary = WeakValueDictionary()
+    BY_KEY: dict[tuple, Registered] = {}
+    LOCK = remade(threading.RLock())
+    #: A row of words for each number, which the compiled walks read: see `sweep.program`.
+    TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
+    #: How many were ever made; by number, how many had been made when this one was.
+    made = 0
+    _BORN = np.zeros(64, np.int64)
+    _OUTGROWN: list[np.ndarray] = []
+    _PENDING: list[ref] = []
+    _FREE: list[int] = []
+    _next, _limit = 0, MOST
+
+    @classmethod
+    def find(cls, key):
+        """The signature of a key (see `sweep.plan.Signature`); made if new."""
+        with cls.LOCK:
+            known = cls.BY_KEY.get(key)
+            if known is None:
+                known = cls(key)
+                if len(cls.BY_KEY) >= cls._limit:
+                    cls._give_back()
+                known.number = cls._number()
+                known.opcode = FIRST_ARRAY + known.number
+                cls.TABLE[known.number] = [
+                    known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,
+                    known.large, known.out.nbytes, known.saved_bytes + OBJECT_BYTES, known.reads or -known.joins,
+                ]
+                cls.made += 1
+                cls._BORN[known.number] = cls.made
+                cls._PENDING.append(ref(known))
+                cls.ALL[known.number] = cls.BY_KEY[key] = known
+        return known
+
+    @classmethod
+    def noted(cls, signatures, key, out):
+        """The signature of a key and a description `out` of the result, which the dict `signatures` refers to from now on.
+
+        There it is found by the key alone, too, until there is one of another result.
+        """
+        whole = (*key, out)
+        signatures[key] = signatures[whole] = found = signatures.get(whole) or cls.find(whole)
+        return found
+
+    @classmethod
+    def _number(cls):
+        """A number that no record has."""
+        if cls._FREE:
+            return cls._FREE.pop()
+        number = cls._next
+        cls._next += 1
+        if number >= len(cls.TABLE):
+            # A sweep of another thread may still be reading the old table.
+            cls._OUTGROWN.append(cls.TABLE)
+            cls.TABLE = np.concatenate([cls.TABLE, np.zeros_like(cls.TABLE)])
+            cls._BORN = np.concatenate([cls._BORN, np.zeros_like(cls._BORN)])
+        return number
+
+    @classmethod
+    def _give_back(cls):
+        """Let go of all that only the registry holds, and free their numbers."""
+        for key in list(cls.BY_KEY):
+            held = cls.BY_KEY.pop(key)
+            number, held = held.number, ref(held)
+            alive = held()
+            if alive is None:
+                cls._FREE.append(number)
+            else:
+                cls.BY_KEY[key] = alive
+            del alive
+        cls._PENDING[:] = [waiting for waiting in cls._PENDING if waiting() is not None]
+        cls._limit = max(MOST, 2 * len(cls.BY_KEY))
+
+    @classmethod
+    def since(cls, count):
+        """The numbers of those made after the first `count`."""
+        return np.flatnonzero(cls._BORN > count).tolist() if cls.made > count else []
+
+    @classmethod
+    def compile_pending(cls):
+        """Compile the loop kernels of all met since the last call."""
+        if not cls._PENDING:
+            return
+        from ..codegen.loops import loop_kernel
+
+        with cls.LOCK:
+            while cls._PENDING:
+                signature = cls._PENDING[-1]()
+                for position, spec in signature.kernels if signature is not None else ():
+                    signature.words[position] = loop_kernel(spec)
+                cls._PENDING.pop()
