@@ -111,7 +111,6 @@ def test_array_of_the_caller_is_not_changed():
 
 
 def test_refusals():
-    x = tg.tensor([1.0, 2.0], requires_grad=True)
     with pytest.raises(tg.errors.DtypeError):
         tg.jacobian(np.sin)(np.array([1, 2]))
     with pytest.raises(ValueError, match="mode"):
