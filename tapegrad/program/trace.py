@@ -184,9 +184,13 @@ class Trace:
         return known[slot]
 
     def captured_leaves(self):
-        """Tensors that require a gradient and are no arguments, if any were used."""
-        known = self.variables.union(self.input_slots)
-        return [reference() for slot, reference, _ in self.store.leaf_list if slot not in known]
+        """Tensors that require a gradient and are no arguments, if any were used; not those that nobody else has any more."""
+        known, probe = self.variables.union(self.input_slots), [object()]
+        alone = sys.getrefcount(probe[0])
+        slots = [slot for slot, _, _ in self.store.leaf_list]
+        # Asked in place: a name of it would be one more reference.
+        held = [k for k, slot in enumerate(slots) if slot not in known and sys.getrefcount(self.leaves[k]) > alone]
+        return [self.leaves[k] for k in held]
 
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):

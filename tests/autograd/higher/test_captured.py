@@ -199,3 +199,20 @@ def test_second_derivative_through_the_captured_tensor():
 
     h = 1e-4
     np.testing.assert_allclose(second.item(), (g(1.5 + h) - 2.0 * g(1.5) + g(1.5 - h)) / h**2, rtol=1e-5)
+
+
+def test_a_leaf_made_inside_counts_if_somebody_keeps_it():
+    kept = []
+
+    def f(y):
+        if not kept:
+            kept.append(tg.tensor(1.5, requires_grad=True))
+        return kept[0] * y
+
+    slope = tg.grad(f)
+    for _ in range(3):
+        found = slope(2.0)
+        found.backward()
+    assert kept[0].grad.item() == 3.0
+    alone = tg.grad(lambda y: y * tg.tensor(1.5, requires_grad=True))
+    assert [alone(2.0) for _ in range(5)] == [1.5] * 5 and alone.stats().replays
