@@ -1,10 +1,15 @@
 """What holds for all tests."""
 
 import gc
+from pathlib import Path
 
 import pytest
 
 from tapegrad.tape.store import thread_state
+
+# Asserts of what tests have in common are kept, too, when the tests run under `python -O` (those of tests always are).
+_HERE = Path(__file__).parent
+pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in _HERE.iterdir() if path.stem != "conftest"))
 
 
 @pytest.fixture(scope="module", autouse=True)
