@@ -2,6 +2,7 @@
 
 import gc
 import os
+from pathlib import Path
 
 # Before tapegrad is imported, here and in the processes that tests start: faults while kernels are made are raised (users get
 # the sweep's answer), and descriptions are compared with values.
@@ -10,6 +11,10 @@ os.environ["TAPEGRAD_STRICT"] = "1"
 import pytest
 
 from tapegrad.tape.store import thread_state
+
+# Asserts of what tests have in common are kept, too, when the tests run under `python -O` (those of tests always are).
+_HERE = Path(__file__).parent
+pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in _HERE.iterdir() if path.stem != "conftest"))
 
 
 @pytest.fixture(scope="module", autouse=True)

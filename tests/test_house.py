@@ -1,6 +1,7 @@
 """The rules of CONTRIBUTING.md that a program can check."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,9 @@ def test_an_invariant_is_no_assert():
     found = [f"{path.relative_to(PACKAGE)}:{node.lineno}" for path in FILES for node in ast.walk(tree_of(path)) if isinstance(node, ast.Assert)]
     assert not found
     assert not [path for path in FILES if "__debug__" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("name", ["rules.checker", "kernel.agreement", "kernel.compare", "replay.agreement", "threads"])
+def test_asserts_of_what_tests_have_in_common_are_kept_without_debugging(name):
+    """`.ci/run` runs some tests under ``python -O``, where only asserts that pytest has rewritten do anything."""
+    assert "@pytest_ar" in vars(importlib.import_module(f"tests.{name}"))
