@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 
 class Structure:
     """What a container looked like without its leaves."""
@@ -72,6 +74,8 @@ def _unflatten(structure, leaves):
     if structure.kind is None:
         return next(leaves)
     parts = [_unflatten(p, leaves) for p in structure.parts]
+    if structure.kind is np.ndarray:
+        return np.reshape(parts[0], (1,) * structure.keys[0])
     if structure.kind is dict:
         return dict(zip(structure.keys, parts))
     if structure.kind in (list, tuple):
@@ -82,6 +86,15 @@ def _unflatten(structure, leaves):
     for name, part in zip(structure.keys, parts):
         object.__setattr__(made, name, part)
     return made
+
+
+def of_one(structure, ndim):
+    """`structure` for numbers of which the first stands for an array of one element, with `ndim` axes."""
+    if structure.kind is None:
+        return Structure(np.ndarray, (ndim,), (LEAF,))
+    first = next(k for k, part in enumerate(structure.parts) if part.count)
+    parts = [of_one(part, ndim) if k == first else part for k, part in enumerate(structure.parts)]
+    return Structure(structure.kind, structure.keys, tuple(parts))
 
 
 def leaf_names(structure, name=""):

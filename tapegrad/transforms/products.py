@@ -56,7 +56,7 @@ def _of_floats(direction):
 
 def second_products(e, directions, lanes):
     """The tangent of the gradient: one product with the Hessian for each direction."""
-    gradients = e.pull(e.results[:1], [1.0])
+    gradients = e.pull(e.results[:1], [nested.ones_of(e.results[0])])
     return e.push(gradients, directions, lanes)
 
 
