@@ -3,7 +3,7 @@
 Products with vectors are loops: they are bound by memory, and fused with what
 makes or uses the vector; so are those of tiny matrices, where a call costs more than the
 product.  All others go to BLAS through NumPy's loop.  An absolute product is a plain one here: a
-kernel whose result is not finite does not answer (`DEMANDED` of `arrays_linalg`).
+kernel does not answer where a factor is not finite (`arrays.Arrays`).
 """
 
 from __future__ import annotations
