@@ -13,6 +13,7 @@ from ..codegen.ufuncs import reduced_svd
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.accumulating import add_at_value, add_window_value
+from ..rules.products import absolute_matmul_value
 from ..rules.scans import recurrence_value
 from ..tape.meta import c_strides
 
@@ -56,9 +57,7 @@ class Eager(L.Operators):
             return Eager(value_function(name)(*[a.a if isinstance(a, Eager) else a for a in args]))
 
     def __matmul__(self, other):
-        with np.errstate(all="ignore"):
-            found = self.a @ other.a
-            return Eager(found if np.isfinite(found).all() else _absolute_matmul(self.a, other.a))
+        return Eager(absolute_matmul_value(self.a, other.a))
 
     def constant(self, array):
         return Eager(np.asarray(array, self.a.dtype))
@@ -189,15 +188,6 @@ class Eager(L.Operators):
         changed = np.array(self.a, order="C")
         changed.reshape(-1)[index.a] = 0.0
         return Eager(changed)
-
-
-def _absolute_matmul(a, b):
-    """``a @ b`` in which zero times anything is zero, as in the sweep."""
-    if a.ndim == 1:
-        return _absolute_matmul(a[None], b)[..., 0, :] if b.ndim > 1 else _absolute_matmul(a[None], b[:, None])[0, 0]
-    if b.ndim == 1:
-        return _absolute_matmul(a, b[:, None])[..., 0]
-    return sum(value_function("mul0")(a[..., :, k, None], b[..., None, k, :]) for k in range(a.shape[-1]))
 
 
 def unbroadcast(array, shape):

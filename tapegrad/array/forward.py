@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..common.dtypes import check_dtype
+from ..common.dtypes import check_derivative, check_dtype
 from ..common.errors import StructureError
 from ..tape.places import function_name
 from .differentiable import Traced
@@ -125,6 +125,7 @@ def _parts(result, level, what):
             return made(primal, inner, result._lanes, result._level), tangent
         return result, None
     if isinstance(result, Traced):
+        check_derivative(result, what)
         return (result if tracked(result) else result._v), None
     if result is None and what.startswith("the result"):
         raise StructureError(f"{what} is None: does the function return what it computes?")
@@ -137,6 +138,7 @@ def _parts(result, level, what):
     if array.dtype.kind == "O":
         raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
     check_dtype(array, what)
+    check_derivative(result, what)
     return result, None
 
 

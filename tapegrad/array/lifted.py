@@ -22,6 +22,7 @@ from ..interpreter.contributions import Placed, Scattered, fills, once
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.accumulating import add_at_value, add_window_value
+from ..rules.products import absolute_matmul_value
 from ..rules.shaping import logical_view
 from ..rules.transposed import place_value, scatter_value
 from ..tape.meta import c_strides
@@ -160,7 +161,7 @@ class Lifted(L.Operators):
     def __matmul__(self, other):
         x, y = self, other
         if x.lanes is None and y.lanes is None:
-            return Lifted(x.a @ y.a)
+            return Lifted(_product(x.a, y.a))
         if isinstance(x.a, Traced) or isinstance(y.a, Traced):
             together = _one_product(x, y)
             if together is not None:
@@ -170,7 +171,7 @@ class Lifted(L.Operators):
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y
         ndim = max(x.ndim, y.ndim)
-        found = Lifted(x.aligned(ndim) @ y.aligned(ndim), _lanes((x, y)))
+        found = Lifted(_product(x.aligned(ndim), y.aligned(ndim)), _lanes((x, y)))
         shape = found.shape
         if row:
             shape = (*shape[:-2], shape[-1])
@@ -370,7 +371,7 @@ class Lifted(L.Operators):
         axis = axis % ndim + (lanes is not None)
         found = apply("recurrence", (b, f), (("axis", axis), ("reverse", reverse), ("lag", lag)))
         if exclusive:
-            found = f * found if lag else found
+            found = elementwise("mul0", (f, found)) if lag else found
             found = np.flip(_delayed(np.flip(found, axis), axis, 0.0), axis) if reverse else _delayed(found, axis, 0.0)
         return Lifted(found, lanes)
 
@@ -381,14 +382,21 @@ def _side_by_side(x, y):
     return [t if t.lanes == lanes else Lifted(np.broadcast_to(t.a, (lanes, *t.shape)), lanes) for t in (x, y)]
 
 
+def _product(a, b):
+    """The product of matrices of a derivative, in which zero is absolute; recorded where that may be differentiated again."""
+    if isinstance(a, Traced) or isinstance(b, Traced):
+        return apply("absolute_matmul", (a, b))
+    return absolute_matmul_value(a, b)
+
+
 def _one_product(x, y):
     """The products of one matrix with what every lane has, as a single product of matrices; None if it is not that."""
     if y.lanes is None and y.ndim == 2 and x.ndim in (1, 2):
         rows = np.reshape(x.a, (x.lanes * x.shape[0], x.shape[1])) if x.ndim == 2 else x.a
-        return Lifted(np.reshape(rows @ y.a, (x.lanes, *x.shape[:-1], y.shape[-1])), x.lanes)
+        return Lifted(np.reshape(_product(rows, y.a), (x.lanes, *x.shape[:-1], y.shape[-1])), x.lanes)
     if x.lanes is None and x.ndim == 2 and (y.ndim == 1 or y.ndim == 2 and y.shape[-1] == 1):
         columns = y.a if y.ndim == 1 else np.reshape(y.a, (y.lanes, y.shape[0]))
-        return Lifted(np.reshape(columns @ np.transpose(x.a), (y.lanes, x.shape[0], *y.shape[1:])), y.lanes)
+        return Lifted(np.reshape(_product(columns, np.transpose(x.a)), (y.lanes, x.shape[0], *y.shape[1:])), y.lanes)
     return None
 
 

@@ -22,6 +22,7 @@ from ..array.dual import Dual, made, running
 from ..array.forward import jvp
 from ..array.record import apply, nesting_error, normalise, settle, tracked
 from ..array.tensor import Tensor, tensor
+from ..common.dtypes import check_derivative
 from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONTINUES, SCALAR_LEAF, TRACED
@@ -160,7 +161,7 @@ class Evaluation(contextlib.ExitStack):
             return t
         if isinstance(x, Traced):
             x = x._v
-        check_result(x, None, what)
+        check_result(x, None, what, plain=True)
         t = tensor(x, requires_grad=True)
         t = t if self.trace is None else self.trace.variable(t._v)
         self.own.append(t)
@@ -176,10 +177,10 @@ class Evaluation(contextlib.ExitStack):
         for k, (thing, name) in enumerate(zip(self.results, leaf_names(self.structure))):
             if which is None or k < which:
                 what = f"the result{name}"
-                if not isinstance(thing, Traced):
+                if isinstance(thing, Traced):
+                    check_derivative(thing, what)
+                else:
                     check_result(thing, None, what)
-                elif np.asarray(thing._v).dtype.kind != "f":
-                    raise DtypeError(f"{what} is a tensor of {thing.dtype}, which has no derivative; return floats")
 
     def refuse_duals(self):
         """Refuse dual numbers that the function has from elsewhere than its arguments."""
@@ -189,7 +190,7 @@ class Evaluation(contextlib.ExitStack):
     def check_number(self, parts):
         """Refuse anything but one number among the first `parts` results."""
         self.check(parts)
-        if parts != 1 or np.shape(self.results[0]) != ():
+        if parts != 1 or np.size(self.results[0]) != 1:
             shape = f"an array of shape {np.shape(self.results[0])}" if parts == 1 else f"{parts} of them"
             raise NonScalarOutputError(
                 f"the function must return one number to be differentiated, it returned {shape}; use tg.jacobian for several"
@@ -384,11 +385,15 @@ def value_and_gradients(function, args, argnums, kwargs, has_aux=False, scalar=T
         else:
             e.check(first)
         roots = e.results[:first]
-        seeds = [normalise(np.ones(np.shape(below(r)), getattr(below(r), "dtype", "d"))) for r in roots]
-        found = e.out(e.pull(roots, seeds))
+        found = e.out(e.pull(roots, [ones_of(r) for r in roots]))
         values = unflatten(e.structure, e.out(e.results))
         gradients = by_argument(e, found)
     return values, gradients
+
+
+def ones_of(result):
+    """The seed of a sum over the elements of `result`."""
+    return normalise(np.ones(np.shape(below(result)), getattr(below(result), "dtype", "d")))
 
 
 def by_argument(e, found):

@@ -16,8 +16,8 @@ from ..array.differentiable import Traced
 from ..array.dual import Dual
 from ..array.record import nesting_error, normalise, settle, tracked
 from ..array.tensor import Tensor, tensor
-from ..common.dtypes import check_dtype, readable
-from ..common.errors import DtypeError, HigherOrderError, ModifiedInPlaceError, NestingError, StructureError
+from ..common.dtypes import check_derivative, check_dtype, readable
+from ..common.errors import HigherOrderError, ModifiedInPlaceError, NestingError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
@@ -35,16 +35,18 @@ MOST_LANES = 16
 MOST_WORDS = 1 << 25
 
 
-def check_result(thing, store, what, differentiated=True):
-    """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`."""
+def check_result(thing, store, what, differentiated=True, plain=False):
+    """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`.
+
+    With `plain` results that depend on nothing may be of any dtype.
+    """
     if isinstance(thing, Traced):
         if thing.__class__ is Dual:
             raise nesting_error(what)
         if thing._t is not None and thing._t is not store and settle(thing) is not store:
             raise nesting_error(what)
-        kind = np.asarray(thing._v).dtype.kind
-        if differentiated and kind not in "f":
-            raise DtypeError(f"{what} is a tensor of {thing.dtype}, which has no derivative; return floats")
+        if differentiated:
+            check_derivative(thing, what)
     elif differentiated:
         if thing is None:
             raise StructureError(f"{what} is None: does the function return what it computes?")
@@ -57,6 +59,8 @@ def check_result(thing, store, what, differentiated=True):
         if array.dtype.kind == "O":
             raise StructureError(f"{what} is of type {type(thing).__name__}, which holds Python objects, not numbers")
         check_dtype(array, what)
+        if not plain:
+            check_derivative(thing, what)
 
 
 def as_plain(value):

@@ -28,6 +28,17 @@ def check_dtype(array, what):
         raise DtypeError(f"{what}: dtype {array.dtype} is not numeric")
 
 
+def check_derivative(thing, what):
+    """Refuse results of truth values or integers; a Python int counts as a float."""
+    dtype = np.asarray(getattr(thing, "_v", thing)).dtype
+    if dtype.kind != "f" and type(thing) is not int:
+        raise DtypeError(
+            f"{what} is of dtype {dtype}, which has no derivative; return a float (what is computed from comparisons or "
+            "positions is constant between jumps), convert a constant with float(...) or .astype(float), or return it as "
+            "auxiliary data (has_aux=True)"
+        )
+
+
 def check_class(thing, what):
     """Refuse arrays with an arithmetic of their own: masked arrays, ``np.matrix``, quantities with units."""
     kind = type(thing)

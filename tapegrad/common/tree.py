@@ -74,6 +74,8 @@ def _unflatten(structure, leaves):
     if structure.kind is None:
         return next(leaves)
     parts = [_unflatten(p, leaves) for p in structure.parts]
+    if structure.kind is np.ndarray:
+        return np.reshape(parts[0], (1,) * structure.keys[0])
     if structure.kind is dict:
         return dict(zip(structure.keys, parts))
     if structure.kind in (list, tuple):
@@ -90,6 +92,15 @@ def own(thing):
     """`thing` with copies of its arrays, so that it stays what it is whatever happens to them."""
     leaves, structure = flatten(thing)
     return unflatten(structure, [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
+
+
+def of_one(structure, ndim):
+    """`structure` for numbers of which the first stands for an array of one element, with `ndim` axes."""
+    if structure.kind is None:
+        return Structure(np.ndarray, (ndim,), (LEAF,))
+    first = next(k for k, part in enumerate(structure.parts) if part.count)
+    parts = [of_one(part, ndim) if k == first else part for k, part in enumerate(structure.parts)]
+    return Structure(structure.kind, structure.keys, tuple(parts))
 
 
 def leaf_names(structure, name=""):

@@ -163,16 +163,16 @@ class Planner:
         result = self._sym(atom)
         return result if keepdims else result.reshape([n for k, n in enumerate(sym.shape) if k not in axes])
 
-    def matmul(self, a, b):
-        """Matrix product with NumPy's broadcasting, through NumPy's own loop."""
+    def matmul(self, a, b, absolute):
+        """Matrix product with NumPy's broadcasting, through NumPy's own loop; `absolute`: zero times anything is zero."""
         if a.ndim == 1:
-            return self._drop(self.matmul(a.expand_dims([0]), b), -2 if b.ndim > 1 else -1)
+            return self._drop(self.matmul(a.expand_dims([0]), b, absolute), -2 if b.ndim > 1 else -1)
         if b.ndim == 1:
-            return self._drop(self.matmul(a, b.expand_dims([1])), -1)
+            return self._drop(self.matmul(a, b.expand_dims([1]), absolute), -1)
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         a, b = (self._matrix(s, char) for s in (a, b))
         (found,) = self.gufunc(np.matmul, a, b)
-        if 0 not in found.shape and a.shape[-1]:
+        if absolute and 0 not in found.shape and a.shape[-1]:
             # BLAS knows no absolute zero; a result that is not finite is computed again.
             batch = found.shape[:-2]
             outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]

@@ -187,7 +187,11 @@ class Sym(L.Operators):
         return self.reduce("add", axis, keepdims)
 
     def __matmul__(self, other):
-        return self.plan.matmul(self, other)
+        return self.plan.matmul(self, other, True)
+
+    def product(self, other):
+        """The matrix product as NumPy computes it: zero times infinity is NaN."""
+        return self.plan.matmul(self, other, False)
 
     def constant(self, array):
         """A constant array in the dtype of this symbol."""

@@ -44,6 +44,7 @@ from .arrays_planner import ADDITIONS, LoopPlanner
 from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
 from .reasons import NotLowered
 
+_ABSOLUTE = BY_NAME["absolute_matmul"]
 _WRITES = tuple(BY_NAME[name] for name in ("setitem", "put", *ADDITIONS))
 
 
@@ -54,7 +55,7 @@ class Arrays:
     ----------
     guards : int
         Number of guards of the tape; a guard of this number says that the function itself has
-        to find out whether it raises (a singular matrix).
+        to find out whether it raises (a singular matrix), or what it gives (a product in which zero is absolute).
     """
 
     def __init__(self, guards=0):
@@ -112,6 +113,11 @@ class Arrays:
             integer = ir.Index(entry.integer or 0) if integer is None else plain(integer, body)
             attrs[row.dynamic] = integer
         plan = LoopPlanner(operands, out, body)
+        if row is _ABSOLUTE:
+            # Of finite factors it is the plain product.
+            for o in operands:
+                if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
+                    plan.demand_finite(o, self.guards)
         if row in VIEWS:
             found = view(row.name, operands[0], attrs, out)
             if found is None:

@@ -63,6 +63,11 @@ def _all_finite(plan, x):
     return L.eq(wrong.sum() if x.ndim else wrong, 0.0)
 
 
+def _undetermined(plan, found, x):
+    last = (x.ndim - 2, x.ndim - 1)
+    return L.isnan(found) & L.eq(L.select(L.isnan(x), 1.0, 0.0).sum(last), 0.0)
+
+
 def _at_classes(plan, target, classes):
     plan.demand((target >= 0.0) & (target < float(classes)))
     starts = plan.constant(np.arange(target.size) * classes, "l")
@@ -93,6 +98,7 @@ RECOMPUTED = {
     "all_finite": _all_finite,
     "sign_of_det": lambda plan, a: plan.gufunc(_umath_linalg.slogdet, a)[0],
     "signs": lambda plan, w: L.sign(w).own().expand_dims([w.ndim - 1]),
+    "undetermined": _undetermined,
     "at_classes": _at_classes,
     "taken": _taken,
 }

@@ -2,8 +2,8 @@
 
 Products with vectors are loops: they are bound by memory, and fused with what
 makes or uses the vector; so are those of tiny matrices, where a call costs more than the
-product.  All others go to BLAS through NumPy's loop, without the second look that the sweeps
-take at results that are not finite.
+product.  All others go to BLAS through NumPy's loop.  An absolute product is a plain one here: a
+kernel does not answer where a factor is not finite (`arrays.Arrays`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _BATCH, _EXTENTS, _STRIDES, _OUTER = 12, slice(13, 16), slice(20, 26), 26
 class Products:
     """The part of `LoopPlanner` for matrices."""
 
-    def matmul(self, a, b):
+    def matmul(self, a, b, absolute):
         if a.ndim == 1:
-            return self._drop(self.matmul(a.expand_dims([0]), b), -2 if b.ndim > 1 else -1)
+            return self._drop(self.matmul(a.expand_dims([0]), b, absolute), -2 if b.ndim > 1 else -1)
         if b.ndim == 1:
-            return self._drop(self.matmul(a, b.expand_dims([1])), -1)
+            return self._drop(self.matmul(a, b.expand_dims([1]), absolute), -1)
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         (m, k), n = a.shape[-2:], b.shape[-1]
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])

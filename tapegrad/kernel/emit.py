@@ -82,7 +82,7 @@ class Emission:
         self.main = main
         self._begin(found, shared)
         self._pieces(pieces, found, shared)
-        self._end()
+        self._end(pieces)
         if entry:
             emit_entry(module, main, found.nbytes, H_SWEEP, len(program.inputs) > 1)
         self.module, self.nbytes, self.keeps = module, found.nbytes, shared.keeps
@@ -123,9 +123,9 @@ class Emission:
         b.branch(finish)
         b.position_at_end(finish)
 
-    def _end(self):
+    def _end(self, pieces):
         b = self.b
-        if self.program.guards:
+        if any(piece.guards or piece.stops for piece in pieces):
             failed, fine = self.main.append_basic_block("failed"), self.main.append_basic_block("fine")
             number = b.load(self.main.args[2], typ=I32)
             b.cbranch(b.icmp_signed("!=", number, NONE), failed, fine)

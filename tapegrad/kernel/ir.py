@@ -262,7 +262,7 @@ class LoopProgram:
         In the order of the caller's arguments and results.
     body : list of Statement
     guards : int
-        How many guards there are.
+        How many guards the tape has; one of this number says that the kernel does not answer here.
     """
 
     inputs: list

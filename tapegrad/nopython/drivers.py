@@ -170,6 +170,7 @@ def _run(request, arguments):
     dispatcher = dual_dispatcher(wanted.function, lanes, True)
     tys = [_dual_of(ty, dual) if k in wanted.argnums else ty for k, ty in enumerate(_primals(wanted, given))]
     result = result_type(dispatcher, tys, wanted.function)
+    _check_derivative(wanted, result)
     writer = {"jvp": _pushforward, "derivative": _pushforward, "jacobian": _jacobian}.get(wanted.kind, _gradient)
     text = writer(wanted, _primals(wanted, given), result, lanes)
     return _made(text, {**_NAMES, "f": dispatcher, "token": Token(lanes), "LANES": lanes}, "driver")
@@ -216,6 +217,14 @@ def _check_arguments(wanted, given):
             dims = [getattr(t, "ndim", 0) for t in (given[k], ty)]
             if dims[0] != dims[1] or not is_real(getattr(ty, "dtype", ty)):
                 _refuse(wanted, f"the tangent of argument {k} is {ty}", f"give it the type of the argument, {given[k]}")
+
+
+def _check_derivative(wanted, result):
+    """Refuse truth values and integers, as everywhere else (`dtypes.check_derivative`)."""
+    for ty in list(result) if isinstance(result, types.BaseTuple) else [result]:
+        inner = ty.dtype if isinstance(ty, types.Array) else ty
+        if isinstance(inner, (types.Boolean, types.Integer)) and not isinstance(ty, types.IntegerLiteral):
+            _refuse(wanted, f"it returns {ty}, which has no derivative", "return a float, or convert a constant with float(...) or .astype(float)")
 
 
 def _refuse(wanted, what, advice):

@@ -30,14 +30,15 @@ def modf(x):
     """Fraction and integer part of x; the derivative of the integer part is 0."""
     x = F.lift(x)
     whole = F.trunc(x)
-    if decided(_all_finite(), x):
+    if decided(all_finite(), x):
         return x - whole, whole
-    finite = derived(np.isfinite, x)
-    return F.where(finite, x, 0.0) - F.where(finite, whole, 0.0), whole
+    infinite = derived(np.isinf, x)
+    return F.where(infinite, 0.0, x) - F.where(infinite, 0.0, whole), whole
 
 
 @recomputed
-def _all_finite(x):
+def all_finite(x):
+    """Whether nothing in `x` is infinite or NaN."""
     return np.isfinite(x).all()
 
 
@@ -110,7 +111,8 @@ def _numbers(x, nan, posinf, neginf):
 
 @recomputed
 def _periods(p, discont, axis, period):
-    return np.unwrap(p, discont, axis, period=period) - p
+    found = np.unwrap(p, discont, axis, period=period)
+    return np.where(found == p, 0.0, found - p)
 
 
 @implements(np.real)

@@ -213,8 +213,15 @@ def _cond(x, p=None):
     if p is None or p in (2, -2):
         s = _svd(x, compute_uv=False)
         ends = s[..., 0], s[..., -1]
-        return ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
-    return np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
+        found = ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
+    else:
+        found = np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
+    return F.where(derived(_undetermined(), found, x), np.inf, found)
+
+
+@recomputed
+def _undetermined(found, x):
+    return np.isnan(found) & ~np.isnan(x).any((-2, -1))
 
 
 @implements(np.linalg.eig)

@@ -18,6 +18,7 @@ from ..array.differentiable import Traced
 from ..array.record import decided, tracked
 from .dispatch import DIRECT, NO_VALUE, implements, only_defaults, refuse, value_of
 from .einsum import einsum
+from .elementwise import all_finite
 from .shaping import as_tensor
 
 # ---- inner and outer ---------------------------------------------------------------
@@ -181,9 +182,14 @@ def _correlated(a, v, mode):
     m = v.shape[0]
     left = (0, m >> 1, m - 1)[mode]
     right = (0, m - left - 1, m - 1)[mode]
-    a = _extended(a, left, right)
+    count, a = a.shape[0], _extended(a, left, right)
     windows = np.lib.stride_tricks.sliding_window_view(np.ascontiguousarray(a._v), m)
-    return F.matmul(F.view("as_strided", a, windows, (1, 1), 0), v)
+    windows = F.view("as_strided", a, windows, (1, 1), 0)
+    if not left + right or decided(all_finite(), v):
+        return F.matmul(windows, v)
+    # The zeros beyond the ends of `a` meet nothing.
+    place = np.arange(windows.shape[0])[:, None] + np.arange(m) - left
+    return F.sum(windows * F.where((place >= 0) & (place < count), v, 0.0), axis=1)
 
 
 def _sequences(a, v, mode):
@@ -280,7 +286,12 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
     width = np.where(after == at, 1.0, knots[after] - knots[at])
     start, stop = _picked(fp, at), _picked(fp, after)
     # The last knot itself is on the last piece, whose derivative it shares.
-    found = start + (stop - start) / width * (x - knots[at])
+    slope = (stop - start) / width
+    found = start + slope * (x - knots[at])
+    if not decided(all_finite(), fp):
+        # What is NaN from one side may be a number from the other, and on a knot nothing else counts.
+        found = F.where(np.isnan(found), stop + slope * (x - knots[after]), found)
+        found = F.where(x == knots[at], start, F.where(np.isnan(found) & (start == stop), start, found))
     last, first = fp[len(knots) - 1], fp[0]
     found = F.where(x > knots[-1], last if right is None else right, found)
     return F.where(x < knots[0], first if left is None else left, found)
@@ -488,6 +499,8 @@ def _matrix_power(a, n):
         return F.lift(np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape).copy())
     if n < 0:
         a, n = np.linalg.inv(a), -n
+    if n == 3:  # in the order in which NumPy multiplies
+        return F.matmul(F.matmul(a, a), a)
     found = None
     while True:
         n, odd = divmod(n, 2)

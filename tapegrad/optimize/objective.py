@@ -159,7 +159,7 @@ class Objective:
         self._since = 0
         spare_a_recording(self.replayed, self.function, args)
         outcome = self.replayed.call(args, {})
-        value = float(outcome.values[0])
+        value = np.asarray(outcome.values[0], float).item()
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
             g[a:b] = part.reshape(-1)
         self._adopt(args)

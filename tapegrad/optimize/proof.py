@@ -41,6 +41,7 @@ def stands_for(function, args, values):
 
 
 def _near(a, b):
-    return a.shape == np.shape(b) and np.allclose(
+    # An array of one element is differentiated as that number.
+    return (a.shape == np.shape(b) or a.size == np.size(b) == 1) and np.allclose(
         a, b, rtol=AGREEMENT, atol=AGREEMENT * max(1.0, float(np.max(np.abs(b), initial=0.0))), equal_nan=True
     )

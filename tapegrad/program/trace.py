@@ -251,7 +251,7 @@ class Trace:
 
     def apart(self, t):
         """`t` as a value through which no derivative passes."""
-        if not isinstance(t, Tensor) or t._t is not self.store:
+        if not isinstance(t, Tensor) or t._t is not self.store or np.asarray(t._v).dtype.kind != "f":
             return t
         return self.record(BY_NAME["clone"], (), (t,), (t._v,), 0, t._v if t._v.__class__ is float else t._v.copy())
 

@@ -1,4 +1,8 @@
-"""The product of matrices, with NumPy's rules for vectors and stacks; other products are made of it (`functions.products`)."""
+"""The product of matrices, with NumPy's rules for vectors and stacks; other products are made of it (`functions.products`).
+
+In a rule ``a @ b`` is the product of derivatives, in which zero is absolute (``docs/numerics.md``), and ``a.product(b)`` is
+NumPy's.  The first is a row of its own, so that a derivative that is recorded keeps its zeros where it is replayed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import numpy as np
 from . import lang as L
 from .table import structural
 from .tangents import added
+from .transposed import absolute_product_value
 
 
 def _matmul_vjp(g, a, b, z):
@@ -33,6 +38,28 @@ def _matmul_jvp(tangents, a, b, z):
 
 
 structural(
-    "matmul", 2, np.matmul, _matmul_vjp, jvp=_matmul_jvp, forward=lambda a, b: a @ b, node="Mm", numpy=(np.matmul,),
+    "matmul", 2, np.matmul, _matmul_vjp, jvp=_matmul_jvp, forward=lambda a, b: a.product(b), node="Mm", numpy=(np.matmul,),
     doc="matrix product with NumPy's broadcasting",
+)
+
+
+def absolute_matmul_value(a, b):
+    """``a @ b`` in which zero times anything is zero."""
+    with np.errstate(all="ignore"):
+        found = np.matmul(a, b)
+        # BLAS knows no absolute zero; a result that is not finite is computed again.
+        return found if np.isfinite(found).all() else _term_by_term(a, b)
+
+
+def _term_by_term(a, b):
+    if a.ndim == 1:
+        return _term_by_term(a[None], b)[..., 0, :] if b.ndim > 1 else _term_by_term(a[None], b[:, None])[0, 0]
+    if b.ndim == 1:
+        return _term_by_term(a, b[:, None])[..., 0]
+    return sum(absolute_product_value(a[..., :, k, None], b[..., None, k, :]) for k in range(a.shape[-1]))
+
+
+structural(
+    "absolute_matmul", 2, absolute_matmul_value, _matmul_vjp, jvp=_matmul_jvp, forward=lambda a, b: a @ b, node="AbsoluteMm",
+    doc="matrix product in which zero times anything is zero (even beside infinity)",
 )

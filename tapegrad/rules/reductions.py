@@ -234,7 +234,9 @@ def _logsumexp_value(x, axis=None, keepdims=False):
 
 def _shares(x, z, axis, keepdims):
     z = spread(z, x, axis, keepdims)
-    return L.select(L.eq(x, z), 1.0, L.exp(x - z))
+    # What equals the result has all of it; it is infinite, or too large for the logarithm of their number, where several do.
+    hit = L.eq(x, z)
+    return L.select(hit, 1.0 / L.select(hit, 1.0, 0.0).sum(axis=axis, keepdims=True), L.exp(x - z))
 
 
 def _logsumexp_forward(x, axis=None, keepdims=False):

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import lang as L
 from .table import structural
+from .transposed import absolute_product_value
 
 
 def _cumprod_value(x, axis=0):
@@ -38,15 +39,15 @@ structural(
 
 
 def recurrence_value(b, f, axis=0, reverse=False, lag=False, exclusive=False):
-    """The recurrence on plain arrays; see `Eager.recur`."""
+    """The recurrence on plain arrays; see `Eager.recur`.  Only derivatives are made of it: zero is absolute."""
     b, f = np.broadcast_arrays(b, f)
     found = np.empty(b.shape, np.result_type(b, f))
     b, f, lines = (np.moveaxis(a, axis, 0) for a in (b, f, found))
     carry = np.zeros(b.shape[1:], found.dtype)
     for k in range(len(b))[:: -1 if reverse else 1]:
-        total = b[k] + (carry if lag else f[k] * carry)
+        total = b[k] + (carry if lag else absolute_product_value(f[k], carry))
         lines[k] = carry if exclusive else total
-        carry = f[k] * total if lag else total
+        carry = absolute_product_value(f[k], total) if lag else total
     return found
 
 

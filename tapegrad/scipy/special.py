@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..array import functions as F
-from ..array.record import apply, derived
+from ..array.record import apply, decided, derived
 from .mirrors import MIRRORS, constant, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.special"])
@@ -16,9 +16,22 @@ __getattr__ = own_names("scipy.special")
 _mirror = mirror("scipy.special")
 
 
+def _top(a, b, axes):
+    """The largest entries whose factor is not zero."""
+    return np.max(np.where(b != 0, a, -np.inf), axis=axes, keepdims=True, initial=-np.inf)
+
+
 def _shift(a, b, axes):
-    shift = np.max(np.where(b != 0, a, -np.inf), axis=axes, keepdims=True, initial=-np.inf)
+    shift = _top(a, b, axes)
     return np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
+
+
+def _shares(a, b, found, axes):
+    """The shares of the entries in a result that is infinite as they are; 0 elsewhere."""
+    top = _top(a, b, axes)
+    hits = np.where(np.isinf(top) & (found == top) & (a == top), b, 0.0)
+    total = np.sum(hits, axis=axes, keepdims=True)
+    return (hits / np.where(total == 0, 1.0, total)).astype(a.dtype)
 
 
 @_mirror
@@ -56,6 +69,10 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     terms = F.exp(F.where(derived(lambda b: b != 0, b), a - shift, F.minimum(a - shift, top)))
     total = F.sum(b * terms, axis=axis, keepdims=True)
     found = F.log(F.absolute(total) if return_sign else total) + shift
+    if decided(lambda a, b: bool(np.isinf(_top(a, b, axes)).any()), a, b):
+        shares = derived(lambda a, b, found: _shares(a, b, found, axes), a, b, found)
+        shared = F.sum(F.where(derived(lambda s: s != 0, shares), a, 0.0) * shares, axis=axis, keepdims=True)
+        found = F.where(derived(lambda s: np.any(s != 0, axis=axes, keepdims=True), shares), shared, found)
     if not keepdims:
         kept = np.sum(np.empty(shape), axis=axes).shape
         found, total = F.reshape(found, kept), F.reshape(total, kept)

@@ -57,7 +57,7 @@ def _of_floats(direction):
 def second_products(e, directions, lanes):
     """The tangent of the gradient: one product with the Hessian for each direction."""
     e.refuse_duals()
-    gradients = e.pull(e.results[:1], [1.0])
+    gradients = e.pull(e.results[:1], [nested.ones_of(e.results[0])])
     return e.push(gradients, directions, lanes)
 
 

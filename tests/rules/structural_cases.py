@@ -244,6 +244,7 @@ CASES = {
        (lambda a, b: a.T @ b.T, (M, array((2, 3)))), (lambda a, b: a[::-1, ::2] @ b[::-1], (M, array((2, 5)))),
        (lambda a: a @ a.T, (M,)), (lambda a: a @ np.ones((4, 2), int), (M,)), (np.outer, (V, M)), (np.outer, (V, V)),
        (lambda a: np.broadcast_to(a, (3, 2, 5)) @ V, (V,))],
+    "absolute_matmul": [(lambda a, b: apply("absolute_matmul", (a, b)), (array(a, 1), array(b, 2)), np.matmul) for a, b in MATMUL_SHAPES],
     "getitem": index_cases(BASIC_KEYS) + [(lambda x: x[None] * 1.0, (2.0,), lambda x: np.asarray(x)[None]), (lambda x: x[...] * 2.0, (2.0,), lambda x: 2 * x),
                                           (lambda x: list(x), (M,)), (lambda x: [r[0] for r in x], (C,))],
     "select": [(lambda x: x[1], (V,)), (lambda x: x[-1] * x[0], (V,)), (lambda x: x[1, 2] * x[0, -1], (M,)), (lambda x: list(x), (V,)),

@@ -7,6 +7,7 @@ import pytest
 import scipy.special as special
 
 import tapegrad as tg
+import tapegrad.scipy.special as mirrored
 from tests.rules.checker import check, generator, gradient, leaf, plain
 
 INF, NAN = np.inf, np.nan
@@ -199,6 +200,23 @@ def test_as_pytorch(name, ours, theirs, char):
 # ---- the table of docs/numerics.md ---------------------------------------------------
 
 #: (function, point) of the table -> calls: a function, its operands, the derivative in each.
+LOGSUMEXPS = [
+    tg.logsumexp, lambda x: tg.logsumexp(x[None], axis=1, keepdims=True), mirrored.logsumexp, lambda x: mirrored.logsumexp(x, b=np.full(x.shape, 2.0)),
+    lambda x: mirrored.logsumexp(x, b=np.full(x.shape, -2.0), return_sign=True)[0],
+]  # fmt: skip
+
+
+def reached_otherwise(function, operands):
+    """The gradient by other ways than `backward`: sweep and kernel recorded at another point, columns of `jacfwd`."""
+    arrays = [np.asarray(o, float) for o in operands]
+    scalar = lambda *x: np.sum(function(*x))  # noqa: E731
+    for kernel in ("never", "always"):
+        g = tg.grad(scalar, tuple(range(len(arrays))), kernel=kernel)
+        g(*[np.linspace(0.2, 0.4, a.size).reshape(a.shape) for a in arrays])
+        yield g(*arrays)
+    yield tuple(tg.jacfwd(scalar, k)(*arrays) for k in range(len(arrays)))
+
+
 TABLE = {
     ("`abs(x)`", "0"): [(np.abs, [0.0], [0])],
     ("`relu(x)`", "0"): [(tg.relu, [0.0], [0])],
@@ -232,7 +250,14 @@ TABLE = {
     ("`copysign(x, y)`", "`x` is 0"): [(np.copysign, [0.0, -1.0], [0, 0]), (np.copysign, [2.0, -1.0], [-1, 0])],
     ("`heaviside(x, h)`", "everywhere"): [(np.heaviside, [0.0, 0.5], [0, 1]), (np.heaviside, [2.0, 0.5], [0, 0])],
     ("`np.where(x > 0, 1.0, 0.0)`", "everywhere"): [(lambda x: np.where(x > 0, 1.0, 0.0) + 0.0 * x, [v], [0]) for v in (0.0, 1.0)],
-    ("`logaddexp(x, y)`", "both are the same infinity"): [(f, [v, v], [0.5, 0.5]) for f in (np.logaddexp, np.logaddexp2) for v in (INF, -INF)],
+    ("`logaddexp(x, y)`, `logaddexp2`, `logsumexp`", "several entries are the infinity that is the result"): [
+        *((f, [v, v], [0.5, 0.5]) for f in (np.logaddexp, np.logaddexp2) for v in (INF, -INF)),
+        *((f, [[v, v]], [[0.5, 0.5]]) for f in LOGSUMEXPS for v in (INF, -INF, 1e300, -1e300)),
+        *((f, [[INF, v, INF, -INF]], [[0.5, 0, 0.5, 0]]) for f in LOGSUMEXPS for v in (1.0, -INF)),
+        *((f, [[INF, v]], [[1, 0]]) for f in LOGSUMEXPS for v in (1.0, -INF)),
+        *((f, [[-INF, v]], [[0, 1]]) for f in LOGSUMEXPS for v in (1.0, INF)),
+        *((lambda x: mirrored.logsumexp(x, b=[3.0, 1.0, 0.0]), [[v, v, v]], [[0.75, 0.25, 0]]) for v in (INF, -INF)),
+    ],
     ("`sinc(x)`", "0"): [(np.sinc, [0.0], [0])],
     ("`nan_to_num(x)`", "what was replaced"): [(np.nan_to_num, [v], [0]) for v in (NAN, INF, -INF)],
     ("`prod`, `cumprod`", "zeros"): [
@@ -266,6 +291,14 @@ def test_line_of_the_table(line):
             found = gradient(function, *[np.array(v) if isinstance(v, list) else wrap(v) for v in operands])
             for f, e in zip(found if len(operands) > 1 else [found], expected):
                 np.testing.assert_array_equal(np.ravel(f), np.ravel(e), err_msg=str(operands))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_infinities_are_shared_in_the_same_way_however_the_derivative_is_found():
+    for function, operands, expected in TABLE["`logaddexp(x, y)`, `logaddexp2`, `logsumexp`", "several entries are the infinity that is the result"]:
+        for found in reached_otherwise(function, operands):
+            for f, e in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(f, e, err_msg=str(operands))
 
 
 @pytest.mark.parametrize("char", "df")

@@ -44,6 +44,7 @@ REDUCTIONS = set("sum mean max min prod var std norm logsumexp".split())
 LINES = {"softmax", "log_softmax"}
 #: Rows that add into parts of an array, of zeros or of the first operand.
 ADDS = {"place", "scatter", "add_window", "add_at"}
+PRODUCTS = {"matmul", "absolute_matmul"}
 SCANS = {"cumsum", "cumprod", "recurrence"}
 
 
@@ -212,7 +213,7 @@ class Elements:
             return self._lines
         if name in SCANS:
             return self._scanned
-        return self._product if name == "matmul" else self._dense
+        return self._product if name in PRODUCTS else self._dense
 
     def _elementwise(self, row, operands, shape, attrs, given):
         return self._joined([np.broadcast_to(g, shape) for g in given.values()])

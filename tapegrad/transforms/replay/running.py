@@ -23,7 +23,7 @@ from ...autograd.gradients import grad
 from ...autograd.recording import Recording, captured_message, check_result, differentiating, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, NonScalarOutputError, StructureError
-from ...common.tree import flatten, leaf_names, unflatten
+from ...common.tree import flatten, leaf_names, of_one, unflatten
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
@@ -83,6 +83,10 @@ class Running:
             kind.surroundings.forgive()
             results, shape = flatten(result)
             self._check_results(results, shape, backward, tape.store)
+            if backward is True and self.scalar and np.ndim(results[0]):
+                # An array of one element is differentiated as that number.
+                shape = of_one(shape, np.ndim(results[0]))
+                results[0] = np.reshape(results[0], ())
             if self.has_aux:
                 # No derivative passes through what goes with the result.
                 results[1:] = [trace.apart(r) for r in results[1:]]
@@ -118,7 +122,8 @@ class Running:
         else:
             first = len(results)
         for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
-            check_result(result, store, f"the result{name} of {name_of(self.function)}", differentiated=k < first)
+            what = f"the result{name} of {name_of(self.function)}"
+            check_result(result, store, what, differentiated=k < first, plain=backward is False)
         if backward is True and self.scalar:
             if first != 1:
                 raise NonScalarOutputError(
@@ -126,7 +131,7 @@ class Running:
                     "use tg.jacobian for several, has_aux=True for a number and anything else"
                 )
             value = results[0]._v if isinstance(results[0], Tensor) else results[0]
-            if np.shape(value) != ():
+            if np.size(value) != 1:
                 raise NonScalarOutputError(
                     f"the function must return one number to be differentiated, it returned an array of shape "
                     f"{np.shape(value)}; sum it, or use tg.jacobian"

@@ -45,7 +45,7 @@ from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_fu
 FORMAT, VERSION = "tapegrad tape", 2
 #: Codes of records that are no row.
 _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
-_KINDS = {kind.__name__: kind for kind in (dict, list, tuple)}
+_KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray)}
 #: Lines of a source file, and letters of a text, are fewer.
 LINES, LETTERS = 1 << 31, 4096
 #: The most bytes a loaded tape may declare, unless the caller says otherwise.

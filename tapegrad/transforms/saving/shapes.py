@@ -323,7 +323,7 @@ STRUCTURAL = {
     "recurrence": (_recurrence, {"axis": 0, "reverse": False, "lag": False}),
     "binary_cross_entropy_with_logits": (_bce, {"reduction": "mean"}),
     "cross_entropy": (_cross_entropy, {"reduction": "mean"}),
-    "matmul": (_matmul, {}),
+    **dict.fromkeys(("matmul", "absolute_matmul"), (_matmul, {})),
     "solve": (_solve, {}),
     "solve_triangular": (_solve, {"trans": 0, "lower": False, "unit": False}),
     "inv": (_inv, {}),
