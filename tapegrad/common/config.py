@@ -3,7 +3,8 @@
 The environment variable ``TAPEGRAD_CACHE_DIR`` names the cache directory; by
 default it is the user's cache folder.  A directory that cannot be written is
 reported once on the logger ``tapegrad`` and code is then kept in memory only.
-``TAPEGRAD_KERNEL`` (and the variable `kernel`) says when tapes become machine code.
+``TAPEGRAD_KERNEL`` (and the variable `kernel`) says when tapes become machine code, ``TAPEGRAD_STRICT`` (and `strict`)
+what becomes of faults of tapegrad itself while that is done.
 """
 
 from __future__ import annotations

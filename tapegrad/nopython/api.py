@@ -229,7 +229,8 @@ def _dispatcher(f, kind, argnums, lanes):
     made.__defaults__ = tuple(defaults) or None
     made.__qualname__ = f"{name}_{request.identity}"
     made.__doc__ = f"njit_{kind} of {function.__qualname__}, by the arguments {', '.join(names[k] for k in chosen)}."
-    return numba.njit(pipeline_class=Uninterrupted)(made)
+    with uninterrupted:
+        return numba.njit(pipeline_class=Uninterrupted)(made)
 
 
 def _positions(argnums, count, name):

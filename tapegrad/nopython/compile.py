@@ -18,6 +18,7 @@ from numba.core import types
 from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
+from numba.core.ir import Loc
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import MakeFunctionToJitFunction
@@ -33,11 +34,10 @@ _OPTIONS = ("error_model", "fastmath", "boundscheck")
 
 
 class Uninterrupted(Compiler):
-    """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`)."""
+    """Numba's compiler; Ctrl-C waits until it has finished (`uninterrupted`), and until it knows what is registered with Numba."""
 
-    @uninterrupted
-    def compile_extra(self, func):
-        return super().compile_extra(func)
+    __init__ = uninterrupted(Compiler.__init__)
+    compile_extra = uninterrupted(Compiler.compile_extra)
 
 
 @cache
@@ -114,8 +114,12 @@ def result_type(dispatcher, argument_types, function):
     """
     try:
         sig = types.Dispatcher(dispatcher).get_call_type(cpu_target.typing_context, tuple(argument_types), {})
-    except (NumbaError, NotImplementedError) as error:
-        raise UnsupportedInNumbaError(_explain(str(error), function)) from error
+    except (UnsupportedInNumbaError, MemoryError):
+        raise
+    except Exception as error:
+        # Numba says most of what it cannot do by a NumbaError, and some of it by whatever happens inside of it.
+        text = str(error) if isinstance(error, NumbaError) else f"{type(error).__name__} {error}"
+        raise UnsupportedInNumbaError(_explain(text, function, _places(error.__traceback__))) from error
     return sig.return_type
 
 
@@ -137,17 +141,29 @@ _ADVICE = (
 )
 
 
-def _explain(text, function):
+def _places(trace):
+    """Where Numba was when it failed, innermost first: (file, line) of what it was typing."""
+    found = []
+    while trace is not None:
+        loc = trace.tb_frame.f_locals.get("loc")
+        if isinstance(loc, Loc):
+            found.insert(0, (loc.filename, loc.line))
+        trace = trace.tb_next
+    return found
+
+
+def _explain(text, function, places=()):
     """One message from Numba's, with the user's line, the operation and what to do."""
     text = _COLOURS.sub("", text)
     package, numba_folder = str(Path(__file__).parents[1]), str(Path(numba.__file__).parent)
     own = function.py_func if isinstance(function, Dispatcher) else function
     where, line = own.__code__.co_filename, own.__code__.co_firstlineno
-    for found in _PLACE.finditer(text):
-        path = _full_path(found.group(1), own)
+    # Numba tells the innermost place first.
+    for name, number in [*_PLACE.findall(text), *places]:
+        path = _full_path(name, own)
         if not path.startswith((package, numba_folder)) and path.endswith((".py", ">")):
-            where, line = path, int(found.group(2))
-            break  # Numba tells the innermost place first
+            where, line = path, int(number)
+            break
     source = linecache.getline(where, line).strip()
     said = [part.strip() for part in text.splitlines()]
     said = [part for part in said if part and not part.startswith(("Failed in", "During:", "File ", "<source", "^"))]

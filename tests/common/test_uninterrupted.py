@@ -362,9 +362,9 @@ PROGRAMS = {
                 g = tg.grad(lambda z: np.sum(np.sin(z * k)), kernel="always")
                 for _ in range(3): g(x)
                 tg.njit_grad(lambda z: z * k)(2.0)
-        thread = threading.Thread(target=busy); thread.start(); time.sleep(2.0)
+        thread = threading.Thread(target=busy, daemon=True); thread.start(); time.sleep(2.0)
         for n in range(6):
-            child = mp.get_context("fork").Process(target=work); child.start(); child.join(30)
+            child = mp.get_context("fork").Process(target=work); child.start(); child.join(60)
             hung = child.is_alive(); child.kill()
             assert not hung and child.exitcode == 0, child.exitcode
         stop.append(1); thread.join(); print("finished after", n)

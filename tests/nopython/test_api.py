@@ -203,6 +203,38 @@ def test_what_cannot_be_differentiated_names_the_line(function, arguments, where
     assert isinstance(caught.value, TypeError)
 
 
+ARRAY = np.array([[0.5, 1.5, -0.7], [2.0, 0.3, 1.1]])
+KEYWORDS = {
+    "sum": ["axis=0", "axis=-1", "axis=1, keepdims=True", "keepdims=True", "axis=(0, 1)", "axis=None", "dtype=float", "initial=2.0", "where=a > 0.4"],
+    "mean": ["axis=1", "keepdims=True", "axis=0, keepdims=True", "dtype=np.float32"],
+    "var": ["axis=0", "ddof=1", "axis=1, ddof=1", "keepdims=True"], "std": ["axis=1", "ddof=1", "keepdims=True"],
+    "prod": ["axis=0", "keepdims=True", "initial=2.0"], "max": ["axis=1", "axis=1, keepdims=True", "initial=9.0"],
+    "min": ["axis=0", "keepdims=True", "where=a > 0.4"], "cumsum": ["axis=1", "axis=0", "dtype=float"],
+}  # fmt: skip
+CALLS = [
+    *(f"np.{name}(a, {given})" for name, each in KEYWORDS.items() for given in each),
+    *(f"a.{name}({given})" for name, each in KEYWORDS.items() for given in each[:2]),
+    "a.sum(0)", "a.mean(1)", "a.cumsum(1)", "a.copy(order='C')", "np.kron(a, a)", "np.linalg.norm(a, axis=1)", "np.outer(a, a, None)",
+    "np.clip(a, 0.0, None)", "np.dot(a, a.T, out=None)", "np.diff(a, axis=0)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_keyword_is_computed_or_refused_with_the_line(call):
+    scope = {"np": np}
+    exec(compile(f"def f(a):\n    b = a * 1.0\n    return np.sum({call.replace('a.', 'b.', 1) if call[0] == 'a' else call})\n", "<f>", "exec"), scope)
+    try:
+        value, gradient = tg.njit_value_and_grad(scope["f"])(ARRAY)
+    except UnsupportedInNumbaError as refused:
+        assert str(refused).startswith("<f>:3: "), str(refused)
+        return
+    x = tg.tensor(ARRAY, requires_grad=True)
+    y = scope["f"](x)
+    y.backward()
+    assert value == pytest.approx(y.item(), rel=1e-14)
+    np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-13)
+
+
 def test_the_error_comes_through_the_users_own_code():
     slope = tg.njit_derivative(cuts)
 
