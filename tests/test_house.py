@@ -57,7 +57,7 @@ def test_an_invariant_is_no_assert():
     assert not [path for path in FILES if "__debug__" in path.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("name", ["rules.checker", "kernel.agreement", "kernel.compare", "replay.agreement", "threads"])
+@pytest.mark.parametrize("name", ["rules.checker", "kernel.agreement", "kernel.compare", "transforms.replay.agreement", "threads"])
 def test_asserts_of_what_tests_have_in_common_are_kept_without_debugging(name):
     """`.ci/run` runs some tests under ``python -O``, where only asserts that pytest has rewritten do anything."""
     assert "@pytest_ar" in vars(importlib.import_module(f"tests.{name}"))

@@ -11,6 +11,8 @@ from weakref import ref
 
 import numpy as np
 
+from ..common.errors import require
+
 
 class Meta:
     """Shape, byte strides and dtype character of a value.
@@ -82,9 +84,9 @@ def checked(write):
 
     def checking(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         for v, m in zip(values, metas):
-            assert m is meta_of(v), f"{row.name}: an operand {meta_of(v)} of strides {v.strides} is described as {m} of strides {m.strides}"
+            require(m is meta_of(v), f"{row.name}: an operand {meta_of(v)} of strides {v.strides} is described as {m} of strides {m.strides}")
         t = write(row, operands, values, metas, flags, attrs, value, integer, depth + 1)
-        assert t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: the result is not described as what it is, but as {t._m}"
+        require(t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: the result is not described as what it is, but as {t._m}")
         return t
 
     return checking
