@@ -85,9 +85,10 @@ class Store:
     """One generation of a tape; see the module's text."""
 
     __slots__ = (
-        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
-        "signatures", "most_signatures", "due", "code", "code_is_ours", "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
-        "explicit", "forward", "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
+        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects",
+        "leaves", "leaf_list", "watched", "signatures", "most_signatures", "due", "code", "code_is_ours", "code_runs",
+        "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
+        "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
