@@ -510,7 +510,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             signature.out is not SCALAR if scalar else
             (out := signature.out).strides != value.strides or out.shape != value.shape or out.dtype is not value.dtype
         ):  # fmt: skip
-            signature = Signature.noted(store.signatures, key, meta_of(value))
+            signature = Signature.noted(store, key, meta_of(value))
         if len(places) > 2:
             store.write_operands(places)
         if signature.saves:

@@ -77,7 +77,8 @@ def _move(store, new, kept, keep):
     numbers = np.unique(ops & ~CLEARED)
     for number in numbers[(numbers >= FIRST_ARRAY) & (numbers < ARRAY_LEAF)].tolist():
         signature = Signature.ALL[number - FIRST_ARRAY]
-        Signature.noted(new.signatures, signature.key[:-1], signature.out)
+        Signature.noted(new, signature.key[:-1], signature.out)
+    new.due = new.capacity
     operands = (ops != CONTINUES) & (ops != ARRAY_LEAF) & (ops != SCALAR_LEAF) & (ops < CLEARED)
     for name in ("a", "b"):
         records[name][operands] = renumber[records[name][operands]]

@@ -63,13 +63,16 @@ class Registered:
         return known
 
     @classmethod
-    def noted(cls, signatures, key, out):
-        """The signature of a key and a description `out` of the result, which the dict `signatures` refers to from now on.
+    def noted(cls, store, key, out):
+        """The signature of a key and a description `out` of the result, which `store` refers to from now on.
 
         There it is found by the key alone, too, until there is one of another result.
         """
-        whole = (*key, out)
+        signatures, whole = store.signatures, (*key, out)
         signatures[key] = signatures[whole] = found = signatures.get(whole) or cls.find(whole)
+        if len(signatures) > store.most_signatures:
+            store.most_signatures = 2 * len(signatures)
+            store.due = store.limit = 0
         return found
 
     @classmethod

@@ -17,6 +17,8 @@ anything else                          none: NumPy is called again (a *host* ste
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..common.uninterrupted import imported
@@ -97,6 +99,10 @@ def _memory_order(shape, strides):
     return found[::-1]
 
 
+#: Programs that are kept although no workspace has them, at most.
+MOST = 512
+
+
 class ValueProgram:
     """The planned value of an entry of one description.
 
@@ -106,8 +112,6 @@ class ValueProgram:
     registers : list of int
         Of the operands, in order; the result is in register 0.
     """
-
-    KNOWN: dict[tuple, ValueProgram] = {}
 
     def __init__(self, planner):
         from ..codegen.loops import loop_kernel
@@ -119,20 +123,16 @@ class ValueProgram:
             self.words[position] = loop_kernel(spec)
 
     @classmethod
+    @lru_cache(MOST)
     def of_row(cls, row, attrs, metas, out):
         """The program of a row, or None if NumPy has to be called."""
-        key = (row, attrs, metas, out)
-        if key not in cls.KNOWN:
-            cls.KNOWN[key] = cls._planned(lambda plan: _row(plan, row, dict(attrs)), metas, out)
-        return cls.KNOWN[key]
+        return cls._planned(lambda plan: _row(plan, row, dict(attrs)), metas, out)
 
     @classmethod
+    @lru_cache(MOST)
     def of_ufunc(cls, function, metas, out):
         """The program of a plain call of a ufunc, or None."""
-        key = (function, metas, out)
-        if key not in cls.KNOWN:
-            cls.KNOWN[key] = cls._planned(lambda plan: plan.ufunc(function, *plan.operands, out=plan.result), metas, out)
-        return cls.KNOWN[key]
+        return cls._planned(lambda plan: plan.ufunc(function, *plan.operands, out=plan.result), metas, out)
 
     @classmethod
     def _planned(cls, build, metas, out):

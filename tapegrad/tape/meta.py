@@ -49,7 +49,7 @@ SCALAR = Meta((), (), "d", 8)
 #: By (shape, strides, char); when there are more than `_limit`, those that nothing else refers to are let go.
 _KNOWN = {}
 _ITEMSIZES = {}
-MOST = 4096
+MOST = 1024
 _LOCK = threading.Lock()
 _limit = MOST
 

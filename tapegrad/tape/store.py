@@ -17,7 +17,7 @@ tokens      one object per record that is shared with the tensor that the
             calls ``backward`` runs in bounded memory (`tape.reclaim`).
 objects     the values that backward programs read, in order of recording.
 signatures  of the array instructions, by key (`sweep.registry.Registered.noted`): while a store refers to one, its number (which the records have) is
-            nobody else's (`sweep.registry`).
+            nobody else's (`sweep.registry`).  With more than `most_signatures` it is time to forget what nobody needs.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.
@@ -77,9 +77,10 @@ class Store:
     """One generation of a tape; see the module's text."""
 
     __slots__ = (
-        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "leaves", "leaf_list", "watched",
-        "signatures", "due", "code", "code_is_ours", "code_runs", "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread",
-        "explicit", "forward", "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
+        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects",
+        "leaves", "leaf_list", "watched", "signatures", "most_signatures", "due", "code", "code_is_ours", "code_runs",
+        "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
+        "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -104,6 +105,7 @@ class Store:
         self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
         self.objects = []
         self.signatures = {}
+        self.most_signatures = 2 * SIGNATURES_REUSED
         self.leaves = {}
         self.leaf_list = []
         self.watched = Watched()

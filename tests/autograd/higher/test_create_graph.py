@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.autograd import adjoint, passes
 from tapegrad.common.errors import ClearedTapeError, GradientError, HigherOrderError
-from tapegrad.tape.store import thread_state
+from tapegrad.tape.store import Store, thread_state
 from tests.rules.checker import generator, leaf, plain
 from tests.threads import in_threads
 
@@ -375,3 +376,112 @@ def test_a_pass_looks_only_at_leaves_it_can_reach():
     (a * b).backward()
     assert float(a.grad) == 3.0 and float(b.grad) == 1.5 and len(before) == 200
     store.leaf_list = store.leaf_list[:]
+
+
+# ---------------------------------------------------------------- calls do not pay for earlier ones
+
+
+def norm_of_a_gradient(x):
+    (g,) = grad(np.sum(np.sin(x) ** 3), x, create_graph=True)
+    return np.sqrt(np.sum(g * g))
+
+
+def loop_of_scalars(x):
+    y = x[0]
+    for k in range(3):
+        y = np.sin(y) * x[k]
+    (g,) = grad(y, x, create_graph=True)
+    return np.sum(g)
+
+
+def accumulated(x):
+    np.sum(x**3).backward(create_graph=True)
+    found = np.sum(x.grad)
+    x.grad = None
+    return found
+
+
+def hooked(x):
+    y = np.exp(x)
+    y.register_hook(lambda g: 2.0 * g)
+    (g,) = grad(np.sum(y), x, create_graph=True)
+    return np.sum(g)
+
+
+def of_a_parameter_changed_elsewhere(x):
+    other = leaf(np.ones(10))
+    (g,) = grad(np.sum(np.cosh(x) * other), [x], create_graph=True)
+    return np.sum(g * other)
+
+
+#: One step each on a leaf that is never changed.
+STEPS = {
+    "gradient norm": norm_of_a_gradient,
+    "scalars": loop_of_scalars,
+    "accumulated": accumulated,
+    "hook": hooked,
+    "several leaves": of_a_parameter_changed_elsewhere,
+    "third order": lambda x: np.sum(grad(norm_of_a_gradient(x), x, create_graph=True)[0]),
+    "matrices": lambda x: np.sum(grad(np.sum(np.outer(x, x) @ x), x, create_graph=True)[0] ** 2),
+}
+
+
+def last_passes(loss, x):
+    """The ways in which a step may end."""
+    yield lambda: grad(loss, x)
+    yield lambda: grad(loss, x, retain_graph=True)
+    yield lambda: loss.backward(inputs=[x])
+    yield lambda: None
+
+
+@pytest.mark.parametrize("end", range(4))
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_looks_at_its_own_instructions_only(step, end, monkeypatch):
+    """Counted: slots read by the recorded pass.  Bounded: what the tape holds, though the leaf is never changed."""
+    read, state = [0], thread_state()
+    monkeypatch.setattr("tapegrad.tape.store.FIRST_CAPACITY", 512)
+    state.store = state.anonymous = Store(state)
+    once = Store.read
+    monkeypatch.setattr(Store, "read", lambda *args: (read.__setitem__(0, read[0] + 1), once(*args))[1])
+    x = tg.Parameter(np.linspace(0.1, 1.0, 10))
+    counts, held = [], []
+    for _ in range(150):
+        before = read[0]
+        loss = STEPS[step](x)
+        list(last_passes(loss, x))[end]()
+        x.grad = None
+        del loss
+        counts.append(read[0] - before)
+        store = state.store
+        held.append((len(store.tokens), len(store.objects), len(store.clearings), len(store.leaf_list)))
+    assert max(counts[5:]) <= 2 * counts[4]
+    assert max(h[0] for h in held) < 600
+    assert max(h[1] for h in held) < 1200
+    assert max(h[2] for h in held) < 100
+
+
+def test_a_pass_inside_of_a_recorded_function_looks_at_its_own_instructions_only(monkeypatch):
+    """The argument is the first slot of the tape; each of its derivatives is taken far behind it."""
+    seen = []
+    once = adjoint.between
+    monkeypatch.setattr(passes, "between", lambda stretch, *args: (once(stretch, *args), seen.append(len(stretch._records)))[0])
+
+    def f(x):
+        total = 0.0
+        for _ in range(30):
+            total = total + grad(np.sum(np.sin(x) ** 2), x, create_graph=True)[0]
+        return np.sum(total)
+
+    assert tg.grad(f)(np.ones(3)) == pytest.approx(60.0 * np.cos(2.0))
+    assert max(seen) <= min(seen)
+
+
+def test_the_node_of_a_leaf_is_found_where_it_stands(monkeypatch):
+    """No list of all leaves is made for each of them."""
+    monkeypatch.setattr(Store, "leaf_at", None)
+    leaves = [leaf(float(k)) for k in range(300)]
+    node, found = sum([t * 2.0 for t in leaves], leaf(0.0) * 1.0).grad_fn, []
+    for _ in leaves:
+        node, other = (n for n, _ in node.next_functions)
+        found.append(other.next_functions[0][0].variable)
+    assert all(a is b for a, b in zip(found, reversed(leaves)))

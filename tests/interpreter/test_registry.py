@@ -1,0 +1,226 @@
+"""Programs are given back when no tape refers to them, and never before."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.interpreter import registry
+from tapegrad.interpreter.plan import Signature
+from tapegrad.tape import meta
+from tapegrad.tape.store import Store, thread_state
+from tests.rules.checker import leaf
+from tests.threads import in_threads
+
+#: Signatures that are kept unused, and of a store that goes on to the next generation, in these tests.
+MOST = 40
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """The bound is low, on a fresh store; nothing is left of earlier tests but what lives."""
+    monkeypatch.setattr(registry, "MOST", MOST)
+    monkeypatch.setattr("tapegrad.tape.store.SIGNATURES_REUSED", MOST)
+    monkeypatch.setattr(meta, "MOST", MOST)
+    state = thread_state()
+    state.store = state.anonymous = Store(state)
+    evict()
+
+
+def evict():
+    """All that nobody refers to is given back; returns the numbers that are left."""
+    gc.collect()
+    Signature._give_back()
+    return set(Signature.ALL)
+
+
+def loss(x):
+    return np.sum(np.sin(x[::2]) * x[1::2] + np.mean(x) ** 2)
+
+
+def slope(x):
+    a, b = x[::2], x[1::2]
+    found = np.empty_like(x)
+    found[::2], found[1::2] = np.cos(a) * b, np.sin(a)
+    return found + 2.0 * np.mean(x) * len(a) / len(x)
+
+
+def point(n):
+    return np.linspace(-1.0, 2.0, 2 * n)
+
+
+def eager(n):
+    x = leaf(point(n))
+    loss(x).backward()
+    return x.grad.numpy()
+
+
+def forward_only(n):
+    loss(leaf(point(n)))
+
+
+def hessian_product(n):
+    x = leaf(np.full(n, 0.5))
+    (g,) = tg.autograd.grad(np.sum(x * x * x), x, create_graph=True)
+    (h,) = tg.autograd.grad(np.sum(g * g), x)
+    assert h.numpy() == pytest.approx(36.0 * np.full(n, 0.5) ** 3)
+
+
+def in_a_tape(n):
+    x = leaf(point(n))
+    with tg.Tape() as tape:
+        y = loss(x)
+    assert len(tape)
+    y.backward()
+
+
+def primitive_of_its_own(n):
+    """Rows of the user's, too: one for each primitive."""
+    double = tg.primitive(lambda x: 2.0 * x)
+    double.defvjp(lambda g, y, x: 2.0 * g)
+    np.sum(double(leaf(np.ones(3)))).backward()
+
+
+KINDS = {
+    "eager": eager,
+    "create_graph": hessian_product,
+    "vjp": lambda n: tg.vjp(loss, point(n))[1](1.0),
+    "linearize": lambda n: tg.linearize(loss, point(n))[1](point(n)),
+    "tape": in_a_tape,
+    "primitives": primitive_of_its_own,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_signatures_of_shapes_that_are_gone(kind):
+    before = len(evict())
+    for n in range(3, 60):
+        KINDS[kind](n)
+    assert len(Signature.ALL) < before + 4 * MOST
+    gc.collect()
+    thread_state().store.signatures.clear()
+    assert len(evict()) <= before + MOST
+
+
+def test_two_thousand_shapes():
+    before = len(evict()), len(meta._KNOWN)
+    for n in range(2000):
+        x = leaf(np.ones((n, 1)))
+        (-x).sum().backward()
+    assert len(Signature.ALL) < before[0] + 4 * MOST
+    assert len(Signature.TABLE) < 4 * max(before[0] + MOST, 512)
+    assert len(meta._KNOWN) < before[1] + 4 * MOST
+
+
+def test_functions_of_many_shapes():
+    """Each shape is a kind of its own, of which a function keeps so many."""
+    g = tg.grad(lambda x: np.sum(np.sin(x) * x), kernel="never")
+    for n in range(1, 300):
+        assert g(np.ones(n)) == pytest.approx(np.full(n, np.cos(1.0) + np.sin(1.0)))
+    kept = len(evict())
+    del g
+    assert len(evict()) < kept - 500
+
+
+def test_a_tape_that_is_alive_keeps_its_own():
+    x = leaf(point(4))
+    y = loss(x)
+    mine = {s.number for s in y._t.signatures.values()}
+    for n in range(5, 80):
+        with tg.Tape():
+            loss(leaf(point(n)))
+    assert mine <= evict()
+    y.backward()
+    assert x.grad.numpy() == pytest.approx(slope(point(4)))
+
+
+HELD = {
+    "vjp": lambda x: lambda f=tg.vjp(loss, x)[1]: f(1.0)[0],
+    "linearize": lambda x: lambda f=tg.linearize(loss, x)[1]: [f(e) for e in np.eye(len(x))],
+    "replay": lambda x: lambda f=called(tg.grad(loss, kernel="never"), x): f(x),
+    "kernel": lambda x: lambda f=called(tg.grad(loss, kernel="always"), x): f(x),
+    "jacobian": lambda x: lambda f=called(tg.jacobian(loss), x): f(x),
+    "forward": lambda x: lambda f=called(tg.jacfwd(loss), x): f(x),
+    "define-by-run": lambda x: lambda: eager(len(x) // 2),
+}
+
+
+def called(f, x):
+    f(x + 1.0), f(x)
+    return f
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_what_was_recorded_before_and_what_is_new_after_numbers_are_used_again(kind):
+    x = point(5)
+    held = HELD[kind](x)
+    assert held() == pytest.approx(slope(x))
+    for n in range(6, 40):
+        eager(n)
+    numbers = evict()
+    assert held() == pytest.approx(slope(x))
+    other = HELD[kind](point(41))
+    assert other() == pytest.approx(slope(point(41)))
+    assert held() == pytest.approx(slope(x))
+    assert numbers & {s.number for s in thread_state().store.signatures.values()} or len(numbers) < MOST
+
+
+def test_a_number_means_what_it_means_now_in_the_other_direction():
+    """Tangent programs and kinds of signatures stand in tables of their own."""
+    seen = set()
+    for n in range(2, 12):
+        thread_state().store.signatures.clear()
+        evict()
+        for f, slopes in ((np.sin, np.cos), (np.exp, np.exp), (lambda x: np.concatenate([x, x])[:n], np.ones_like)):
+            x = np.linspace(0.1, 1.0, n)
+            assert tg.linearize(f, x)[1](np.ones(n)) == pytest.approx(slopes(x))
+        seen.add(max(Signature.ALL, default=0))
+    assert max(seen) <= min(seen) + 8
+
+
+def test_the_row_of_a_tensor_whose_tape_is_gone():
+    x = leaf(point(3))
+    y = np.sum(np.sin(x))
+    z = np.cos(x)
+    (y + np.sum(z)).backward()
+    for n in range(6, 30):
+        eager(n)
+    thread_state().store.signatures.clear()
+    evict()
+    assert z.grad_fn.name() == "CosBackward0"
+
+
+def test_a_store_that_moves_takes_its_signatures_along():
+    x = leaf(point(3))
+    y = loss(x)
+    store = thread_state().store
+    forward_only(7)
+    while thread_state().store is store:
+        for n in range(3, 9):
+            forward_only(n)
+        store.flush()
+        store.reclaim()
+    moved = thread_state().store
+    assert set(moved.signatures.values()) < set(Signature.ALL.values())
+    evict()
+    y.backward()
+    assert x.grad.numpy() == pytest.approx(slope(point(3)))
+
+
+def test_threads_that_record_many_shapes_at_once():
+    def work(k):
+        for n in range(3, 60):
+            assert eager(n) == pytest.approx(slope(point(n)))
+
+    in_threads(work, 4)
+    assert len(Signature.ALL) < 16 * MOST
+
+
+def test_descriptions_are_given_back_and_stay_one_object_each():
+    x = np.ones((3, 2))
+    known = meta.meta_of(x)
+    for n in range(300):
+        meta.meta_of(np.ones((n, 7)))
+    assert meta.meta_of(np.zeros((3, 2))) is known
+    assert len(meta._KNOWN) < 300 or sum(m.shape[1:] == (7,) for m in meta._KNOWN.values()) < 300
