@@ -92,7 +92,7 @@ def test_a_tape_of_an_array_of_one_element_is_saved(tmp_path):
 
 def test_scipy_minimises_what_gives_an_array_of_one_element():
     f = lambda x: np.sum((x - 1.0) ** 2, keepdims=True)  # noqa: E731
-    found = scipy.optimize.minimize(lambda x: [p for p in tg.value_and_grad(f)(x)], X, jac=True)
+    found = scipy.optimize.minimize(lambda x: list(tg.value_and_grad(f)(x)), X, jac=True)
     np.testing.assert_allclose(found.x, 1.0, atol=1e-6)
 
 
