@@ -195,7 +195,7 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
         `tangents` is not of the structure of `primals`, or `f` returns something
         that is not a number or array.
     SeedShapeError, DtypeError
-        A tangent does not fit its primal; an argument cannot carry a derivative.
+        A tangent does not fit its primal; an argument cannot carry a derivative; a result is a truth value or of integers.
 
     Examples
     --------

@@ -39,7 +39,7 @@ from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
 from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS, RECOMPUTED
-from .arrays_linalg import RAISING
+from .arrays_linalg import FINITE
 from .arrays_planner import ADDITIONS, LoopPlanner
 from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
 from .reasons import NotLowered
@@ -136,7 +136,7 @@ class Arrays:
             result = plan.row(row, attrs, target)
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
-        if row.name in RAISING:
+        if row.name in FINITE:
             plan.demand_finite(result, self.guards)
         return body, result
 

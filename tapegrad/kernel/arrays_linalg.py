@@ -1,7 +1,7 @@
 """Matrix functions that replays leave to NumPy, by the LAPACK loops inside NumPy.
 
 Each is written as a row's `forward` is, but for the result `z`, a symbol of which only shape
-and dtype are read, as first argument.  Where NumPy raises, these give NaN; `RAISING` names the rows whose result
+and dtype are read, as first argument.  Where NumPy raises, these give NaN; `FINITE` names the rows whose result
 has to be looked at.
 """
 
@@ -52,5 +52,5 @@ def _solve_triangular(z, a, b, trans=0, lower=False, unit=False):
 FORWARDS = {
     "cholesky": _cholesky, "eigh": _eigh, "svd": _svd, "logabsdet": _logabsdet, "pinv": _pinv, "solve_triangular": _solve_triangular,
 }  # fmt: skip
-#: Rows whose eager operation raises where this gives NaN (or zero, where 1/0 follows).
-RAISING = frozenset(("inv", "solve", "cholesky", "eigh", "svd", "pinv", "solve_triangular"))
+#: Rows whose result has to be finite: where it is not the eager operation raises, or (a recurrence) zero is absolute.
+FINITE = frozenset(("recurrence", "inv", "solve", "cholesky", "eigh", "svd", "pinv", "solve_triangular"))

@@ -242,10 +242,10 @@ class LoopPlanner(Products, Planner):
         if lag:
             # Carried is the factor times what came before.
             def step(before, x, f):
-                return (x + before) if f is None else L.absolute_product(x + before, f)
+                return (x + before) if f is None else (x + before) * f
 
             return self._along(sym, factors, axis, 0.0, step, exclusive, None, after=True)
-        return self._along(sym, factors, axis, 0.0, lambda before, x, f: x + L.absolute_product(f, before), exclusive, None)
+        return self._along(sym, factors, axis, 0.0, lambda before, x, f: x + f * before, exclusive, None)
 
     def _along(self, sym, factors, axis, start, step, exclusive, how, after=False):
         """A scan along one axis: carried in a value if that axis is the last, else in a row in memory.

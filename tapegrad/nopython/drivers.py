@@ -238,8 +238,8 @@ def _call(wanted, given):
 def _gradient(wanted, given, result, lanes):
     """Text of the driver for (value and) gradient."""
     if not isinstance(result, DualType) and not is_real(result):
-        _refuse(wanted, f"it returns {result}", "a gradient is of one number; use njit_jacobian for a 1-d array, "
-                "njit_jvp for anything else")
+        _refuse(wanted, f"it returns {result}", "a gradient is of one number; return r[0] of an array of one element, use njit_jacobian "
+                "for a 1-d array, njit_jvp for anything else")
     start, chunk, take = ["n = 0"], [], []
     for k in wanted.argnums:
         start += [f"a{k} = arguments[{k}]", f"o{k} = n"]

@@ -316,7 +316,7 @@ def value_and_grad(
     Parameters
     ----------
     fun : callable
-        Returns a float (or a pair of a float and anything else, with `has_aux`).
+        Returns a float or an array of one, whose shape the value keeps (or a pair of that and anything else, with `has_aux`).
     argnums : int or sequence of int
         Positions of the arguments to differentiate; they may be containers (dicts, lists, tuples,
         namedtuples, dataclasses) of floats and arrays, whose gradients come in the same containers.
@@ -339,7 +339,7 @@ def value_and_grad(
     StructureError
         `argnums` names no argument, an argument to differentiate is no number or array, or `fun` returns None or text.
     DtypeError
-        An array of integers, or complex numbers.
+        An argument is an array of integers, or complex; or `fun` returns a truth value or integers.
     OptionError
         `kernel` is no policy.
     HigherOrderError
