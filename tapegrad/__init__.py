@@ -54,7 +54,7 @@ from .transforms.saving.save import load_tape
 from .sparse.api import sparse_hessian, sparse_jacobian, sparsity
 from .autograd.tape import Tape
 from .array.tensor import Parameter, Tensor, tensor
-from .array.differentiable import Traced
+from .array.differentiable import Differentiable
 
 
 

@@ -8,7 +8,7 @@ from ..common.dtypes import check_class, readable
 from ..common.errors import GradientError
 from ..tape.meta import meta_of
 from ..tape.places import caller_place
-from .differentiable import Traced
+from .differentiable import Differentiable
 from .record import normalise
 from .views import sharers
 
@@ -36,7 +36,7 @@ def refuse_computed(x):
 def assign_value(x, value):
     """Replace the whole value of `x` (the setter of ``.data``)."""
     check_class(value, ".data")
-    value = normalise(readable(np.array(value._v if isinstance(value, Traced) else value)))
+    value = normalise(readable(np.array(value._v if isinstance(value, Differentiable) else value)))
     if np.shape(value) != x.shape:
         raise ValueError(f"the new value of shape {np.shape(value)} does not fit a tensor of shape {tuple(x.shape)}")
     refuse_computed(x)

@@ -11,13 +11,13 @@ from numpy.typing import DTypeLike, NDArray
 from ..common import docstrings
 from ..common.dtypes import check_class, readable
 from ..tape.watch import expose
-from .differentiable import Traced
+from .differentiable import Differentiable
 from .functions import broadcast_to
 from .record import normalise
 from .tensor import Tensor, rebuilt, tensor
 from .typing import TensorLike
 
-T = TypeVar("T", bound=Traced)
+T = TypeVar("T", bound=Differentiable)
 
 if TYPE_CHECKING:
 
@@ -109,8 +109,8 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
 
 def _like(name: str, maker: Callable[[Any], Any]) -> Like:
     def function(x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-        shape = tuple(x.shape) if isinstance(x, Traced) else np.shape(x)
-        kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
+        shape = tuple(x.shape) if isinstance(x, Differentiable) else np.shape(x)
+        kind = dtype or (x.dtype if isinstance(x, Differentiable) else np.asarray(x).dtype)
         return _made(maker(shape), requires_grad, kind)
 
     function.__name__ = function.__qualname__ = name
@@ -127,10 +127,10 @@ randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
 
 def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
-    if isinstance(fill_value, Traced) and fill_value.requires_grad:
+    if isinstance(fill_value, Differentiable) and fill_value.requires_grad:
         return broadcast_to(fill_value, tuple(np.shape(getattr(x, "_v", x))))
-    kind = dtype or (x.dtype if isinstance(x, Traced) else np.asarray(x).dtype)
-    value = fill_value._let_out("a constant") if isinstance(fill_value, Traced) else fill_value
+    kind = dtype or (x.dtype if isinstance(x, Differentiable) else np.asarray(x).dtype)
+    value = fill_value._let_out("a constant") if isinstance(fill_value, Differentiable) else fill_value
     return _made(np.full(tuple(np.shape(getattr(x, "_v", x))), value, kind), requires_grad)
 
 
@@ -140,7 +140,7 @@ def as_tensor(data: T, dtype: None = None) -> T: ...  # type: ignore[overload-ov
 def as_tensor(data: TensorLike, dtype: DTypeLike | None = None) -> Tensor: ...
 def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Any:
     """`data` itself if it is a tensor, else a tensor made of it."""
-    return data if isinstance(data, Traced) and dtype is None else tensor(data, dtype=dtype)
+    return data if isinstance(data, Differentiable) and dtype is None else tensor(data, dtype=dtype)
 
 
 docstrings.complete(globals(), docstrings.CREATION, {"manual_seed": "numpy.random.Generator"})

@@ -1,6 +1,6 @@
 """What every number that carries a derivative has in common: tensors and dual numbers.
 
-`Traced` holds the value and answers for it (shape, dtype, truth, length), and
+`Differentiable` holds the value and answers for it (shape, dtype, truth, length), and
 refuses the conversions that would cut a derivative.  Operators, indexing,
 functions and NumPy's protocols are put on it by the modules of those names, so
 whatever can be done with a `Tensor` can be done with a `Dual`.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..common.errors import UnsupportedFunctionError
-from ..common.observers import LISTENERS, tell
+from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
 from ..tape.watch import expose, sealed
@@ -59,7 +59,7 @@ class Extras:
         self.past = False
 
 
-class Traced(Methods):
+class Differentiable(Methods):
     """Base class of `Tensor` and `Dual`.
 
     Attributes
@@ -115,7 +115,7 @@ class Traced(Methods):
     def _let_out(self, how):
         """The value, which leaves the tape here: a functional recording guards it."""
         base = below(self)
-        store = base._t if isinstance(base, Traced) else None
+        store = base._t if isinstance(base, Differentiable) else None
         if store is not None and store.trace is not None:
             store.trace.exact(base, how)
         return self._v
@@ -132,7 +132,7 @@ class Traced(Methods):
                 f"the truth value of a tensor of shape {tuple(self.shape)} is ambiguous; use np.any(t) or np.all(t)"
             )
         base = below(self)
-        store = base._t if isinstance(base, Traced) else None
+        store = base._t if isinstance(base, Differentiable) else None
         if store is not None and store.trace is not None:
             return store.trace.truth(base)
         return bool(self._v)
@@ -161,7 +161,7 @@ class Traced(Methods):
             If the tensor does not have exactly one element.
         """
         if LISTENERS:
-            tell(".item()", self)
+            notify(".item()", self)
         self._let_out("item()")
         # A new object: the value itself is the token by which the tape knows that this tensor is alive.
         return 1.0 * self._v if type(self._v) is float else self._only().item()
@@ -169,14 +169,14 @@ class Traced(Methods):
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; leaves the tape."""
         if LISTENERS:
-            tell(".tolist()", self)
+            notify(".tolist()", self)
         self._let_out("tolist()")
         return 1.0 * self._v if type(self._v) is float else self._v.tolist()
 
     def numpy(self) -> NDArray[Any]:
         """The values as an ndarray that shares memory; read-only if a gradient is required."""
         if LISTENERS:
-            tell(".numpy()", self)
+            notify(".numpy()", self)
         array = np.asarray(self._let_out("numpy()"))
         if self.requires_grad:
             return sealed(array)

@@ -11,7 +11,7 @@ operands, and to it everything of a lower level is a constant, so perturbations
 of different derivatives cannot be confused (J. Siskind and B. Pearlmutter,
 "Nesting forward-mode AD in a functional framework", 2008).
 
-Fields beside those of `Traced`: `_p` the primal if that is not the plain value
+Fields beside those of `Differentiable`: `_p` the primal if that is not the plain value
 `_v`, `_d` the tangent (None: zero), `_lanes` how many tangents (None: one, without
 an axis for them), `_level`.
 """
@@ -32,7 +32,7 @@ from ..tape.places import name_of
 from ..tape.watch import sealed
 from . import record as _record
 from .closures import tangent_on_floats
-from .differentiable import Traced, below
+from .differentiable import Differentiable, below
 from .eager import Eager
 from .lifted import Lifted
 from .record import as_operand, normalise, plain, tracked
@@ -57,7 +57,7 @@ class _Running(threading.local):
 running = _Running()
 
 
-class Dual(Traced):
+class Dual(Differentiable):
     """A number or array with its tangent: the derivative along one or several directions.
 
     Parameters
@@ -107,7 +107,7 @@ class Dual(Traced):
     _t = None
     _r = False
     #: The slots of a tensor under the names of their content here.
-    _p, _d, _lanes, _level = (Traced.__dict__[name] for name in ("_k", "_i", "_t", "_r"))
+    _p, _d, _lanes, _level = (Differentiable.__dict__[name] for name in ("_k", "_i", "_t", "_r"))
 
     def __new__(
         cls, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
@@ -205,7 +205,7 @@ class Dual(Traced):
             found = _on_scalars(row, operands)
             if found is not None:
                 return found
-        operands = [o if isinstance(o, Traced) else as_operand(o, row.name) for o in operands]
+        operands = [o if isinstance(o, Differentiable) else as_operand(o, row.name) for o in operands]
         level, lanes = _common(operands)
         primals = [_inside(o, level) for o in operands]
         if row.refused:
@@ -225,14 +225,14 @@ class Dual(Traced):
         level, lanes = _common((a, b))
         primals = [_inside(a, level), _inside(b, level)]
         result = _record.apply_two(row, *primals)
-        primals = [p if isinstance(p, Traced) else as_operand(p, row.name) for p in primals]
+        primals = [p if isinstance(p, Differentiable) else as_operand(p, row.name) for p in primals]
         return _carried(row, (a, b), primals, result, (), lanes, level)
 
 
 def made(value, tangent, lanes, level):
     """A `Dual` of parts that are known to fit; what a pickled one is made again by."""
     d = _new(Dual)
-    if isinstance(value, Traced):
+    if isinstance(value, Differentiable):
         d._p, d._v = value, value._v
     else:
         d._p, d._v = None, value
@@ -314,10 +314,10 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     ]
     tangent = None
     if any(t is not None for t in tangents):
-        plain_values = not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Traced) for t in tangents)
+        plain_values = not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Differentiable) for t in tangents)
         if plain_values and row.elementwise:
             given = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
-            values = [p._v if isinstance(p, Traced) else p for p in primals]
+            values = [p._v if isinstance(p, Differentiable) else p for p in primals]
             tangent = _compiled()(row, [*values, value], given, lanes)
             return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
         primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
@@ -341,7 +341,7 @@ def _compiled():
 
 def _operand(primal, constant):
     """A primal as a rule takes it: constants without their tensor, integers and truth values as floats."""
-    if isinstance(primal, Traced):
+    if isinstance(primal, Differentiable):
         if tracked(primal):
             return primal
         primal = primal._v
@@ -358,14 +358,14 @@ def _fitted(found, value, lanes):
     tangent = found.a
     if tangent.dtype != dtype:
         tangent = tangent.astype(dtype)
-    return tangent if isinstance(tangent, Traced) else normalise(tangent)
+    return tangent if isinstance(tangent, Differentiable) else normalise(tangent)
 
 
 # ---- making one --------------------------------------------------------------------
 
 
 def _primal(value):
-    if isinstance(value, Traced):
+    if isinstance(value, Differentiable):
         if not tracked(value):
             return _primal(np.asarray(value._v))
         return value
@@ -396,10 +396,10 @@ def as_float(data, what):
 
 def check_tangent(tangent, value, shape):
     """`tangent` as one of `value`, or an error that says why it is none."""
-    weak = not isinstance(tangent, (Traced, np.ndarray, np.generic))
-    if isinstance(tangent, Traced) and not tracked(tangent):
+    weak = not isinstance(tangent, (Differentiable, np.ndarray, np.generic))
+    if isinstance(tangent, Differentiable) and not tracked(tangent):
         tangent = tangent._v
-    if not isinstance(tangent, Traced):
+    if not isinstance(tangent, Differentiable):
         tangent = as_float(tangent, "tangent")
     dtype = np.dtype(np.float64) if type(value) is float else value.dtype
     if np.shape(tangent) != shape:
@@ -416,7 +416,7 @@ def check_tangent(tangent, value, shape):
 
 
 def _shown(part):
-    if isinstance(part, Traced) or type(part) is float:
+    if isinstance(part, Differentiable) or type(part) is float:
         return repr(part)
     return format_tensor(part)[len("tensor(") : -1] if np.ndim(part) == 0 else np.array2string(part, separator=", ")
 

@@ -19,7 +19,7 @@ import numpy as np
 from ..common.dtypes import check_derivative, check_dtype
 from ..common.errors import StructureError
 from ..tape.places import function_name
-from .differentiable import Traced
+from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .record import normalise, tracked
 from .typing import Argnums, Between, OfJacobian
@@ -99,7 +99,7 @@ def _described(thing):
 
 def _entered(thing, what):
     """A primal as a dual number can hold it: float, new array, tracked tensor or dual number."""
-    if isinstance(thing, Traced):
+    if isinstance(thing, Differentiable):
         if tracked(thing):
             return thing
         thing = np.asarray(thing._v)
@@ -124,7 +124,7 @@ def _parts(result, level, what):
                 tangent = made(tangent, moved, result._lanes, result._level)
             return made(primal, inner, result._lanes, result._level), tangent
         return result, None
-    if isinstance(result, Traced):
+    if isinstance(result, Differentiable):
         check_derivative(result, what)
         return (result if tracked(result) else result._v), None
     if result is None and what.startswith("the result"):
@@ -144,7 +144,7 @@ def _parts(result, level, what):
 
 def _zeros(value, lanes):
     """A zero tangent of `value`."""
-    array = np.asarray(value._v if isinstance(value, Traced) else value)
+    array = np.asarray(value._v if isinstance(value, Differentiable) else value)
     shape = array.shape if lanes is None else (lanes, *array.shape)
     return normalise(np.zeros(shape, array.dtype if array.dtype.kind == "f" else np.float64))
 
@@ -359,4 +359,4 @@ def _arranged(parts, shape):
     rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=0)
     out = rows.shape[1:]
     found = np.reshape(np.moveaxis(rows, 0, -1), (*out, *shape))
-    return found if isinstance(found, Traced) else normalise(np.array(found, order="C", copy=None))
+    return found if isinstance(found, Differentiable) else normalise(np.array(found, order="C", copy=None))

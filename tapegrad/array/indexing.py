@@ -23,7 +23,7 @@ from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
-from .differentiable import Traced
+from .differentiable import Differentiable
 from .functions import reshape
 from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, apply_view, as_operand, plain, recorded, tracked
@@ -32,7 +32,7 @@ from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 
 def _clean(key):
     """The key with tensors replaced by their values."""
-    if isinstance(key, Traced):
+    if isinstance(key, Differentiable):
         value = key._let_out("an index")
         if type(value) is float:
             raise IndexError(
@@ -42,7 +42,7 @@ def _clean(key):
     if isinstance(key, tuple):
         return tuple(_clean(k) for k in key)
     if isinstance(key, slice):
-        return slice(*(_clean(k) if isinstance(k, Traced) else k for k in (key.start, key.stop, key.step)))
+        return slice(*(_clean(k) if isinstance(k, Differentiable) else k for k in (key.start, key.stop, key.step)))
     return key
 
 
@@ -161,10 +161,10 @@ def _boxed(found):
 def setitem(x, key, value):
     """``x[key] = value`` recorded."""
     key = _clean(key)
-    value = value if isinstance(value, Traced) else as_operand(value, "assignment")
+    value = value if isinstance(value, Differentiable) else as_operand(value, "assignment")
     root, window = root_of(x)
     if not recorded(root, value):
-        assign_elements(x, key, value._v if isinstance(value, Traced) else value)
+        assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return
     if root._t is None and root._r:
         raise GradientError(
@@ -192,7 +192,7 @@ def setitem(x, key, value):
         del part
         value = _fitting(value, shape)
         strides, offset = _affine(array.shape, key, steps, start)
-        if isinstance(value, Traced) and _is_view(value, root, shape, strides, offset):
+        if isinstance(value, Differentiable) and _is_view(value, root, shape, strides, offset):
             # ``x[i:j] += 1`` has written through the view already.
             return
         del array
@@ -221,7 +221,7 @@ def _write(root, value, shape, strides=None, offset=0, index=None):
     # Who else sees the array: the tensor, this name, and getrefcount itself.
     if sys.getrefcount(old) > 3 or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
         old = np.array(old, order="C")
-    given = value._v if isinstance(value, Traced) else value
+    given = value._v if isinstance(value, Differentiable) else value
     if index is None:
         if shape:
             look(old, shape, strides, offset)[...] = given
@@ -252,11 +252,11 @@ def _is_view(value, root, shape, strides, offset):
 
 def _fitting(value, shape):
     """`value` checked against the part it is assigned to; extra leading axes of extent 1 are dropped."""
-    own = value.shape if isinstance(value, Traced) else np.shape(value)
+    own = value.shape if isinstance(value, Differentiable) else np.shape(value)
     extra = len(own) - len(shape)
     if extra > 0 and own[:extra] == (1,) * extra:
         own = own[extra:]
-        value = reshape(value, own) if isinstance(value, Traced) else np.reshape(value, own)
+        value = reshape(value, own) if isinstance(value, Differentiable) else np.reshape(value, own)
     if own != shape and np.broadcast_shapes(own, shape) != tuple(shape):
         raise ValueError(f"could not broadcast input of shape {own} into the indexed part of shape {tuple(shape)}")
     return value
@@ -272,4 +272,4 @@ def _check_distinct(index, x):
             )
 
 
-attach(Traced, {"__getitem__": getitem, "__setitem__": setitem})
+attach(Differentiable, {"__getitem__": getitem, "__setitem__": setitem})

@@ -14,7 +14,7 @@ from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach
 from ..rules import BY_NAME
 from .assigning import assign_value, note_change, refuse_computed
-from .differentiable import Traced
+from .differentiable import Differentiable
 from .functions import astype
 from .record import apply, as_operand, normalise, recorded
 from .views import root_of, views_of
@@ -73,7 +73,7 @@ def fill_(self, value):
 def copy_(self, other):
     """Set the elements to those of `other` in place; returns self."""
     _refuse_or_record(self)
-    assign_elements(self, Ellipsis, other._v if isinstance(other, Traced) else other)
+    assign_elements(self, Ellipsis, other._v if isinstance(other, Differentiable) else other)
     return self
 
 
@@ -81,7 +81,7 @@ def _operator(row):
     """``x <op>= other`` for a row: one function each, without a call in between."""
 
     def update(x, other):
-        if not isinstance(other, (Traced, float, int, np.ndarray, np.generic, list)):
+        if not isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list)):
             return NotImplemented
         if recorded(x, other):
             root = root_of(x)[0]
@@ -105,7 +105,7 @@ def _operator(row):
                 x._become(result)
             return x
         refuse_computed(x)
-        other = other._v if isinstance(other, Traced) else as_operand(other, row.name)
+        other = other._v if isinstance(other, Differentiable) else as_operand(other, row.name)
         if type(x._v) is float:
             assign_value(x, normalise(row.value(x._v, other)))
         else:
@@ -129,6 +129,6 @@ def _method(name, update):
 
 _UPDATES = {name: _operator(BY_NAME[name]) for name in ("add", "subtract", "multiply", "divide", "power", "remainder")}
 _SHORT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide"}
-attach(Traced, {f"__i{symbol}__": update for symbol, update in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES.values())})
-attach(Traced, {short: _method(name, _UPDATES[name]) for short, name in _SHORT.items()})
-attach(Traced, {"zero_": _filler(0.0), "fill_": fill_, "copy_": copy_})
+attach(Differentiable, {f"__i{symbol}__": update for symbol, update in zip(("add", "sub", "mul", "truediv", "pow", "mod"), _UPDATES.values())})
+attach(Differentiable, {short: _method(name, _UPDATES[name]) for short, name in _SHORT.items()})
+attach(Differentiable, {"zero_": _filler(0.0), "fill_": fill_, "copy_": copy_})

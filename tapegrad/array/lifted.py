@@ -26,15 +26,15 @@ from ..rules.products import absolute_matmul_value
 from ..rules.shaping import logical_view
 from ..rules.transposed import place_value, scatter_value
 from ..tape.meta import c_strides
-from .differentiable import Traced, below
+from .differentiable import Differentiable, below
 from .eager import REDUCTIONS, ROW_OF, value_function
-from .record import apply, apply_two, derived, trace_of
+from .record import apply, apply_two, record_aux, trace_of
 
 _WITHOUT_DERIVATIVE = {*L.COMPARISONS, *L.LOGIC, "isnan"}
 
 
 def _value(x):
-    return x._v if isinstance(x, Traced) else x
+    return x._v if isinstance(x, Differentiable) else x
 
 
 def _undifferentiated(x):
@@ -46,13 +46,13 @@ def _undifferentiated(x):
 def elementwise(name, values):
     """An operation of the rules' language on arrays, numbers, tensors or dual numbers."""
     with np.errstate(all="ignore"):
-        if not any(isinstance(v, Traced) for v in values):
+        if not any(isinstance(v, Differentiable) for v in values):
             return _of_constants(value_function(name), values)
         if name in ("mul", "mul0"):
             values, plain = _factors(values)
             name = "mul" if plain else name
         if name in _WITHOUT_DERIVATIVE:
-            return derived(value_function(name), *map(_undifferentiated, values))
+            return record_aux(value_function(name), *map(_undifferentiated, values))
         row = BY_NAME.get("where" if name == "select" else ROW_OF.get(name, name))
         if row is None:
             raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
@@ -85,7 +85,7 @@ def _factors(values):
     """
     found = list(values)
     for k, (v, other) in enumerate(zip(values, values[::-1])):
-        if isinstance(v, Traced):
+        if isinstance(v, Differentiable):
             continue
         if v.__class__ is float:
             # No infinity and no nan minus itself is zero.
@@ -111,7 +111,7 @@ class Lifted(L.Operators):
     __array_ufunc__ = None
 
     def __init__(self, a, lanes=None):
-        self.a = a if isinstance(a, Traced) else np.asarray(a)
+        self.a = a if isinstance(a, Differentiable) else np.asarray(a)
         self.lanes = lanes
 
     @property
@@ -134,7 +134,7 @@ class Lifted(L.Operators):
     @property
     def recorded(self):
         """Whether what a rule computes from this may be differentiated again."""
-        return isinstance(self.a, Traced)
+        return isinstance(self.a, Differentiable)
 
     def _with(self, a):
         return Lifted(a, self.lanes)
@@ -162,7 +162,7 @@ class Lifted(L.Operators):
         x, y = self, other
         if x.lanes is None and y.lanes is None:
             return Lifted(_product(x.a, y.a))
-        if isinstance(x.a, Traced) or isinstance(y.a, Traced):
+        if isinstance(x.a, Differentiable) or isinstance(y.a, Differentiable):
             together = _one_product(x, y)
             if together is not None:
                 return together
@@ -187,7 +187,7 @@ class Lifted(L.Operators):
         arrays = [x.aligned(ndim) for x in things]
         with np.errstate(all="ignore"):
             value = getattr(_umath_linalg, name)(*(np.asarray(_value(x)) for x in arrays))
-        if any(isinstance(x, Traced) for x in arrays):
+        if any(isinstance(x, Differentiable) for x in arrays):
             value = apply(name, arrays, value=value if value.ndim or value.dtype.char != "d" else float(value))
         return Lifted(value, _lanes(things))
 
@@ -204,7 +204,7 @@ class Lifted(L.Operators):
         return self._with(apply("cofactors", (self.a,)))
 
     def svd(self):
-        if isinstance(self.a, Traced):
+        if isinstance(self.a, Differentiable):
             return [self._with(part) for part in np.linalg.svd(self.a, full_matrices=False)]
         with np.errstate(all="ignore"):
             return [self._with(part) for part in reduced_svd(*self.shape[-2:])(self.a)]
@@ -244,7 +244,7 @@ class Lifted(L.Operators):
 
     def strided(self, shape, strides, offset):
         attrs = self._window(shape, strides, self.size)
-        if isinstance(self.a, Traced):
+        if isinstance(self.a, Differentiable):
             return self._with(apply("as_strided", (self.a,), attrs, integer=offset))
         return self._with(logical_view(self.a, *(v for _, v in attrs), offset).copy())
 
@@ -255,29 +255,29 @@ class Lifted(L.Operators):
 
     def placed(self, shape, strides, offset):
         attrs = self._window(shape, strides, int(np.prod(shape, dtype=np.int64)))
-        if isinstance(self.a, Traced):
+        if isinstance(self.a, Differentiable):
             return self._with(apply("place", (self.a,), attrs, integer=offset))
         return self._with(place_value(self.a, *(v for _, v in attrs), offset))
 
     def _positions(self, index, count):
         """Flat positions `index` into arrays of `count` elements, for every lane."""
         index = _undifferentiated(index.a)
-        if self.lanes is None and not isinstance(index, Traced):
+        if self.lanes is None and not isinstance(index, Differentiable):
             return index.reshape(-1)
         front = np.arange(self.lanes or 1)[:, None] * count
-        return derived(lambda positions: (front + positions.reshape(-1)).reshape(-1), index)
+        return record_aux(lambda positions: (front + positions.reshape(-1)).reshape(-1), index)
 
     def add_window(self, other, strides, offset):
         whole, other = _side_by_side(self, other)
         attrs = (("shape", other.a.shape), whole._window(other.shape, strides, whole.size)[1])
-        if isinstance(whole.a, Traced) or isinstance(other.a, Traced):
+        if isinstance(whole.a, Differentiable) or isinstance(other.a, Differentiable):
             return whole._with(apply("add_window", (whole.a, other.a), attrs, integer=offset))
         return whole._with(add_window_value(whole.a, other.a, *(v for _, v in attrs), offset))
 
     def add_at(self, other, index):
         whole, other = _side_by_side(self, other)
         positions = whole._positions(index, whole.size)
-        if any(isinstance(a, Traced) for a in (whole.a, other.a, positions)):
+        if any(isinstance(a, Differentiable) for a in (whole.a, other.a, positions)):
             return whole._with(apply("add_at", (whole.a, other.a, positions)))
         return whole._with(add_at_value(whole.a, other.a, positions))
 
@@ -288,19 +288,19 @@ class Lifted(L.Operators):
     def scattered(self, index, shape):
         positions = self._positions(index, int(np.prod(shape, dtype=np.int64)))
         shape = self._front(shape)
-        if isinstance(self.a, Traced) or isinstance(positions, Traced):
+        if isinstance(self.a, Differentiable) or isinstance(positions, Differentiable):
             return self._with(apply("scatter", (self.a, positions), (("shape", shape),)))
         return self._with(scatter_value(self.a, positions, shape))
 
     def gather(self, index, shape):
         positions, shape = self._positions(index, self.size), self._front(shape)
-        if isinstance(self.a, Traced) or isinstance(positions, Traced):
+        if isinstance(self.a, Differentiable) or isinstance(positions, Differentiable):
             return self._with(apply("gather", (self.a, positions), (("shape", shape),)))
         return self._with(np.reshape(np.take(self.a, positions), shape))
 
     def zeroed(self, shape, strides, offset):
         attrs = self._window(shape, strides, self.size)
-        if isinstance(self.a, Traced):
+        if isinstance(self.a, Differentiable):
             return self._with(apply("setitem", (self.a, 0.0), attrs, integer=offset))
         return self._with(BY_NAME["setitem"].value(self.a, 0.0, offset=offset, **dict(attrs)))
 
@@ -317,12 +317,12 @@ class Lifted(L.Operators):
         for value, extents, strides, offset in parts:
             given = value.aligned(len(extents)) if isinstance(value, Lifted) else value
             if strides is None:
-                if isinstance(given, Traced) and given.shape == whole.a.shape:
+                if isinstance(given, Differentiable) and given.shape == whole.a.shape:
                     whole.a = given
                     continue
                 strides = c_strides(shape, 1)
             attrs = whole._window(extents, strides, whole.size)
-            if isinstance(given, Traced) or isinstance(whole.a, Traced):
+            if isinstance(given, Differentiable) or isinstance(whole.a, Differentiable):
                 whole.a = apply("setitem", (whole.a, given), attrs, integer=offset)
             elif 0 not in extents:
                 _strided(whole.a, *(v for _, v in attrs), offset)[...] = given
@@ -337,7 +337,7 @@ class Lifted(L.Operators):
         if value is not None:
             given = value if value.lanes == lanes else Lifted(np.broadcast_to(value.a, (lanes, *value.shape)), lanes)
             given = np.reshape(given.a, (-1,))
-        if any(isinstance(a, Traced) for a in (whole.a, given, positions)):
+        if any(isinstance(a, Differentiable) for a in (whole.a, given, positions)):
             return whole._with(apply("put", (whole.a, given, positions), (("shape", positions.shape),)))
         changed = np.array(whole.a, order="C")
         changed.reshape(-1)[positions] = given
@@ -350,7 +350,7 @@ class Lifted(L.Operators):
         axes = self._axes((axis,) if isinstance(axis, (int, np.integer)) else axis)
         if not axes:
             return self
-        a = self.a if isinstance(self.a, Traced) else np.asarray(self.a, order="C")
+        a = self.a if isinstance(self.a, Differentiable) else np.asarray(self.a, order="C")
         return self._with(REDUCTIONS[how](a, axis=axes, keepdims=keepdims))
 
     def sum(self, axis=None, keepdims=False):
@@ -384,7 +384,7 @@ def _side_by_side(x, y):
 
 def _product(a, b):
     """The product of matrices of a derivative, in which zero is absolute; recorded where that may be differentiated again."""
-    if isinstance(a, Traced) or isinstance(b, Traced):
+    if isinstance(a, Differentiable) or isinstance(b, Differentiable):
         return apply("absolute_matmul", (a, b))
     return absolute_matmul_value(a, b)
 

@@ -3,7 +3,7 @@
 The four arithmetic ones are written for speed on scalars: one comparison
 (`store.ident`) says that the operand is on a live tape of this very thread, and
 the instruction is appended to the store's staging lists.  Anything else goes to
-`tapegrad.array.record`.  Importing this module puts the operators on `Traced`, and the
+`tapegrad.array.record`.  Importing this module puts the operators on `Differentiable`, and the
 fast arithmetic on `Tensor`.
 """
 
@@ -15,12 +15,12 @@ from _thread import get_ident
 
 import numpy as np
 
-from ..common.observers import LISTENERS, tell
+from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
-from .differentiable import Traced
-from .record import apply, apply_one, apply_two, observed
+from .differentiable import Differentiable
+from .record import apply, apply_one, apply_two, record_nondiff
 from .tensor import Parameter, Tensor
 
 #: Source of the scalar operators.  Written out per operator because a call of a
@@ -95,7 +95,7 @@ def {method}(self, other):
 
 
 def _accepts(other):
-    return isinstance(other, (Traced, float, int, np.ndarray, np.generic, list, tuple, complex))
+    return isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list, tuple, complex))
 
 
 _NEGATIVE = BY_NAME["negative"]
@@ -129,9 +129,9 @@ def _compare(function):
         if not _accepts(other):
             return NotImplemented
         if LISTENERS:
-            tell(f"comparison ({_UFUNC[function].__name__})", self, other)
-        found = function(self._v, other._v if isinstance(other, Traced) else other)
-        return observed(_UFUNC[function], (self, other), found)
+            notify(f"comparison ({_UFUNC[function].__name__})", self, other)
+        found = function(self._v, other._v if isinstance(other, Differentiable) else other)
+        return record_nondiff(_UFUNC[function], (self, other), found)
 
     return method
 
@@ -201,19 +201,19 @@ __ne__ = _compare(operator.ne)
 
 
 def __and__(self, other):
-    return observed(np.logical_and, (self, other), np.logical_and(self._v, getattr(other, "_v", other)))
+    return record_nondiff(np.logical_and, (self, other), np.logical_and(self._v, getattr(other, "_v", other)))
 
 
 def __or__(self, other):
-    return observed(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
+    return record_nondiff(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
 
 
 def __xor__(self, other):
-    return observed(np.logical_xor, (self, other), np.logical_xor(self._v, getattr(other, "_v", other)))
+    return record_nondiff(np.logical_xor, (self, other), np.logical_xor(self._v, getattr(other, "_v", other)))
 
 
 def __invert__(self):
-    return observed(np.logical_not, (self,), np.logical_not(self._v))
+    return record_nondiff(np.logical_not, (self,), np.logical_not(self._v))
 
 
 #: The operators defined above.
@@ -230,8 +230,8 @@ _SCOPE = {
 
 
 def _install_operators():
-    """Put the operators on `Traced`; those of tensors for ``+ - * /`` come from the template `_FAST_PATH`."""
-    attach(Traced, {f"__{name}__": globals()[f"__{name}__"] for name in _NAMES})
+    """Put the operators on `Differentiable`; those of tensors for ``+ - * /`` come from the template `_FAST_PATH`."""
+    attach(Differentiable, {f"__{name}__": globals()[f"__{name}__"] for name in _NAMES})
     for name, symbol, method in (
         ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
     ):  # fmt: skip
@@ -252,7 +252,7 @@ def _install_operators():
                 opcode=row.opcode,
             )
             attach(Tensor, {full: _compiled(source, scope, full)})
-            attach(Traced, {full: _arithmetic(row, reflected)})
+            attach(Differentiable, {full: _arithmetic(row, reflected)})
     source = (_SQUARE.rstrip() + _APPEND).format(slow="power(self, other)", opcode=BY_NAME["power2"].opcode, left="self._i", right="0")
     attach(Tensor, {"__pow__": _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")})
 

@@ -6,7 +6,7 @@ the row's NumPy function, and writes an instruction if some operand is tracked
 and recording is on.  `apply_one`, `apply_two` and `apply_view` are shorter ways for the most
 frequent kinds of calls; all of them end in `_write`.
 
-What has no derivative is computed through `observed`, `derived` or `decided`, so that a functional
+What has no derivative is computed through `record_nondiff`, `record_aux` or `guard_on`, so that a functional
 recording (`tapegrad.transforms.replay`) knows of it: as a result, as a constant of a rule, as what Python decides on.
 
 These functions run for every operation of a user's program.  Where they are long, or say a thing twice,
@@ -23,7 +23,7 @@ import numpy as np
 from ..common import config
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
-from ..common.observers import LISTENERS, tell
+from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
@@ -32,7 +32,7 @@ from ..tape.meta import SCALAR, checked, meta_of
 from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, owner_of, stamp
-from .differentiable import Traced, below
+from .differentiable import Differentiable, below
 
 _new = object.__new__
 _frame = sys._getframe
@@ -99,14 +99,14 @@ def as_operand(thing, row_name="operation"):
 
 def _array_of(sequence):
     def has_tensor(items):
-        return any(isinstance(i, Traced) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
+        return any(isinstance(i, Differentiable) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
 
     if has_tensor(sequence):
         raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
     return np.asarray(sequence)
 
 
-def settle(t):
+def follow_forwarding(t):
     """Bring tensor `t`, an interior one, to a store it can be used on; returns that store.
 
     Follows stores that have moved, and refuses those of other threads.  A store
@@ -142,7 +142,7 @@ def choose_store(operands):
     for t in operands:
         if t._t is None:
             continue
-        store = settle(t)
+        store = follow_forwarding(t)
         if store.retired is not None or store is chosen:
             continue
         if chosen is not None and (chosen.trace is not None or store.trace is not None):
@@ -172,7 +172,7 @@ def slot_of(store, t):
 
 def tracked(t):
     """Whether `t` is a tensor that requires a gradient, or a dual number."""
-    return isinstance(t, Traced) and (t._t is not None or t._r or t.__class__ is registry.Dual)
+    return isinstance(t, Differentiable) and (t._t is not None or t._r or t.__class__ is registry.Dual)
 
 
 def recorded(*operands):
@@ -252,7 +252,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             return without_derivative(row, operands, values, attrs, value, integer)
     if not thread_state().enabled:
         if LISTENERS:
-            tell("no_grad", *operands)
+            notify("no_grad", *operands)
         return without_derivative(row, operands, values, attrs, value, integer)
     return _write(row, operands, values, tuple(metas), tuple(flags), attrs, value, integer)
 
@@ -272,14 +272,14 @@ def without_derivative(row, operands, values, attrs, value, integer=0):
     return plain(value) if trace is None else trace.record(row, attrs, operands, values, integer, value)
 
 
-def observed(function, operands, value):
+def record_nondiff(function, operands, value):
     """The result `value` of a NumPy function without derivative: a constant, except in a functional recording."""
     trace = trace_of(operands)
     value = np.asarray(value)
     return plain(value) if trace is None else trace.host(function, list(map(below, operands)), {}, value)
 
 
-def derived(function, *operands):
+def record_aux(function, *operands):
     """``function(*values)``, an array that a rule takes as a constant: computed again at each replay.
 
     Parameters
@@ -293,15 +293,15 @@ def derived(function, *operands):
     ndarray, or Tensor
         A live tensor in a functional recording.
     """
-    values = [o._v if isinstance(o, Traced) else o for o in operands]
+    values = [o._v if isinstance(o, Differentiable) else o for o in operands]
     value = function(*[np.asarray(v) for v in values])
     trace = trace_of(operands)
     return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
 
 
-def decided(function, *operands):
+def guard_on(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
-    values = [np.asarray(o._v if isinstance(o, Traced) else o) for o in operands]
+    values = [np.asarray(o._v if isinstance(o, Differentiable) else o) for o in operands]
     value = function(*values)
     trace = trace_of(operands)
     if trace is not None:
@@ -373,7 +373,7 @@ def apply_two(row, a, b, depth=3):
         return plain(value)
     if not thread_state().enabled:
         if LISTENERS:
-            tell("no_grad", a, b)
+            notify("no_grad", a, b)
         return without_derivative(row, (a, b), (x, y), (), value)
     of_a = SCALAR if x.__class__ is float else meta_of(x) if a is x else a._m or _described(a)
     of_b = SCALAR if y.__class__ is float else meta_of(y) if b is y else b._m or _described(b)
@@ -408,7 +408,7 @@ def apply_one(row, a):
         return plain(value) if a.__class__ is not registry.Dual else a._apply_row(row, (a,), (), value)
     if not thread_state().enabled:
         if LISTENERS:
-            tell("no_grad", a)
+            notify("no_grad", a)
         return without_derivative(row, (a,), (x,), (), value)
     return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
 
@@ -420,7 +420,7 @@ def apply_view(row, x, attrs, value, offset):
     """Record that `value` is the view of the tracked array `x` at `offset`."""
     if not thread_state().enabled:
         if LISTENERS:
-            tell("no_grad", x)
+            notify("no_grad", x)
         return without_derivative(row, (x,), (x._v,), attrs, value, offset)
     return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
 

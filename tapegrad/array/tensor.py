@@ -28,14 +28,14 @@ from numpy.typing import DTypeLike
 
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import DtypeError, GradientError, LeaveTapeError
-from ..common.observers import LISTENERS, RemovableHandle, tell
+from ..common.observers import LISTENERS, RemovableHandle, notify
 from ..common.printing import format_tensor
 from ..common.registry import registry
 from ..tape.meta import meta_of
 from ..tape.places import name_of
 from ..tape.watch import sealed
 from .assigning import assign_value
-from .differentiable import Traced
+from .differentiable import Differentiable
 from .record import normalise, plain
 from .typing import TensorLike
 from .views import note_leaf, source_of
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _new = object.__new__
 
 
-class Tensor(Traced):
+class Tensor(Differentiable):
     """A float array (or scalar) whose operations are recorded on a tape.
 
     Make one with `tapegrad.tensor`; see there for parameters.
@@ -90,7 +90,7 @@ class Tensor(Traced):
         tape may need it: write to a ``.clone()``.
         """
         if LISTENERS:
-            tell(".detach()", self)
+            notify(".detach()", self)
         if self._t is not None and self._t.trace is not None:
             return self._t.trace.detached(self)
         if type(self._v) is float:
@@ -376,7 +376,7 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     """
     if isinstance(data, Tensor):
         data = np.array(data._let_out("tg.tensor()"))
-    elif isinstance(data, Traced):
+    elif isinstance(data, Differentiable):
         data._refuse("tg.tensor()", "to have a tensor with a tangent, write tg.Dual(tensor, tangent)")
     elif isinstance(data, (list, tuple)) and _contains_tensor(data):
         if any(t.requires_grad for t in _tensors_in(data)):
@@ -395,7 +395,7 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
 
 def _tensors_in(data):
     for item in data:
-        if isinstance(item, Traced):
+        if isinstance(item, Differentiable):
             yield item
         elif isinstance(item, (list, tuple)):
             yield from _tensors_in(item)
@@ -406,7 +406,7 @@ def _contains_tensor(data):
 
 
 def _values_of(data):
-    return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Traced) else d for d in data]
+    return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Differentiable) else d for d in data]
 
 
 registry.Tensor = Tensor

@@ -1,7 +1,7 @@
 """What type checkers are told of the methods of tensors and dual numbers.
 
 At run time `tapegrad.array.operators`, `functions`, `inplace`, `indexing` and `numpy_api` (its `methods`,
-mostly) put them on `Traced`; this class is its base only for type checkers, and a
+mostly) put them on `Differentiable`; this class is its base only for type checkers, and a
 test compares the two.  A method of a tensor gives a tensor, that of a dual number a dual
 number (`Self`); one whose result is a plain number outside of recordings is `Any`.
 """

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.lifted import Lifted
 from ..array.record import normalise, tracked
 from ..common.errors import HigherOrderError, TapegradError, said_by
@@ -173,7 +173,7 @@ def joined(known, part, meta, lanes):
         if source.a.dtype.char != meta.char:
             source = source._with(source.a.astype(meta.char))
         found = part.joined(None if known is None else Lifted(known, lanes), source).a
-        return found if isinstance(found, Traced) else normalise(found)
+        return found if isinstance(found, Differentiable) else normalise(found)
     part = fitted(part, meta, lanes)
     return part if known is None else known + part
 
@@ -191,7 +191,7 @@ def as_rule_takes(value, meta, constant):
     """An operand as a rule takes it: constants without their tensor, integers and truth values as floats."""
     if value is None:
         return like(meta)
-    if isinstance(value, Traced):
+    if isinstance(value, Differentiable):
         if tracked(value):
             return value
         value = value._v
@@ -219,7 +219,7 @@ def fitted(part, meta, lanes):
             a = np.broadcast_to(np.reshape(a, aligned), (*front, *shape))
     if a.dtype.char != meta.char:
         a = a.astype(meta.char)
-    return a if isinstance(a, Traced) else normalise(a)
+    return a if isinstance(a, Differentiable) else normalise(a)
 
 
 def _of_primitive(stretch, slot, read, g, lanes, positions):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.record import normalise, plain, settle
+from ..array.record import follow_forwarding, normalise, plain
 from ..array.tensor import Tensor
 from ..common.errors import GradientError, ModifiedInPlaceError, SeedShapeError
 from ..common.memory import TRIMMED, trim
@@ -80,7 +80,7 @@ def stores_of(tensors):
     """The stores that computed tensors lie on, each once; an error if one of them was used up by an earlier pass."""
     stores = []
     for t in tensors:
-        store = settle(t)
+        store = follow_forwarding(t)
         if store.retired is not None:
             raise second_backward_error(store, t._i)
         if not any(store is s for s in stores):
@@ -145,7 +145,7 @@ class Pass:
             if t._t is None:
                 slot = store.leaves.get(t._k)
             else:
-                slot = t._i if settle(t) is store else None
+                slot = t._i if follow_forwarding(t) is store else None
             if slot is not None and slot <= self.high and self.marks[slot]:
                 self.wanted.setdefault(slot, []).append(t)
         self.only_wanted = wanted is not None

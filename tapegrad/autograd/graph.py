@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.record import normalise, plain, settle
+from ..array.record import follow_forwarding, normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
 from .backward import Pass
@@ -145,7 +145,7 @@ def node_of(tensor):
     """The node of an interior tensor."""
     store = tensor._t
     while store.forward is not None:
-        store = settle(tensor)
+        store = follow_forwarding(tensor)
     if store.retired is not None:
         row = store.live_rows.get(tensor._i)
         return Node(store, tensor._i, "ClearedBackward0" if row is None else row.node_name)

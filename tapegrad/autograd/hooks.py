@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 
-from ..array.record import normalise, plain, settle
+from ..array.record import follow_forwarding, normalise, plain
 from ..array.tensor import Tensor
 from ..common.errors import GradientError
 from ..common.observers import RemovableHandle
@@ -35,7 +35,7 @@ def accumulate(leaf, value):
 
 
 def _interior_slot(tensor):
-    store = settle(tensor)
+    store = follow_forwarding(tensor)
     if store.retired is not None:
         raise second_backward_error(store, tensor._i)
     return store, tensor._i
@@ -65,4 +65,4 @@ def retain_grad(tensor):
 
 def retains_grad(tensor):
     """See `Tensor.retains_grad`."""
-    return tensor._t is not None and tensor._i in settle(tensor).retained
+    return tensor._t is not None and tensor._i in follow_forwarding(tensor).retained

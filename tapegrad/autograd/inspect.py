@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..array.record import normalise, settle
+from ..array.record import follow_forwarding, normalise
 from ..array.tensor import Tensor
 from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import table
@@ -149,7 +149,7 @@ def _slot_on(store, tensor, what):
         raise TypeError(f"{what} must be a tensor, got {type(tensor).__name__}")
     if tensor._t is None:
         return store.leaves.get(tensor._k)
-    found = settle(tensor)
+    found = follow_forwarding(tensor)
     if found.retired is not None:
         raise ClearedTapeError(f"{what} is on a tape that was cleared at {found.retired}")
     if found is not store:
@@ -316,7 +316,7 @@ def leaves_of(y):
     """The leaves that `y` depends on, in order of first use."""
     if y._t is None:
         return [y] if y._r else []
-    store = settle(y)
+    store = follow_forwarding(y)
     if store.retired is not None:
         raise ClearedTapeError(f"the tape of this tensor was cleared at {store.retired}")
     from ..interpreter import native

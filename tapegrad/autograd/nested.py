@@ -17,10 +17,10 @@ import contextlib
 
 import numpy as np
 
-from ..array.differentiable import Traced, below
+from ..array.differentiable import Differentiable, below
 from ..array.dual import Dual, made, running
 from ..array.forward import jvp
-from ..array.record import apply, nesting_error, normalise, settle, tracked
+from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_derivative
 from ..common.errors import DtypeError, NonScalarOutputError, SeedShapeError, TapeMismatchError
@@ -159,7 +159,7 @@ class Evaluation(contextlib.ExitStack):
             if self.trace is not None and t._t is self.trace.store:
                 self.trace.variables.add(t._i)
             return t
-        if isinstance(x, Traced):
+        if isinstance(x, Differentiable):
             x = x._v
         check_result(x, None, what, plain=True)
         t = tensor(x, requires_grad=True)
@@ -177,7 +177,7 @@ class Evaluation(contextlib.ExitStack):
         for k, (thing, name) in enumerate(zip(self.results, leaf_names(self.structure))):
             if which is None or k < which:
                 what = f"the result{name}"
-                if isinstance(thing, Traced):
+                if isinstance(thing, Differentiable):
                     check_derivative(thing, what)
                 else:
                     check_result(thing, None, what)
@@ -242,7 +242,7 @@ class Evaluation(contextlib.ExitStack):
         bases = self.bases
         if not tracked(result):
             return [None] * len(bases)
-        if isinstance(seed, Traced) and not tracked(seed):
+        if isinstance(seed, Differentiable) and not tracked(seed):
             seed = seed._v
         found = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
         return [found.get(id(b)) for b in bases]
@@ -260,11 +260,11 @@ class Evaluation(contextlib.ExitStack):
         """
         bases, seeds = self.bases, {}
         live = [t for t in things if tracked(t)]
-        store = next((settle(t) for t in live if t._t is not None), self.store)
+        store = next((follow_forwarding(t) for t in live if t._t is not None), self.store)
         for base, tangent in zip(bases, tangents):
             slot = _slot(store, base)
             if slot is not None:
-                seeds[slot] = tangent._v if isinstance(tangent, Traced) and not tracked(tangent) else tangent
+                seeds[slot] = tangent._v if isinstance(tangent, Differentiable) and not tracked(tangent) else tangent
         roots = [_slot(store, t) for t in live]
         if roots and seeds:
             if store.trace is None:
@@ -288,7 +288,7 @@ class Evaluation(contextlib.ExitStack):
             self.alone = self._alone()
 
         def one(part):
-            if not isinstance(part, Traced):
+            if not isinstance(part, Differentiable):
                 return part
             if self.alone or not tracked(part):
                 return _plain(part._v)
@@ -361,7 +361,7 @@ def _slot(store, t):
     """The slot of a tracked tensor on `store`; None if it was not used there."""
     if t._t is None:
         return store.leaves.get(t._k)
-    return t._i if settle(t) is store else None
+    return t._i if follow_forwarding(t) is store else None
 
 
 # ---- the transformations ---------------------------------------------------------------
@@ -470,7 +470,7 @@ def linearize(function, primals):
 
 
 def _seed(seed, result):
-    if isinstance(seed, Traced) and tracked(seed):
+    if isinstance(seed, Differentiable) and tracked(seed):
         return seed
-    seed = seed._v if isinstance(seed, Traced) else seed
+    seed = seed._v if isinstance(seed, Differentiable) else seed
     return normalise(np.array(seed, getattr(result, "dtype", "d")))

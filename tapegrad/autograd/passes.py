@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.record import as_operand, normalise, plain, tracked
 from ..common.errors import GradientError, SeedShapeError
 from ..tape.modes import enable_grad
@@ -70,7 +70,7 @@ def _merge(table, tensor, value):
 
 def as_tensor(value):
     """A gradient as its owner gets it: the tensor it is, or a constant."""
-    return value if isinstance(value, Traced) else plain(normalise(np.array(value) if isinstance(value, np.ndarray) else value))
+    return value if isinstance(value, Differentiable) else plain(normalise(np.array(value) if isinstance(value, np.ndarray) else value))
 
 
 def run_hooks(hooks, value):
@@ -84,7 +84,7 @@ def run_hooks(hooks, value):
 
 def replaced(new, value):
     """What a hook gave instead of `value`."""
-    new = new if tracked(new) else new._v if isinstance(new, Traced) else as_operand(new, "a hook")
+    new = new if tracked(new) else new._v if isinstance(new, Differentiable) else as_operand(new, "a hook")
     if np.shape(new) != np.shape(value):
         raise SeedShapeError(f"a hook returned a gradient of shape {np.shape(new)} for {np.shape(value)}")
     return new

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array.record import normalise, plain, settle
+from ..array.record import follow_forwarding, normalise, plain
 from ..array.tensor import Tensor
 from ..common.errors import GradientError
 from ..tape.layout import LEAF_MARK
@@ -75,7 +75,7 @@ def sweep_forward(outputs, inputs, seeds):
             found[k] = 0.0 if type(t._v) is float else np.zeros(t._v.shape, t._v.dtype)
     rest = [k for k, value in enumerate(found) if value is None]
     for k in rest:
-        if settle(outputs[k]).retired is not None:
+        if follow_forwarding(outputs[k]).retired is not None:
             raise second_backward_error(outputs[k]._t, outputs[k]._i)
     for store in {id(outputs[k]._t): outputs[k]._t for k in rest}.values():
         mine = [k for k in rest if outputs[k]._t is store]

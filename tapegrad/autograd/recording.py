@@ -12,9 +12,9 @@ import threading
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.dual import Dual
-from ..array.record import nesting_error, normalise, settle, tracked
+from ..array.record import follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_derivative, check_dtype, readable
 from ..common.errors import HigherOrderError, ModifiedInPlaceError, NestingError, StructureError
@@ -40,10 +40,10 @@ def check_result(thing, store, what, differentiated=True, plain=False):
 
     With `plain` results that depend on nothing may be of any dtype.
     """
-    if isinstance(thing, Traced):
+    if isinstance(thing, Differentiable):
         if thing.__class__ is Dual:
             raise nesting_error(what)
-        if thing._t is not None and thing._t is not store and settle(thing) is not store:
+        if thing._t is not None and thing._t is not store and follow_forwarding(thing) is not store:
             raise nesting_error(what)
         if differentiated:
             check_derivative(thing, what)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.lifted import Lifted
 from ..array.record import normalise
 from .adjoint import as_rule_takes, naming
@@ -55,4 +55,4 @@ def fitted(found, meta, lanes):
     tangent = found.a
     if tangent.dtype.char != meta.char:
         tangent = tangent.astype(meta.char)
-    return tangent if isinstance(tangent, Traced) else normalise(tangent)
+    return tangent if isinstance(tangent, Differentiable) else normalise(tangent)

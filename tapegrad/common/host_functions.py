@@ -1,6 +1,6 @@
 """Functions without derivative that tapegrad itself uses, by name, so that a saved tape can say which.
 
-`derived` and `decided` (tapegrad.array.record) take any function of plain arrays.  A closure
+`record_aux` and `guard_on` (tapegrad.array.record) take any function of plain arrays.  A closure
 would do for a replay, but not for a file: a function registered here is called with
 the values and then with plain data that a file can hold.
 """
@@ -13,7 +13,7 @@ from .errors import require
 FUNCTIONS = {}
 
 
-class Recomputed:
+class HostFunction:
     """A registered function with its data, to be called on values.
 
     Parameters
@@ -37,14 +37,14 @@ class Recomputed:
         return FUNCTIONS[self.name](*values, *self.data)
 
 
-def recomputed(function):
+def host_function(function):
     """Decorator: register ``function(*values, *data)``; what it becomes takes the data and gives the function of the values."""
     name = function.__name__.lstrip("_")
     require(name not in FUNCTIONS, f"two functions are named {name}")
     FUNCTIONS[name] = function
 
     def with_data(*data):
-        return Recomputed(name, data)
+        return HostFunction(name, data)
 
     with_data.__name__, with_data.__doc__ = function.__name__, function.__doc__
     return with_data

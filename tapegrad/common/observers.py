@@ -1,7 +1,7 @@
 """Functions that others want called: the handle of a hook, and the listeners for values that leave the tape.
 
 There is a listener only inside `explain_zero`.  The places where a result is given without derivative (comparisons, ``.item()``,
-operations under ``no_grad``) look at `LISTENERS`, and call `tell` if there is one.
+operations under ``no_grad``) look at `LISTENERS`, and call `notify` if there is one.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import itertools
 LISTENERS = []
 
 
-def tell(how, *operands):
+def notify(how, *operands):
     """Tell every listener that the values of `operands` were used without derivative."""
     for listener in tuple(LISTENERS):
         listener(how, operands)

@@ -58,7 +58,7 @@ loops
 
 the loop program
     `ir`           what it consists of; `listing`, its text.
-    `build`        one from `references`; `pools`, where values live that other iterations read; `copies`.
+    `build`        one from `references`; `spilling`, where values live that other iterations read; `copies`.
     `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, with
                    `arrays_views`, `arrays_nest`, `arrays_products`, `arrays_linalg`, `arrays_hosts`.
     `passes`       changes that make it faster.

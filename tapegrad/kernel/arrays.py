@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..common.host_functions import Recomputed
+from ..common.host_functions import HostFunction
 from ..program.trace import HOST
 from ..program.values import ValueProgram
 from ..rules import BY_NAME
@@ -158,7 +158,7 @@ class Arrays:
         ufunc, out = entry.function.ufunc, entry.meta
         plan = LoopPlanner(operands, out, body)
         function = entry.function.function
-        if isinstance(function, Recomputed) and function.name in RECOMPUTED:
+        if isinstance(function, HostFunction) and function.name in RECOMPUTED:
             plan.refusal = self.guards
             found = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
             if found is not None:

@@ -6,7 +6,7 @@ values.  The tree is walked in the order of execution: a template gives one
 its `Carry` objects before its body is walked, and their `next` after.
 
 A template whose value is read in other iterations, or in other loops, stores it
-in its home (`pools`) at the place of its execution number.
+in its spill buffer (`spilling`) at the place of its execution number.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .arrays import Arrays
 from .arrays_views import ArrayRef, c_elements, plain
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
 from .copies import copy_array, copy_loop
-from .nest import Level, Spot
-from .pools import lay_out
+from .nest import AffineIndex, LoopNode
 from .reasons import NotLowered
-from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Placed, Pooled, References, Stored
+from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Phi, Placed, References, Spilled
+from .spilling import lay_out
 
 _WHERE = BY_NAME["where"]
 #: NumPy's comparisons and logic, in the rules' language; of floats, and of truth values.
@@ -89,7 +89,7 @@ class Builder:
         for node in body.nodes:
             for storage, what in body.copies.get(node.place, ()):
                 self.bring(self.value(what), self._whole(storage))
-            if isinstance(node, Level):
+            if isinstance(node, LoopNode):
                 self._loop(node)
             elif self.columns.code[node.members[0]] < ENTRIES:
                 self._scalar(node)
@@ -120,10 +120,10 @@ class Builder:
         self._keep(t)
 
     def _keep(self, t):
-        """Bring the value of `t` to its home."""
+        """Bring the value of `t` to its spill buffer."""
         if t.stored:
             place = self._row_of(t, t.body.place)
-            self._add(ir.Store(t.home, t.body.index(place, self.tables), t.value))
+            self._add(ir.Store(t.spill, t.body.index(place, self.tables), t.value))
 
     def _add(self, *statements):
         self.blocks[-1].statements.extend(statements)
@@ -169,7 +169,7 @@ class Builder:
         if not t.stored or meta.shape == ():
             return None
         offset = t.body.index(self._row_of(t, t.body.place), self.tables)
-        return ArrayRef(t.home, offset, meta.shape, c_elements(meta.shape), meta.char)
+        return ArrayRef(t.spill, offset, meta.shape, c_elements(meta.shape), meta.char)
 
     def _stacked(self, t):
         """Scalars side by side."""
@@ -263,7 +263,7 @@ class Builder:
             meta = self.tape.inputs[what.argument]
             if meta.shape != ():
                 return self.row(self.inputs[what.argument], 0, meta)
-            what = Element(what.argument, Spot(0))
+            what = Element(what.argument, AffineIndex(0))
         block = self.blocks[self._depth(what)]
         found = block.known.get(what)
         if found is None:
@@ -276,10 +276,10 @@ class Builder:
             buffer, spot, meta = self.inputs[what.argument], what.spot, None
         elif kind is Numbers:
             buffer, spot, meta = self._constant(self.tables.arrays[what.table].view(np.float64)), what.spot, None
-        elif kind is Stored:
+        elif kind is Spilled:
             t = what.template
-            buffer, spot, meta = t.home, self._row_of(t, what.spot), self.meta(t)
-        elif kind is Pooled:
+            buffer, spot, meta = t.spill, self._row_of(t, what.spot), self.meta(t)
+        elif kind is Phi:
             buffer, spot, meta = what.pool, what.spot, what.meta
         else:
             buffer, spot, meta = self._stack(what)
@@ -295,15 +295,15 @@ class Builder:
         levels, spot = self.blocks[-1].body.levels, what.spot
         used = max((depth + 1 for depth, _ in spot.steps), default=0)
         kind = type(what)
-        if kind is Stored or kind is Pooled:
-            owners = [what.template] if kind is Stored else [self.references.templates[n] for n in distinct(what.owners[what.owners >= 0])]
+        if kind is Spilled or kind is Phi:
+            owners = [what.template] if kind is Spilled else [self.references.templates[n] for n in distinct(what.owners[what.owners >= 0])]
             for depth in range(len(levels), used, -1):
                 if any(levels[depth - 1] in t.body.levels for t in owners):
                     return depth
         return used
 
     def _row_of(self, t, spot):
-        """The element of its home at which execution number `spot` of `t` begins."""
+        """The element of its spill buffer at which execution number `spot` of `t` begins."""
         return spot.scaled(self.meta(t).size, t.offset, self.tables)
 
     def _constant(self, data):
@@ -340,7 +340,7 @@ class Builder:
             source, at, numbers = None, 0, None
             if piece.owner >= 0:
                 t = self.references.templates[piece.owner]
-                source, at = t.home, t.offset
+                source, at = t.spill, t.offset
             elif piece.constants:
                 numbers = self.columns.number[-1 - piece.refs]
             else:

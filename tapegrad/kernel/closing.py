@@ -16,7 +16,7 @@ from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.store import RECORD_DTYPE
-from .expand import tidy as T
+from .expand import value_numbering as T
 
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative")])
 
@@ -55,12 +55,12 @@ class _Closing:
         self.items += [(slot, *made) for slot, made in writer.entries.items()]
 
     def run(self):
-        self._tidy()
+        self._number_values()
         self.results = [self._resolved(slot, what) for slot, what in self.results]
         needed = self._needed()
         return self._build(*self._number(needed))
 
-    def _tidy(self):
+    def _number_values(self):
         """Fold constants, share what is the same; ``alias[i]`` stands for slot i."""
         tape, first = self.tape, self.writer.first
         self.fixed = fixed = (self.ops == SCALAR_LEAF).astype(np.int8)
@@ -72,7 +72,7 @@ class _Closing:
         self.alias = np.zeros(self.count, np.int32)
         origins = self.writer.origins[: self.count]
         bits = self.constants.view(np.int64)
-        T.tidy(
+        T.number_values(
             first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
             origins if self.interleaved else np.full_like(origins, first), np.zeros(1 << (2 * self.count).bit_length(), np.int32),
         )

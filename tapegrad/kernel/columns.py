@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..common.host_functions import Recomputed
+from ..common.host_functions import HostFunction
 from ..program.trace import GUARD, HOST, ROW, SHAPE
 from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
@@ -237,7 +237,7 @@ def _description(tape, item):
     if entry.kind == HOST:
         function, ufunc = entry.function.function, entry.function.ufunc
         if ufunc is None:
-            recomputed = isinstance(function, Recomputed) and not function.data
+            recomputed = isinstance(function, HostFunction) and not function.data
             ufunc = function.name if recomputed else entry.function
         return (HOST, ufunc, metas, fixed, entry.meta)
     return (entry.function, entry.attrs, metas, fixed, entry.meta)

@@ -4,7 +4,7 @@ Where a column of references goes through the executions of one template, throug
 the elements of one argument or through constants in even steps, its elements are one loop: the gradient
 ``[da, dx[0], dx[1], ..., dx[99]]``, gathered from single adjoints, takes one store and a loop of 100.
 
-`references` cuts columns into pieces, `build` and `pools` have them copied.
+`references` cuts columns into pieces, `build` and `spilling` have them copied.
 """
 
 from __future__ import annotations

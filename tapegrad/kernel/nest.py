@@ -10,7 +10,7 @@ A *spot* says for each execution which element of something is meant: what an
 `ir.Index` says, with loops by their depth and tables by their number, so that
 equal spots compare equal.  In ``for i in range(2): for j in range(3)`` the body of the inner loop has
 count 6 and ``runs = [[0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]]``; what reads elements
-``10, 11, 12, 20, 21, 22`` is at ``Spot(10, ((0, 10), (1, 1)))``: 10 + 10 i + j.
+``10, 11, 12, 20, 21, 22`` is at ``AffineIndex(10, ((0, 10), (1, 1)))``: 10 + 10 i + j.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import ir
 from .roll.structure import Line
 
 
-class Spot(NamedTuple):
+class AffineIndex(NamedTuple):
     """Element ``base + sum(coefficient * counter)``, or the entry of table number `table` at that position."""
 
     base: int
@@ -35,7 +35,7 @@ class Spot(NamedTuple):
     def scaled(self, size, offset, tables):
         """Where rows of `size` elements begin that follow each other from element `offset` on, one for each element of this spot."""
         if self.table < 0:
-            return Spot(self.base * size + offset, tuple((depth, step * size) for depth, step in self.steps))
+            return AffineIndex(self.base * size + offset, tuple((depth, step * size) for depth, step in self.steps))
         if size == 1 and not offset:
             return self
         return self._replace(table=tables.number(tables.arrays[self.table] * size + offset))
@@ -58,7 +58,7 @@ class Tables:
         return found
 
 
-class Level:
+class LoopNode:
     """A loop.
 
     Attributes
@@ -115,9 +115,9 @@ class Body:
 
     Attributes
     ----------
-    levels : list of Level
+    levels : list of LoopNode
         The loops around it, outermost first.
-    nodes : list of Template and Level
+    nodes : list of StatementNode and LoopNode
     count : int
         Executions.
     runs : list of ndarray
@@ -146,7 +146,7 @@ class Body:
     def starts(self):
         """The time at which each execution begins."""
         node = self.nodes[0]
-        return node.members if isinstance(node, Template) else node.begun
+        return node.members if isinstance(node, StatementNode) else node.begun
 
     @cached_property
     def place(self):
@@ -157,7 +157,7 @@ class Body:
             if level.ragged:
                 break
             stride *= level.extent
-        return Spot(0, tuple((d, s) for d, s in reversed(steps) if self.levels[d].ragged or self.levels[d].extent > 1))
+        return AffineIndex(0, tuple((d, s) for d, s in reversed(steps) if self.levels[d].ragged or self.levels[d].extent > 1))
 
     @cached_property
     def _pairs(self):
@@ -173,7 +173,7 @@ class Body:
         """The spot whose elements are `values`, one for each execution."""
         base = int(values[0])
         if self.count == 1:
-            return Spot(base)
+            return AffineIndex(base)
         left, steps = values, []
         for depth, one, two in self._pairs:
             step = int(left[two] - left[one])
@@ -181,7 +181,7 @@ class Body:
                 left = left - step * self.counter(depth)
                 steps.append((depth, step))
         if (left == left[0]).all():
-            return Spot(int(left[0]), tuple(reversed(steps)))
+            return AffineIndex(int(left[0]), tuple(reversed(steps)))
         return self.table(values, tables)
 
     def table(self, values, tables):
@@ -203,7 +203,7 @@ class Body:
             if level.depth in kept:
                 steps.append((level.depth, stride))
                 stride *= grid.shape[level.depth - outer]
-        return Spot(0, tuple(reversed(steps)), tables.number(grid.reshape(-1)))
+        return AffineIndex(0, tuple(reversed(steps)), tables.number(grid.reshape(-1)))
 
     def index(self, spot, tables):
         """The `ir.Index` of a spot."""
@@ -211,7 +211,7 @@ class Body:
         return ir.Index(spot.base, tuple((self.levels[d].loop, step) for d, step in spot.steps), table)
 
 
-class Template:
+class StatementNode:
     """One instruction of a body.
 
     Attributes
@@ -225,21 +225,21 @@ class Template:
     operands : list
         What each operand is (`references`).
     stored : bool
-        Whether its value has a home.
-    home, offset : ir.Buffer, int
-        The home, and where in it the first execution is.
+        Whether its value has a spill buffer.
+    spill, offset : ir.Buffer, int
+        The spill buffer, and where in it the first execution is.
     storage : storage.Storage or None
         What it shares its place with.
     value : ir.Value or ArrayRef
     """
 
-    __slots__ = ("number", "body", "place", "members", "operands", "stored", "home", "offset", "storage", "value")
+    __slots__ = ("number", "body", "place", "members", "operands", "stored", "spill", "offset", "storage", "value")
 
     def __init__(self, number, body, place, members):
         self.number, self.body, self.place, self.members = number, body, place, members
         self.operands = []
         self.stored = False
-        self.home, self.offset, self.storage, self.value = None, 0, None, None
+        self.spill, self.offset, self.storage, self.value = None, 0, None, None
 
 
 def nest(structure):
@@ -248,7 +248,7 @@ def nest(structure):
     Returns
     -------
     root : Body
-    templates : list of Template
+    templates : list of StatementNode
         In the order of the tree.
     """
     root, templates = Body([], 1, []), []
@@ -257,10 +257,10 @@ def nest(structure):
         for place, node in enumerate(nodes):
             if isinstance(node, Line):
                 require(len(node.members) == body.count, "another number of instructions than of executions")
-                body.nodes.append(Template(len(templates), body, place, node.members))
+                body.nodes.append(StatementNode(len(templates), body, place, node.members))
                 templates.append(body.nodes[-1])
             else:
-                body.nodes.append(Level(body, place, node.extent))
+                body.nodes.append(LoopNode(body, place, node.extent))
                 fill(body.nodes[-1].body, node.body)
 
     fill(root, structure.nodes)

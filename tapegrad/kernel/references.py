@@ -12,8 +12,8 @@ these that describes all of them:
 `Number`, `Numbers`     a constant, or one for each execution
 `Element`               an element of an argument
 `Argument`, `Constant`  a whole array; `Constants` one for each execution
-`Stored`                an element of the owner's *home*, where it stores the values of all executions
-`Pooled`                an element of the common home of several owners
+`Spilled`                an element of the owner's *spill buffer*, where it stores the values of all executions
+`Phi`                an element of the common spill buffer of several owners
 `Placed`                an array that is written element by element (`storage`)
 ======================  ===============================================================
 
@@ -22,8 +22,8 @@ In ``s = y[0]``, ``for i in range(n): s = s + np.sin(s) * x[2 * i]`` and the loo
     x[2 * i]          Element: argument x, 2 i
     sin(s)            Direct, in the product
     s                 Carried; in the first iteration Element: argument y, 0
-    sin(s) again      on the way back, in the derivative by x: Stored, in execution n - 2 - i
-    s in cos(s)       there, too: Pooled, for in the last iteration it is y[0]
+    sin(s) again      on the way back, in the derivative by x: Spilled, in execution n - 2 - i
+    s in cos(s)       there, too: Phi, for in the last iteration it is y[0]
 
 The descriptions are exact for every execution, since the columns were compared
 entry by entry: where elements do not advance evenly there is a table.
@@ -40,7 +40,7 @@ from ..rules import BY_NAME
 from ..tape.meta import SCALAR
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct
 from .copies import pieces
-from .nest import Level, Spot, Tables, Template, nest
+from .nest import AffineIndex, LoopNode, StatementNode, Tables, nest
 from .storage import place_writes, times_of
 
 _STACK = BY_NAME["stack"]
@@ -50,15 +50,15 @@ _STACK = BY_NAME["stack"]
 class Direct:
     """The value that `template` computed last."""
 
-    template: Template
+    template: StatementNode
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
     """What `template` computed in the iteration of `level` before; `init` in the first one."""
 
-    level: Level
-    template: Template
+    level: LoopNode
+    template: StatementNode
     init: object
 
 
@@ -78,7 +78,7 @@ class Numbers:
     """Elements of constants, table number `table`."""
 
     table: int
-    spot: Spot
+    spot: AffineIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Element:
     """An element of argument `argument`."""
 
     argument: int
-    spot: Spot
+    spot: AffineIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +108,15 @@ class Constants:
     """One of several array constants."""
 
     constants: tuple
-    spot: Spot
+    spot: AffineIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Spilled:
     """What `template` computed in the execution whose number is at `spot`."""
 
-    template: Template
-    spot: Spot
+    template: StatementNode
+    spot: AffineIndex
 
 
 @dataclass(eq=False)
@@ -133,7 +133,7 @@ class Placed:
     storage: object
 
 
-class Pooled:
+class Phi:
     """What one of several templates computed, or something from outside.
 
     Attributes
@@ -147,8 +147,8 @@ class Pooled:
     pool : ir.Buffer
     meta : Meta
         Of each value.
-    spot : Spot
-        Element of the pool; these three are known when it is laid out (`pools`).
+    spot : AffineIndex
+        Element of the pool; these three are known when it is laid out (`spilling`).
     """
 
     def __init__(self, body, owners, ranks):
@@ -167,11 +167,11 @@ class References:
     Attributes
     ----------
     root : Body
-    templates : list of Template
+    templates : list of StatementNode
     tables : Tables
         Of element numbers, and of constants.
     pooled : dict
-        Every `Pooled` in use (its keys).
+        Every `Phi` in use (its keys).
     """
 
     def __init__(self, columns, structure):
@@ -228,7 +228,7 @@ class References:
 
     def use(self, what):
         """Note what the description `what`, which will be used, needs."""
-        if type(what) is Stored:
+        if type(what) is Spilled:
             what.template.stored = True
         elif type(what) is Carried:
             what.level.carries[what] = None
@@ -239,7 +239,7 @@ class References:
                     self.templates[piece.owner].stored = True
                 elif piece.owner >= 0:
                     self.use(self.single(int(piece.refs[0])))
-        elif type(what) is Pooled:
+        elif type(what) is Phi:
             self.pooled[what] = None
             for t in distinct(what.owners[what.owners >= 0]).tolist():
                 self.templates[t].stored = True
@@ -254,7 +254,7 @@ class References:
             return Placed(t.storage)
         if len(t.members) == 1 or self._ranks[r] == len(t.members) - 1 and self.is_scalar(t):
             return Direct(t)
-        return Stored(t, Spot(self._ranks[r]))
+        return Spilled(t, AffineIndex(self._ranks[r]))
 
     def describe(self, refs, body, place, times):
         """What the references `refs` are.
@@ -286,11 +286,11 @@ class References:
                 return Direct(t)
         for level in reversed(body.levels):
             found = self._carried(refs, owners, ranks, body, level)
-            if found is not None and not (alone and type(found.init) is Pooled):
+            if found is not None and not (alone and type(found.init) is Phi):
                 return found
         if alone:
-            return Stored(t, body.fit(ranks, self.tables))
-        return Pooled(body, owners, ranks)
+            return Spilled(t, body.fit(ranks, self.tables))
+        return Phi(body, owners, ranks)
 
     def _reaches(self, t, body, place):
         """Whether the value of `t` can be named in `body` before node `place`."""
@@ -344,7 +344,7 @@ class References:
         if kind == NUMBER:
             return Number(int(columns.number[k : k + 1].view(np.int64)[0]))
         if kind == ELEMENT:
-            return Element(int(columns.which[k]), Spot(int(columns.at[k])))
+            return Element(int(columns.which[k]), AffineIndex(int(columns.at[k])))
         return Argument(int(columns.which[k])) if kind == ARGUMENT else Constant(int(columns.which[k]))
 
     def _outside(self, refs, body):
@@ -360,7 +360,7 @@ class References:
             if (bits == bits[0]).all():
                 return Number(int(bits[0]))
             spot = body.table(bits, self.tables)
-            return Numbers(spot.table, Spot(0, spot.steps))
+            return Numbers(spot.table, AffineIndex(0, spot.steps))
         if kinds[0] == ELEMENT and (which == which[0]).all():
             return Element(int(which[0]), body.fit(columns.at[things], self.tables))
         if kinds[0] == ARRAY:

@@ -33,9 +33,9 @@ class Storage:
 
     Attributes
     ----------
-    templates : list of Template
+    templates : list of StatementNode
         All of them.
-    writes : set of Template
+    writes : set of StatementNode
         Those that change what is there.
     copies : dict
         (body, place) -> references, one for each execution, to what is copied there before that node.
@@ -77,7 +77,7 @@ class _Placement:
         Instruction (or reference to something from outside) -> number of the last one that reads it, or a window on it.
     root : dict
         Windows -> what they look at.
-    writers : list of Template
+    writers : list of StatementNode
     """
 
     def __init__(self, references):

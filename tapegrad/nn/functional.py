@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.functions import lift, log_softmax, logsumexp, relu, sigmoid, softmax, softplus, tanh
-from ..array.record import apply, derived
+from ..array.record import apply, record_aux
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
 from ..common.errors import OptionError
-from ..common.host_functions import recomputed
+from ..common.host_functions import host_function
 
 __all__ = [
     "binary_cross_entropy_with_logits", "cross_entropy", "log_softmax", "logsumexp", "mse_loss", "relu", "sigmoid", "softmax",
@@ -92,7 +92,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mea
     """
     _check_reduction(reduction)
     input = lift(input)
-    target = lift(target) if isinstance(target, Traced) else np.asarray(target)
+    target = lift(target) if isinstance(target, Differentiable) else np.asarray(target)
     shape = input.shape
     if target.dtype.kind not in "iu" or target.shape != tuple(shape[:-1]):
         raise ValueError(
@@ -100,7 +100,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, reduction: Literal["mea
             f"got {target.dtype} of shape {target.shape}"
         )
     classes = shape[-1]
-    index = derived(_at_classes(classes), target) if isinstance(target, Traced) else _positions(target, classes)
+    index = record_aux(_at_classes(classes), target) if isinstance(target, Differentiable) else _positions(target, classes)
     return apply("cross_entropy", (input, index), _REDUCED[reduction])
 
 
@@ -118,7 +118,7 @@ def _positions(target, classes):
     return index
 
 
-@recomputed
+@host_function
 def _at_classes(target, classes):
     return _positions(target, classes)
 

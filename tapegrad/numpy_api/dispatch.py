@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Traced
-from ..array.record import apply, apply_one, apply_two, normalise, observed, plain, trace_of, tracked
+from ..array.differentiable import Differentiable
+from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
-from ..common.observers import LISTENERS, tell
+from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
@@ -31,7 +31,7 @@ DIRECT = {np.power: F.power, np.positive: F.clone}
 
 def value_of(thing):
     """The value of a tensor, taken as a constant; anything else as it is."""
-    return thing._let_out("a constant") if isinstance(thing, Traced) else thing
+    return thing._let_out("a constant") if isinstance(thing, Differentiable) else thing
 
 
 def name_of(function):
@@ -52,7 +52,7 @@ def refuse(function, why=""):
 
 
 def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
-    """``Traced.__array_ufunc__``."""
+    """``Differentiable.__array_ufunc__``."""
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in DIRECT:
@@ -77,8 +77,8 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
     if ufunc in VALUES:
         if LISTENERS:
-            tell(f"comparison ({ufunc.__name__})", *inputs)
-        return observed(ufunc, inputs, ufunc(*values_of(inputs, False)))
+            notify(f"comparison ({ufunc.__name__})", *inputs)
+        return record_nondiff(ufunc, inputs, ufunc(*values_of(inputs, False)))
     direct = DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
@@ -102,12 +102,12 @@ def _reduce(ufunc, inputs, kwargs):
 
 def _into(ufunc, method, inputs, kwargs, out):
     """``np.add(a, b, out=t)`` and ``array += t``: the first is refused, so is the second unless t is a constant."""
-    if any(isinstance(x, Traced) and x.requires_grad for x in (*inputs, *out)):
+    if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):
         raise LeaveTapeError(
             f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
             "cut its derivative; write `result = a + t`, or make the array with tg.zeros"
         )
-    values = [np.asarray(value_of(x)) if isinstance(x, Traced) else x for x in inputs]
+    values = [np.asarray(value_of(x)) if isinstance(x, Differentiable) else x for x in inputs]
     targets = tuple(np.asarray(value_of(x)) for x in out)
     getattr(ufunc, method)(*values, **kwargs, out=targets)
     return out[0]
@@ -141,7 +141,7 @@ def plain_function(function):
         if kwargs.get("out") is not None:
             raise refuse(function, " with the argument out=")
         if LISTENERS:
-            tell(name_of(function), *args)
+            notify(name_of(function), *args)
         found = function(*values_of(args, False), **{k: values_of(v, False) for k, v in kwargs.items()})
         trace = trace_of(_flat((args, list(kwargs.values()))))
         return _wrap(found) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, found)
@@ -159,7 +159,7 @@ def _flat(things):
 
 def values_of(thing, constant=True):
     """`thing` with its tensors replaced by their values; `constant`: what is done with them is not repeated in a replay."""
-    if isinstance(thing, Traced):
+    if isinstance(thing, Differentiable):
         return np.asarray(thing._let_out("a constant") if constant else thing._v)
     if isinstance(thing, (list, tuple)):
         return type(thing)(values_of(x, constant) for x in thing)
@@ -200,7 +200,7 @@ FUNCTIONS = {
 
 def any_tracked(thing):
     """Whether something in nested lists, tuples and dicts carries a derivative."""
-    if isinstance(thing, Traced):
+    if isinstance(thing, Differentiable):
         return tracked(thing)
     if isinstance(thing, (list, tuple)):
         return any(any_tracked(x) for x in thing)
@@ -219,7 +219,7 @@ def implements(*functions):
 
 
 def function_on_tensors(self, function, types, args, kwargs):
-    """``Traced.__array_function__``."""
+    """``Differentiable.__array_function__``."""
     ours = FUNCTIONS.get(function)
     if ours is None:
         if any_tracked(args) or any_tracked(kwargs):
@@ -229,4 +229,4 @@ def function_on_tensors(self, function, types, args, kwargs):
     return ours(*args, **kwargs)
 
 
-attach(Traced, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})
+attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

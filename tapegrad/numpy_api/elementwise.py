@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Traced
-from ..array.record import decided, derived, plain
-from ..common.host_functions import recomputed
+from ..array.differentiable import Differentiable
+from ..array.record import guard_on, plain, record_aux
+from ..common.host_functions import host_function
 from .dispatch import DIRECT, FUNCTIONS, VALUES, implements, only_defaults, plain_function, refuse, value_of
 
 VALUES.update((np.isnat,))
@@ -30,19 +30,19 @@ def modf(x):
     """Fraction and integer part of x; the derivative of the integer part is 0."""
     x = F.lift(x)
     whole = F.trunc(x)
-    if decided(all_finite(), x):
+    if guard_on(all_finite(), x):
         return x - whole, whole
-    infinite = derived(np.isinf, x)
+    infinite = record_aux(np.isinf, x)
     return F.where(infinite, 0.0, x) - F.where(infinite, 0.0, whole), whole
 
 
-@recomputed
+@host_function
 def all_finite(x):
     """Whether nothing in `x` is infinite or NaN."""
     return np.isfinite(x).all()
 
 
-@recomputed
+@host_function
 def _exponent(x):
     return np.frexp(x)[1]
 
@@ -50,7 +50,7 @@ def _exponent(x):
 def frexp(x):
     """Mantissa, with its derivative, and the binary exponent, an array of integers."""
     x = F.lift(x)
-    exponent = decided(_exponent(), x)
+    exponent = guard_on(_exponent(), x)
     return F.ldexp(x, -exponent), plain(exponent)
 
 
@@ -97,19 +97,19 @@ FUNCTIONS[np.round] = FUNCTIONS[np.around] = _round
 def _nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     if not copy:
         raise refuse(np.nan_to_num, " with copy=False, which writes into its argument")
-    if any(isinstance(v, Traced) for v in (nan, posinf, neginf)):
+    if any(isinstance(v, Differentiable) for v in (nan, posinf, neginf)):
         raise refuse(np.nan_to_num, " with tensors as replacements; use np.where")
     x = F.lift(x)
-    replaced = derived(_numbers(nan, posinf, neginf), x)
-    return F.where(derived(np.isfinite, x), x, replaced)
+    replaced = record_aux(_numbers(nan, posinf, neginf), x)
+    return F.where(record_aux(np.isfinite, x), x, replaced)
 
 
-@recomputed
+@host_function
 def _numbers(x, nan, posinf, neginf):
     return np.asarray(np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf))
 
 
-@recomputed
+@host_function
 def _periods(p, discont, axis, period):
     found = np.unwrap(p, discont, axis, period=period)
     return np.where(found == p, 0.0, found - p)
@@ -132,11 +132,11 @@ def _real_if_close(a, tol=100):
 
 @implements(np.unwrap)
 def _unwrap(p, discont=None, axis=-1, *, period=2 * np.pi):
-    if isinstance(period, Traced) or isinstance(discont, Traced):
+    if isinstance(period, Differentiable) or isinstance(discont, Differentiable):
         raise refuse(np.unwrap, " with tensors as period or discont")
     p = F.lift(p)
     # Whole periods are added: constants between jumps.
-    return p + derived(_periods(discont, axis, period), p)
+    return p + record_aux(_periods(discont, axis, period), p)
 
 
 for _function in (np.isposinf, np.isneginf, np.isreal, np.iscomplex):

@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from ..array import functions as F
-from ..array.record import apply, decided, derived, plain, tracked
-from ..common.host_functions import recomputed
+from ..array.record import apply, guard_on, plain, record_aux, tracked
+from ..common.host_functions import host_function
 from .dispatch import NO_VALUE, implements, plain_function, refuse
 
 #: NumPy's named tuples.
@@ -67,7 +67,7 @@ def _slogdet(a):
     a = F.lift(a)
     if not tracked(a):
         return _SlogdetResult(*(F.lift(part) for part in np.linalg.slogdet(a._v)))
-    sign = derived(_sign_of_det(), a)
+    sign = record_aux(_sign_of_det(), a)
     logarithm = apply("logabsdet", (a,))
     return _SlogdetResult(F.lift(sign), F.lift(logarithm))
 
@@ -113,32 +113,32 @@ def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
 def _svd_of_symmetric(a, compute_uv):
     """As NumPy: eigenvalues without their signs, descending."""
     w, u = _eigh(a)
-    order = derived(_descending(), w)
+    order = record_aux(_descending(), w)
     w = F.moved_by("gather", w, F.along_axis(w.shape, -1), order)
     s = F.ELEMENTWISE["abs"](w)
     if not compute_uv:
         return s
     u = F.moved_by("gather", u, _columns(u.shape), order)
-    sign = derived(_signs(), w)
+    sign = record_aux(_signs(), w)
     return _SVDResult(u, s, F.swapaxes(u * sign, -1, -2))
 
 
-@recomputed
+@host_function
 def _sign_of_det(a):
     return np.linalg.slogdet(a).sign
 
 
-@recomputed
+@host_function
 def _descending(w):
     return np.argsort(np.abs(w), axis=-1)[..., ::-1]
 
 
-@recomputed
+@host_function
 def _columns(order, shape):
     return F.along_axis(shape, -1)(order[..., None, :])
 
 
-@recomputed
+@host_function
 def _signs(w):
     return np.sign(w)[..., None, :]
 
@@ -196,7 +196,7 @@ def _lstsq(a, b, rcond=None):
     rcond = eps * max(a.shape) if rcond is None else eps if rcond < 0 else float(rcond)
     x = F.matmul(_pinv(a, rcond), b)
     s = _svd(a, compute_uv=False)
-    rank = int(decided(lambda s: (s > rcond * s.max(initial=0.0)).sum(), s))
+    rank = int(guard_on(lambda s: (s > rcond * s.max(initial=0.0)).sum(), s))
     if rank == a.shape[1] < a.shape[0]:
         residuals = F.sum((b - F.matmul(a, x)) ** 2.0, axis=0)
         residuals = F.reshape(residuals, (1,)) if b.ndim == 1 else residuals
@@ -216,10 +216,10 @@ def _cond(x, p=None):
         found = ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
     else:
         found = np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
-    return F.where(derived(_undetermined(), found, x), np.inf, found)
+    return F.where(record_aux(_undetermined(), found, x), np.inf, found)
 
 
-@recomputed
+@host_function
 def _undetermined(found, x):
     return np.isnan(found) & ~np.isnan(x).any((-2, -1))
 

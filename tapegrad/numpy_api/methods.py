@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..common.registry import attach
 
 _SAME = (
@@ -57,9 +57,9 @@ def _attribute(name):
     return property(lambda self: getattr(np.asarray(self._v), name), doc=f"As `numpy.ndarray.{name}`.")
 
 
-attach(Traced, {name: _method(name) for name in _SAME})
-attach(Traced, {function.__name__: function for function in (compress, fill, sort, partition)})
-attach(Traced, {name: _attribute(name) for name in ("itemsize", "nbytes", "strides")})
-attach(Traced, {
+attach(Differentiable, {name: _method(name) for name in _SAME})
+attach(Differentiable, {function.__name__: function for function in (compress, fill, sort, partition)})
+attach(Differentiable, {name: _attribute(name) for name in ("itemsize", "nbytes", "strides")})
+attach(Differentiable, {
     "__round__": rounded, "real": property(np.real, doc="The tensor itself: it is real."), "imag": property(np.imag, doc="Zeros."),
 })  # fmt: skip

@@ -14,8 +14,8 @@ from operator import index as as_index
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Traced
-from ..array.record import decided, tracked
+from ..array.differentiable import Differentiable
+from ..array.record import guard_on, tracked
 from .dispatch import DIRECT, NO_VALUE, implements, only_defaults, refuse, value_of
 from .einsum import einsum
 from .elementwise import all_finite
@@ -185,7 +185,7 @@ def _correlated(a, v, mode):
     count, a = a.shape[0], _extended(a, left, right)
     windows = np.lib.stride_tricks.sliding_window_view(np.ascontiguousarray(a._v), m)
     windows = F.view("as_strided", a, windows, (1, 1), 0)
-    if not left + right or decided(all_finite(), v):
+    if not left + right or guard_on(all_finite(), v):
         return F.matmul(windows, v)
     # The zeros beyond the ends of `a` meet nothing.
     place = np.arange(windows.shape[0])[:, None] + np.arange(m) - left
@@ -280,7 +280,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
         knots, fp = knots[order], fp[order]
         knots = np.concatenate((knots[-1:] - period, knots, knots[:1] + period))
         fp = F.concatenate((fp[-1:], fp, fp[:1]))
-    at = decided(lambda here: np.clip(np.searchsorted(knots, here, "right") - 1, 0, max(len(knots) - 2, 0)), x)
+    at = guard_on(lambda here: np.clip(np.searchsorted(knots, here, "right") - 1, 0, max(len(knots) - 2, 0)), x)
     after = np.minimum(at + 1, len(knots) - 1)
     at = np.where(knots[after] == knots[at], after, at)
     width = np.where(after == at, 1.0, knots[after] - knots[at])
@@ -288,7 +288,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
     # The last knot itself is on the last piece, whose derivative it shares.
     slope = (stop - start) / width
     found = start + slope * (x - knots[at])
-    if not decided(all_finite(), fp):
+    if not guard_on(all_finite(), fp):
         # What is NaN from one side may be a number from the other, and on a knot nothing else counts.
         found = F.where(np.isnan(found), stop + slope * (x - knots[after]), found)
         found = F.where(x == knots[at], start, F.where(np.isnan(found) & (start == stop), start, found))
@@ -364,7 +364,7 @@ def _widths(f, distance, axis):
         raise ValueError("distances must be either scalars or 1d")
     if len(distance) != f.shape[axis]:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-    if not isinstance(distance, Traced):
+    if not isinstance(distance, Differentiable):
         widths = np.diff(np.asarray(distance, None if np.asarray(distance).dtype.kind == "f" else float))
         return widths[0] if len(widths) and (widths == widths[0]).all() else widths
     return _diff(distance)

@@ -15,9 +15,9 @@ from math import inf, nan
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Traced
-from ..array.record import apply, decided, derived, plain
-from ..common.host_functions import recomputed
+from ..array.differentiable import Differentiable
+from ..array.record import apply, guard_on, plain, record_aux
+from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, NO_VALUE, given, implements, only_defaults, refuse, value_of
 
 
@@ -67,7 +67,7 @@ def _dropped(x, axis, keepdims):
 
 def _initial(initial, x):
     """The argument ``initial=`` in the dtype of `x`, as NumPy takes it."""
-    return initial if isinstance(initial, Traced) else x.dtype.type(initial)
+    return initial if isinstance(initial, Differentiable) else x.dtype.type(initial)
 
 
 def _reduction(function, ours, identity, combine, skip_nan=False):
@@ -181,7 +181,7 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
         w = F.reshape(w, tuple(n if k in axes else 1 for k, n in enumerate(x.shape)))
         w = F.broadcast_to(w, x.shape)
     total = F.sum(w, axis=axis, keepdims=keepdims)
-    if decided(lambda total: np.any(total == 0), total):
+    if guard_on(lambda total: np.any(total == 0), total):
         raise ZeroDivisionError("the weights sum to zero and cannot be normalised")
     result = F.sum(x * w, axis=axis, keepdims=keepdims) / total
     return (result, total) if returned else result
@@ -192,7 +192,7 @@ def _average(a, axis=None, weights=None, returned=False, *, keepdims=NO_VALUE):
 
 def _numbers(x, where=NO_VALUE):
     """The places that are numbers and not left out; None if all are."""
-    mask = decided(lambda x: ~np.isnan(x), x)
+    mask = guard_on(lambda x: ~np.isnan(x), x)
     extra = _mask(where, x)
     if extra is not None:
         mask = mask & extra
@@ -326,7 +326,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     x = F.astype(x, np.float64) if x.dtype.kind in "iub" else x
     if method not in _INTERPOLATING and method not in _NEIGHBOUR:
         raise refuse(function, f" with method={method!r}: the result jumps")
-    if isinstance(q, Traced) and q.requires_grad and method in _NEIGHBOUR:
+    if isinstance(q, Differentiable) and q.requires_grad and method in _NEIGHBOUR:
         raise refuse(function, f" in q with method={method!r}")
     points = np.asarray(value_of(q), float)
     if points.size and not (points.min() >= 0 and points.max() <= 1):
@@ -340,7 +340,7 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     n = lines.shape[1]
     if n == 0:
         raise IndexError(f"np.{function.__name__} of nothing: the axis is empty")
-    missing = decided(_missing(order, n), x)
+    missing = guard_on(_missing(order, n), x)
     counts = (n - missing) if skip_nan else np.full(len(lines), n)
     bad = (counts == 0) if skip_nan else missing > 0
     wide = points.reshape(-1, 1)
@@ -358,10 +358,10 @@ def _quantiles(function, x, q, axis, method, keepdims, skip_nan=False):
     shape = (*points.shape, *front)
 
     def taken(position):
-        return apply("gather", (x, derived(_ranked(order, n, position), x)), (("shape", shape),))
+        return apply("gather", (x, record_aux(_ranked(order, n, position), x)), (("shape", shape),))
 
     below, above = taken(low), taken(high)
-    if isinstance(q, Traced) and q.requires_grad:
+    if isinstance(q, Differentiable) and q.requires_grad:
         inside = (wide * slope + (alpha - 1.0) > 0) & (wide * slope + (alpha - 1.0) < np.maximum(counts - 1.0, 0.0))
         q = F.reshape(q, (*points.shape, *(1,) * len(front)))
         # The slope in q, and no change of the value.
@@ -380,13 +380,13 @@ def _lines(values, order, n):
     return np.transpose(values, order).reshape((-1, n))
 
 
-@recomputed
+@host_function
 def _missing(values, order, n):
     """How many elements of each line are NaN."""
     return np.isnan(_lines(values, order, n)).sum(axis=1)
 
 
-@recomputed
+@host_function
 def _ranked(values, order, n, position):
     """Flat positions of the elements that stand at `position` of each sorted line."""
     places = _lines(np.arange(values.size).reshape(values.shape), order, n)
@@ -400,10 +400,10 @@ def _quantile(function, scale, skip_nan=False):
         interpolation=None,
     ):  # fmt: skip
         x = _checked(function, a, None, out, weights=weights, interpolation=interpolation)
-        single = x.dtype != np.float64 and not isinstance(q, Traced)
+        single = x.dtype != np.float64 and not isinstance(q, Differentiable)
         wanted = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
         if scale != 1.0:
-            q = q / scale if isinstance(q, Traced) else np.asarray(q, float) / scale
+            q = q / scale if isinstance(q, Differentiable) else np.asarray(q, float) / scale
         found = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
         return F.astype(found, wanted) if found.dtype == np.float32 != wanted else found
 
@@ -447,12 +447,12 @@ def _vector_norm(x, ord, axis, keepdims):
         return F.power(F.sum(F.power(size, float(ord)), axis=axis, keepdims=keepdims), 1.0 / ord)
     # Scaled by the largest element against overflow; any scale gives the same value and derivative.
     axes = _axes(x, axis)
-    top = derived(_scale(axes), size)
+    top = record_aux(_scale(axes), size)
     result = F.power(F.sum(F.power(size / top, float(ord)), axis=axis, keepdims=True), 1.0 / ord) * top
     return _dropped(result, axis, keepdims)
 
 
-@recomputed
+@host_function
 def _scale(size, axes):
     top = np.max(size, axis=axes, keepdims=True, initial=0.0)
     return np.where((top > 0) & np.isfinite(top), top, 1.0).astype(size.dtype)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Traced
-from ..array.record import decided, tracked
+from ..array.differentiable import Differentiable
+from ..array.record import guard_on, tracked
 from ..common.errors import LeaveTapeError
-from ..common.host_functions import recomputed
+from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
 from .shaping import as_tensor, cast, rearranged, untracked
 
@@ -41,7 +41,7 @@ def _choose(a, choices, out=None, mode="raise"):
     a = np.asarray(values_of(a))
     choices = list(choices)
     # Numbers are weak here, as nowhere else in this file.
-    kinds = [c._v if isinstance(c, Traced) else c if isinstance(c, (int, float)) else np.asarray(values_of(c)) for c in choices]
+    kinds = [c._v if isinstance(c, Differentiable) else c if isinstance(c, (int, float)) else np.asarray(values_of(c)) for c in choices]
     return rearranged(lambda *p: np.choose(a, p, mode=mode), *choices, dtype=np.result_type(*kinds))
 
 
@@ -67,14 +67,14 @@ def _delete(arr, obj, axis=None):
 @implements(np.insert)
 def _insert(arr, obj, values, axis=None):
     obj = values_of(obj)
-    dtype = arr.dtype if isinstance(arr, (Traced, np.ndarray)) else np.asarray(arr).dtype
+    dtype = arr.dtype if isinstance(arr, (Differentiable, np.ndarray)) else np.asarray(arr).dtype
     return rearranged(lambda p, v: np.insert(p, obj, v, axis), arr, values, dtype=dtype)
 
 
 @implements(np.trim_zeros)
 def _trim_zeros(filt, trim="fb", axis=None):
     filt = as_tensor(filt)
-    found = decided(np.argwhere, filt)
+    found = guard_on(np.argwhere, filt)
     axes = range(filt.ndim) if axis is None else F.axis_tuple(axis, filt.ndim)
     key = [slice(None)] * filt.ndim
     for k in axes:
@@ -92,7 +92,7 @@ def _where(condition, *branches):
     if not any_tracked(branches):
         return untracked(np.where, condition, *branches)
     # A condition that is a tensor stays one: a replay computes it again.
-    condition = condition if isinstance(condition, Traced) else values_of(condition)
+    condition = condition if isinstance(condition, Differentiable) else values_of(condition)
     return F.where(condition, *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
 
 
@@ -115,7 +115,7 @@ def _select(condlist, choicelist, default=0):
 @implements(np.piecewise)
 def _piecewise(x, condlist, funclist, *args, **kw):
     # As NumPy does it: each function sees the elements of its own condition only.
-    if not isinstance(x, Traced):
+    if not isinstance(x, Differentiable):
         raise refuse(np.piecewise, " where only a condition is a tensor")
     condlist = values_of(condlist)
     if np.isscalar(condlist) or x.ndim and not isinstance(condlist[0], (list, np.ndarray)):
@@ -234,12 +234,12 @@ def _partition(a, kth, axis=-1, kind="introselect", order=None):
     return _permuted(a, axis, _partitioned, kth if kth.ndim else int(kth), kind)
 
 
-@recomputed
+@host_function
 def _sorted(values, axis, kind):
     return F.along_axis(values.shape, axis)(np.argsort(values, axis, kind=kind))
 
 
-@recomputed
+@host_function
 def _partitioned(values, axis, kth, kind):
     return F.along_axis(values.shape, axis)(np.argpartition(values, kth, axis, kind))
 
@@ -264,7 +264,7 @@ def _writes(function):
     def register(ours):
         @implements(function)
         def call(target, *args, **kwargs):
-            if isinstance(target, Traced):
+            if isinstance(target, Differentiable):
                 return ours(target, *args, **kwargs)
             if any_tracked(args) or any_tracked(kwargs):
                 raise LeaveTapeError(

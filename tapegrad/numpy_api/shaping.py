@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.record import normalise, plain, trace_of
 from ..common.errors import DtypeError, UnsupportedFunctionError
 from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
@@ -25,7 +25,7 @@ def as_tensor(thing):
 
 
 def _holds_tensor(thing):
-    return any(isinstance(x, Traced) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
+    return any(isinstance(x, Differentiable) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
 
 
 def untracked(function, *things):

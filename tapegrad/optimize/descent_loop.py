@@ -12,7 +12,7 @@ import math
 from ..codegen.compile import compiled
 from ..codegen.memory import double_at, int_at, set_double_at, set_int_at
 from . import loop as P
-from .point import evaluated, go_there
+from .point import accept_step, evaluated
 from .vectors import project
 
 #: Kinds of steps.
@@ -68,7 +68,7 @@ def descend(handle, v, r, i, history, room, budget):
         elif phase == P.EVALUATED:
             if int_at(i, P.I_ROWS) >= room:
                 return P.FULL
-            go_there(v, n, r, i, history)
+            accept_step(v, n, r, i, history)
         else:
             value, norm = double_at(r, P.R_VALUE), double_at(r, P.R_NORM)
             if value - value != 0.0 or norm - norm != 0.0:

@@ -10,7 +10,7 @@ import numbers
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..common.errors import DtypeError, OptimizationError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 
@@ -142,7 +142,7 @@ def _array_like(x0):
 
 
 def _floats(leaf, name):
-    if isinstance(leaf, Traced):
+    if isinstance(leaf, Differentiable):
         leaf = leaf.detach()._v if hasattr(leaf, "detach") else leaf._v
     if isinstance(leaf, bool) or not isinstance(leaf, (numbers.Real, np.ndarray, np.generic)):
         raise StructureError(f"{name} is of type {type(leaf).__name__}; give numbers, arrays, or containers of them")

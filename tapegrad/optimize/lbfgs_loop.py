@@ -18,7 +18,7 @@ from ..codegen.compile import compiled
 from ..codegen.memory import double_at, int_at, set_double_at, set_int_at
 from . import loop as P
 from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, LARGEST, STUCK, advance, begin
-from .point import evaluated, go_there
+from .point import accept_step, evaluated
 from .vectors import add_scaled, along, copy, dot, project, scale, slope_norm
 
 #: Halvings of a projected step.
@@ -70,7 +70,7 @@ def at_bounds(v, n, i):
 
 
 @compiled("void(int64, int64)")
-def hold(v, n):
+def freeze(v, n):
     """Zero the components of the direction that belong to held variables."""
     for k in range(n):
         if double_at(v + 8 * n * P.SCRATCH, k) != 0.0:
@@ -78,12 +78,12 @@ def hold(v, n):
 
 
 @compiled("float64(int64, int64, int64, int64, int64)")
-def direct(v, pairs, n, m, i):
+def two_loop(v, pairs, n, m, i):
     """Choose the direction; returns the slope along it (for held variables before projection)."""
     g, d = v + 8 * n * P.G, v + 8 * n * P.D
     at_bounds(v, n, i)
     copy(d, g, n)
-    hold(v, n)
+    freeze(v, n)
     count, head = int_at(i, P.I_PAIRS), int_at(i, P.I_HEAD)
     alphas, curvatures = pairs + 16 * n * m, pairs + 16 * n * m + 8 * m
     for k in range(count):
@@ -123,10 +123,10 @@ def trial(v, n, r, i):
 def begin_step(v, pairs, r, i, n):
     """Choose a direction and the first step along it; whether there is a way down."""
     m = int_at(i, P.I_MEMORY)
-    slope = direct(v, pairs, n, m, i)
+    slope = two_loop(v, pairs, n, m, i)
     if not slope < 0.0:
         set_int_at(i, P.I_PAIRS, 0)
-        slope = direct(v, pairs, n, m, i)
+        slope = two_loop(v, pairs, n, m, i)
         if not slope < 0.0:
             return 0
     step = 1.0
@@ -159,7 +159,7 @@ def projected(v, n, r, i):
 
 
 @compiled("int64(int64, int64, int64, int64)")
-def judged(v, n, r, i):
+def test_step(v, n, r, i):
     """Judge the trial point of a search without bounds."""
     if int_at(i, P.I_FINAL) != 0:
         return FOUND
@@ -207,11 +207,11 @@ def lbfgs(handle, v, pairs, r, i, history, room, budget):
             elif int_at(i, P.I_BOUNDED) != 0:
                 outcome = projected(v, n, r, i)
             else:
-                outcome = judged(v, n, r, i)
+                outcome = test_step(v, n, r, i)
             if outcome == FOUND:
                 if int_at(i, P.I_STARTED) != 0:
                     remember(v, pairs, n, m, i)
-                go_there(v, n, r, i, history)
+                accept_step(v, n, r, i, history)
             elif outcome == GO_ON:
                 trial(v, n, r, i)
             elif outcome == BROKEN:

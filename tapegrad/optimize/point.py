@@ -27,7 +27,7 @@ def evaluated(handle, v, n, r, i):
 
 
 @inlined
-def go_there(v, n, r, i, history):
+def accept_step(v, n, r, i, history):
     """Make the trial point the current one, and note it in the history."""
     value = double_at(r, P.R_TRIAL)
     if int_at(i, P.I_STARTED) != 0:

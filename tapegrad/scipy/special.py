@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..array import functions as F
-from ..array.record import apply, decided, derived
+from ..array.record import apply, guard_on, record_aux
 from .mirrors import MIRRORS, constant, mirror, own_names
 
 __all__ = list(MIRRORS["scipy.special"])
@@ -63,16 +63,16 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     a = F.broadcast_to(a, shape) if a.shape != shape else a
     axes = F.chosen_axes(a, axis, None)
     # Any shift gives the same value and derivative; terms with a zero factor do not count.
-    shift = derived(lambda a, b: _shift(a, b, axes), a, b)
+    shift = record_aux(lambda a, b: _shift(a, b, axes), a, b)
     # A factor of zero takes its term away, however large: the exponential must stay finite.
     top = 80.0 if a.dtype == np.float32 else 700.0
-    terms = F.exp(F.where(derived(lambda b: b != 0, b), a - shift, F.minimum(a - shift, top)))
+    terms = F.exp(F.where(record_aux(lambda b: b != 0, b), a - shift, F.minimum(a - shift, top)))
     total = F.sum(b * terms, axis=axis, keepdims=True)
     found = F.log(F.absolute(total) if return_sign else total) + shift
-    if decided(lambda a, b: bool(np.isinf(_top(a, b, axes)).any()), a, b):
-        shares = derived(lambda a, b, found: _shares(a, b, found, axes), a, b, found)
-        shared = F.sum(F.where(derived(lambda s: s != 0, shares), a, 0.0) * shares, axis=axis, keepdims=True)
-        found = F.where(derived(lambda s: np.any(s != 0, axis=axes, keepdims=True), shares), shared, found)
+    if guard_on(lambda a, b: bool(np.isinf(_top(a, b, axes)).any()), a, b):
+        shares = record_aux(lambda a, b, found: _shares(a, b, found, axes), a, b, found)
+        shared = F.sum(F.where(record_aux(lambda s: s != 0, shares), a, 0.0) * shares, axis=axis, keepdims=True)
+        found = F.where(record_aux(lambda s: np.any(s != 0, axis=axes, keepdims=True), shares), shared, found)
     if not keepdims:
         kept = np.sum(np.empty(shape), axis=axes).shape
         found, total = F.reshape(found, kept), F.reshape(total, kept)

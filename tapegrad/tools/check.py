@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..array.creation import from_numpy
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.dual import Dual
 from ..array.forward import jvp
 from ..array.record import normalise
@@ -533,7 +533,7 @@ def flat(result):
 
 
 def _plain(result):
-    array = np.asarray(result._v if isinstance(result, Traced) else normalise(result))
+    array = np.asarray(result._v if isinstance(result, Differentiable) else normalise(result))
     if array.dtype.kind not in "fiub":
         raise StructureError(
             f"check: a result is of type {type(result).__name__}, neither a number nor an array: does the function return what it computes?"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..array.record import settle, tracked
+from ..array.record import follow_forwarding, tracked
 from ..array.tensor import Tensor
 from ..autograd.inspect import adjoints_of, entries_of
 from ..autograd.tape import Tape
@@ -151,7 +151,7 @@ def _slot(store, t):
     """The slot of a tensor on the store; None if it is not there."""
     if t._t is None:
         return store.leaves.get(t._k)
-    return t._i if settle(t) is store else None
+    return t._i if follow_forwarding(t) is store else None
 
 
 def _explained(store, places, leaves, results, events):

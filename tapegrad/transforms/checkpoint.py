@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.record import normalise
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import Evaluation
@@ -166,7 +166,7 @@ def checkpoint(fun: F) -> F:
     @functools.wraps(fun, updated=())
     def call(*args, **kwargs):
         leaves, structure = flatten((args, kwargs))
-        if not any(isinstance(leaf, Traced) for leaf in leaves):
+        if not any(isinstance(leaf, Differentiable) for leaf in leaves):
             return fun(*args, **kwargs)
         layout = _Layout(structure)
         found = segment(*leaves, layout=layout)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..array.differentiable import Traced
+from ..array.differentiable import Differentiable
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import StructureError
@@ -51,7 +51,7 @@ class Transformed(Generic[R]):
         @overload
         def __call__(self: Transformed[Unknown], *args: Any, **kwargs: Any) -> Any: ...
         @overload
-        def __call__(self: Transformed[Traced], *args: Any, **kwargs: Any) -> Any: ...
+        def __call__(self: Transformed[Differentiable], *args: Any, **kwargs: Any) -> Any: ...
         @overload
         def __call__(self: Transformed[int], *args: Any, **kwargs: Any) -> float: ...
         @overload
@@ -178,7 +178,7 @@ class Jitted(Transformed[R]):
         self.options = self._replayed.options = Options(fastmath=fastmath)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        if any(isinstance(leaf, Traced) for leaf in flatten((args, kwargs))[0]):
+        if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self.__wrapped__(*args, **kwargs)
         return nested.beside(

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from ..array.differentiable import Traced, below
+from ..array.differentiable import Differentiable, below
 from ..array.forward import jvp
 from ..array.typing import Pytree
 from ..autograd import nested
@@ -84,7 +84,7 @@ class _Solution:
         primitive = Primitive(self._found, self.name)
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
-        start = [np.reshape(leaf if isinstance(leaf, Traced) else np.asarray(leaf, float), (-1,)) for leaf in leaves]
+        start = [np.reshape(leaf if isinstance(leaf, Differentiable) else np.asarray(leaf, float), (-1,)) for leaf in leaves]
         whole = primitive(start[0] if len(start) == 1 else np.concatenate(start), *given)
         return self.container(whole)
 
@@ -153,7 +153,7 @@ class _Solution:
     def _floats(given):
         """Numbers of the parameters that may get a derivative: in a recording those that are part of it."""
         found = [k for k, p in enumerate(given) if np.asarray(getattr(below(p), "_v", below(p))).dtype.kind == "f"]
-        live = [k for k in found if isinstance(given[k], Traced)]
+        live = [k for k in found if isinstance(given[k], Differentiable)]
         return live or found
 
     def _of_parameters(self, x, given, floats):
@@ -186,8 +186,8 @@ class _Solution:
             return self._iterated(x, given, b, transposed)
         matrix = self.by_x(x, *given)
         plain = matrix
-        while isinstance(plain, Traced):
-            plain = below(plain)._v if isinstance(below(plain), Traced) else below(plain)
+        while isinstance(plain, Differentiable):
+            plain = below(plain)._v if isinstance(below(plain), Differentiable) else below(plain)
         if plain.size:
             with np.errstate(all="ignore"):
                 condition = np.linalg.cond(plain, 1) if np.isfinite(plain).all() else np.inf

@@ -16,7 +16,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array import functions, typed_methods
-from tapegrad.array.differentiable import Traced
+from tapegrad.array.differentiable import Differentiable
 from tapegrad.tools.commands import reference
 from tests.annotations import held, user_code
 
@@ -74,9 +74,9 @@ def told():
 
 
 def put_on_traced():
-    """What other modules put on `Traced`."""
+    """What other modules put on `Differentiable`."""
     return {
-        n: f for n, f in vars(Traced).items()
+        n: f for n, f in vars(Differentiable).items()
         if inspect.isfunction(f) and f.__module__ != "tapegrad.array.differentiable" and n not in functions.INNER
         or isinstance(f, property) and f.fget.__module__ != "tapegrad.array.differentiable"
     }  # fmt: skip

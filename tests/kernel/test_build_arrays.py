@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernel import pools
+from tapegrad.kernel import spilling
 from tapegrad.kernel.pipeline import lower
 from tapegrad.kernel.reasons import NotLowered
 from tests.kernel.lowered import agree, agree_with_adjoint, tape_of, temporaries
@@ -213,7 +213,7 @@ def test_custom_primitives_are_not_lowered():
 
 
 def test_homes_that_take_too_much(monkeypatch):
-    monkeypatch.setattr(pools, "MOST", 10_000)
+    monkeypatch.setattr(spilling, "MOST", 10_000)
 
     def function(x):
         rows = []

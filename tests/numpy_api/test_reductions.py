@@ -73,7 +73,7 @@ CASES = {
                  *on_axes(lambda t, **k: np.quantile(t, 0.37, **k)), *on_axes(lambda t, **k: np.quantile(t, Q, **k)), (lambda t: np.quantile(t, Q.reshape(3, 1), axis=1), M),
                  (lambda t: np.quantile(t, 0.3), V[:1])],
     "quantile in q": [*((lambda t, q, m=m, a=a: np.quantile(t, q, axis=a, method=m), x, q) for m in INTERPOLATING[:6] for q in (0.37, np.array([0.12, 0.47, 0.83])) for x, a in ((V, None), (M, 1))),
-                      (lambda q: np.quantile(tg.tensor(V) if isinstance(q, tg.Traced) else V, q), 0.4), (lambda t, q: np.percentile(t, q), V, 42.0)],
+                      (lambda q: np.quantile(tg.tensor(V) if isinstance(q, tg.Differentiable) else V, q), 0.4), (lambda t, q: np.percentile(t, q), V, 42.0)],
     "percentile": [*((lambda t, q=q, a=a, k=k: np.percentile(t, q, axis=a, keepdims=k), C) for q in (30, 0, 100, [10, 62.5]) for a in (None, 1, (0, -1)) for k in (False, True))],
     "average": on_axes(np.average) + [(lambda t: np.average(t, weights=W), M), (lambda t: np.average(t, axis=1, weights=W), M), (lambda t: np.average(t, axis=0, weights=W[:, 0]), M),
                (lambda t: np.average(t, axis=-1, weights=W[0], keepdims=True), M), (lambda t, w: np.average(t, axis=1, weights=w), M, W), (lambda t, w: np.average(t, axis=0, weights=w), M, W[:, 1]),

@@ -70,8 +70,8 @@ ONE = {
                   lambda t: np.tril(t), lambda t: np.tril(t, 1), lambda t: np.triu(t, k=1), lambda t: np.triu(t, -1), lambda t: np.tril(t[0]), lambda t: np.trace(t), lambda t: np.trace(t, 1), lambda t: np.trace(t[None] * t[:, None], axis1=0, axis2=1), lambda t: np.trace(t, dtype=float)],
     "grids": [lambda t: np.meshgrid(t[0], t[1, :2]), lambda t: np.meshgrid(t[0], t[1, :2], indexing="ij"), lambda t: np.meshgrid(t[0], [1.0, 2.0], t[1], sparse=True), lambda t: np.meshgrid(t[0], t[1], copy=False), lambda t: np.meshgrid(t[0]), lambda t: np.meshgrid(t[0, 0], t[1])],
     "sorts": [lambda t: np.sort(t), lambda t: np.sort(t, axis=0), lambda t: np.sort(t, axis=None), lambda t: np.sort(t, kind="stable"), lambda t: np.sort(t, 1, "heapsort"), lambda t: np.partition(t, 2, axis=1)[:, 2], lambda t: np.partition(t, 3, axis=None)[3]],
-    "fills": [lambda t: np.full_like(t, t[0, 0]), lambda t: np.full_like(t, t[0], shape=(4, 3)), lambda t: np.copy(t), lambda t: np.copy(t, order="F"), lambda t: np.full((2, 3), t[0], like=t) if isinstance(t, tg.Traced) else np.full((2, 3), t[0]),
-              lambda t: np.array([t[0, 0], 1.0, t[1, 1]], like=t) if isinstance(t, tg.Traced) else np.array([t[0, 0], 1.0, t[1, 1]])],
+    "fills": [lambda t: np.full_like(t, t[0, 0]), lambda t: np.full_like(t, t[0], shape=(4, 3)), lambda t: np.copy(t), lambda t: np.copy(t, order="F"), lambda t: np.full((2, 3), t[0], like=t) if isinstance(t, tg.Differentiable) else np.full((2, 3), t[0]),
+              lambda t: np.array([t[0, 0], 1.0, t[1, 1]], like=t) if isinstance(t, tg.Differentiable) else np.array([t[0, 0], 1.0, t[1, 1]])],
     "writes": [lambda t: changed(np.fill_diagonal, t, t[0, 1]), lambda t: changed(np.fill_diagonal, t.T, [1.0, t[0, 0]], wrap=True), lambda t: changed(np.fill_diagonal, np.tile(t, (4, 1)), 2.0, True), lambda t: changed(np.put, t, [0, 4], t[0, 1] * 2.0), lambda t: changed(np.put, t, [7, 2, 3], [1.0, 2.0], mode="wrap"),
                lambda t: changed(np.place, t, BOOL, [1.0, 2.0]), lambda t: changed(np.putmask, t, BOOL, t[0, :2] ** 2), lambda t: changed(np.putmask, t, BOOL, 2 * t), lambda t: changed(np.put_along_axis, t, INT[:, :2], t[:, :1] * 3.0, axis=1),
                lambda t: changed(np.copyto, t, t[0] * 2.0), lambda t: changed(np.copyto, t, 3.0 * t, where=BOOL)],
@@ -121,7 +121,7 @@ def test_three_dimensions_and_two_leaves():
 
 def test_scalars_and_empty():
     for f in (np.ravel, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.squeeze, np.transpose, np.copy, lambda t: np.reshape(t, (1, 1), "F"), lambda t: np.expand_dims(t, (0, 1)), lambda t: np.broadcast_to(t, 3), lambda t: np.tile(t, 3),
-              lambda t: np.repeat(t, 3), lambda t: np.append(t, t), lambda t: np.stack([t, 1.0, 2 * t]), lambda t: np.hstack([t, t]), lambda t: np.diagflat(t), lambda t: np.full((2,), t, like=t) if isinstance(t, tg.Traced) else np.full(2, t), lambda t: np.resize(t, 3), lambda t: np.piecewise(t, [t > 0], [np.sin])):  # fmt: skip
+              lambda t: np.repeat(t, 3), lambda t: np.append(t, t), lambda t: np.stack([t, 1.0, 2 * t]), lambda t: np.hstack([t, t]), lambda t: np.diagflat(t), lambda t: np.full((2,), t, like=t) if isinstance(t, tg.Differentiable) else np.full(2, t), lambda t: np.resize(t, 3), lambda t: np.piecewise(t, [t > 0], [np.sin])):  # fmt: skip
         check(f, 1.5)
     for f in (np.ravel, np.transpose, lambda t: np.reshape(t, (3, 0), "F"), lambda t: np.concatenate([t, t]), lambda t: np.sort(t, 0), lambda t: np.flip(t), lambda t: np.tile(t, (2, 1)), lambda t: np.take(t, np.zeros(0, int), 1), lambda t: np.roll(t, 1), lambda t: np.tril(t)):  # fmt: skip
         check(f, E)

@@ -18,7 +18,7 @@ def plain(result):
     """The value of a tensor, or of a list of them joined flat."""
     if isinstance(result, (list, tuple)):
         return np.concatenate([np.ravel(plain(r)) for r in result])
-    return np.asarray(result.detach().numpy() if isinstance(result, tg.Traced) else result)
+    return np.asarray(result.detach().numpy() if isinstance(result, tg.Differentiable) else result)
 
 
 def check(function, *arrays, reference=None, node=False, rtol=None, forward_rtol=None, **options):

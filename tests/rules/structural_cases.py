@@ -75,7 +75,7 @@ def array(shape, seed=0):
 
 def assigned(x, v, key):
     """``x.copy()`` with ``[key] = v``, for arrays and tensors."""
-    if isinstance(x, tg.Traced) or isinstance(v, tg.Traced):
+    if isinstance(x, tg.Differentiable) or isinstance(v, tg.Differentiable):
         y = tg.as_tensor(x) * 1.0
     else:
         y = np.array(x)
@@ -104,7 +104,7 @@ REPEATED_KEYS = {
 
 
 def index_cases(keys):
-    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Traced) else t[k] * 1.5, (S,)) for k in keys.values()]
+    return [(lambda t, k=k: t[k] * 1.5 if isinstance(t, tg.Differentiable) else t[k] * 1.5, (S,)) for k in keys.values()]
 
 
 def assignment_cases(keys):
@@ -289,7 +289,7 @@ CASES = {
     "scatter": scatter_cases(),
     "add_window": window_cases(),
     "add_at": add_at_cases(),
-    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Traced) else x) * 2.0, (np.array([0.5, 0.25]),))],
+    "astype": [(lambda x: (x.astype("f").astype("d") if isinstance(x, tg.Differentiable) else x) * 2.0, (np.array([0.5, 0.25]),))],
     "softmax": [(lambda x, a=a: tg.softmax(x, axis=a), (x,), lambda x, a=a: special.softmax(x, axis=a)) for x in (V, M, C) for a in (-1, 0)]
     + [(lambda x: tg.softmax(x) * x, (1.5,), lambda x: x)],
     "log_softmax": [(lambda x, a=a: tg.log_softmax(x, axis=a), (x,), lambda x, a=a: log_softmax(x, a)) for x in (V, M, C) for a in (-1, 0, -x.ndim)],

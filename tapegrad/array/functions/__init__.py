@@ -14,7 +14,7 @@ import numpy as np
 
 from ...common import docstrings
 from ...common.registry import attach
-from ..differentiable import Traced
+from ..differentiable import Differentiable
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
 from .copies import *
 from .elementwise import *
@@ -34,7 +34,7 @@ METHODS = [
 
 
 pow = power
-attach(Traced, {name: globals()[name] for name in METHODS} | {
+attach(Differentiable, {name: globals()[name] for name in METHODS} | {
     "pow": power, "T": property(transpose), "mT": property(lambda self: swapaxes(self, -1, -2)),
     "double": lambda self: astype(self, np.float64), "float": lambda self: astype(self, np.float32),
     "copy": clone,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..differentiable import Traced
+from ..differentiable import Differentiable
 from ..record import as_operand, plain
 
 
@@ -16,7 +16,7 @@ def lift(x: Any) -> Any:
     if x is True or x is False:
         # Promotes as a boolean does, not as a float.
         return plain(np.asarray(x))
-    return x if isinstance(x, Traced) else plain(as_operand(x))
+    return x if isinstance(x, Differentiable) else plain(as_operand(x))
 
 
 def axis_index(axis, ndim):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...common.errors import DtypeError
-from ...common.host_functions import recomputed
-from ..differentiable import Traced
-from ..record import apply, observed
+from ...common.host_functions import host_function
+from ..differentiable import Differentiable
+from ..record import apply, record_nondiff
 from ..typing import DTypeLike, TensorLike
 from .arguments import lift
 
@@ -22,7 +22,7 @@ def clone(x: TensorLike) -> Tensor:
     return apply("clone", (x,))
 
 
-@recomputed
+@host_function
 def _cast(x, dtype):
     return x.astype(dtype)
 
@@ -31,9 +31,9 @@ def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
     """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
     x, dtype = lift(x), np.dtype(dtype)
     if dtype.kind != "f":
-        if isinstance(x, Traced) and x.requires_grad and x.dtype.kind == "f":
+        if isinstance(x, Differentiable) and x.requires_grad and x.dtype.kind == "f":
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")
-        return observed(_cast(dtype.str), (x,), np.asarray(x._v).astype(dtype))
+        return record_nondiff(_cast(dtype.str), (x,), np.asarray(x._v).astype(dtype))
     if dtype.char not in "df":
         raise DtypeError(f"tensors that require a gradient are float64 or float32, not {dtype}")
     return apply("astype", (x,), (("dtype", dtype.char),))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
-from ...common.host_functions import recomputed
+from ...common.host_functions import host_function
 from ...rules import BY_NAME
-from ..differentiable import Traced
-from ..record import apply, apply_one, derived
+from ..differentiable import Differentiable
+from ..record import apply, apply_one, record_aux
 from ..typing import TensorLike
 from .arguments import lift
 
@@ -29,7 +29,7 @@ def _elementwise(name, row):
     arity = row.arity
 
     def one(x: TensorLike) -> Tensor:
-        return apply_one(row, x) if isinstance(x, Traced) else apply(row, (x,))
+        return apply_one(row, x) if isinstance(x, Differentiable) else apply(row, (x,))
 
     def two(x: TensorLike, y: TensorLike) -> Tensor:
         return apply(row, (x, y))
@@ -88,10 +88,10 @@ if TYPE_CHECKING:
 
 def power(x: TensorLike, y: TensorLike) -> Tensor:
     """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
-    return x**y if isinstance(x, Traced) else apply("power", (x, y))
+    return x**y if isinstance(x, Differentiable) else apply("power", (x, y))
 
 
-@recomputed
+@host_function
 def _truth(condition):
     return condition.astype(bool)
 
@@ -109,7 +109,7 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     Tensor
         The gradient of the branch that is not taken is exactly zero.
     """
-    return apply("where", (derived(_truth(), condition), x, y))
+    return apply("where", (record_aux(_truth(), condition), x, y))
 
 
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:

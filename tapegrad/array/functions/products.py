@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..differentiable import Traced
+from ..differentiable import Differentiable
 from ..record import apply
 from ..typing import TensorLike
 from .arguments import lift
@@ -27,7 +27,7 @@ def dot(a: TensorLike, b: TensorLike) -> Tensor:
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         # Numbers are arrays here, as in NumPy.
         kinds = (float if type(x) is int else None for x in (a, b))
-        return apply("multiply", [x if isinstance(x, Traced) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
+        return apply("multiply", [x if isinstance(x, Differentiable) else np.asarray(x, k) for x, k in zip((a, b), kinds)])
     a, b = lift(a), lift(b)
     if b.ndim <= 2:
         return apply("matmul", (a, b))

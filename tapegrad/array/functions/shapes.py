@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...common.host_functions import recomputed
+from ...common.host_functions import host_function
 from ...tape.meta import c_strides
-from ..differentiable import Traced
-from ..record import apply, derived
+from ..differentiable import Differentiable
+from ..record import apply, record_aux
 from ..typing import ArrayLike, Axis, TensorLike
 from ..views import note_view
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
@@ -256,8 +256,8 @@ def frozen(positions):
 def moved_by(row, x, function, *others):
     """As `moved`, with an index map ``function(*values)`` that depends on values (of `others`)."""
     x = lift(x)
-    index = derived(function, *others)
-    return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Traced) else index.reshape(-1)), (("shape", index.shape),))
+    index = record_aux(function, *others)
+    return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Differentiable) else index.reshape(-1)), (("shape", index.shape),))
 
 
 def repeat(x: TensorLike, repeats: ArrayLike, axis: int | None = None) -> Tensor:
@@ -281,7 +281,7 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None, mode: Lite
     return moved_by("gather", x, _taken(x.shape, None if axis is None else as_index(axis), mode), indices)
 
 
-@recomputed
+@host_function
 def _taken(at, shape, axis, mode):
     return frozen(np.take(_positions(shape), at, axis, mode=mode))
 
@@ -290,7 +290,7 @@ def _positions(shape):
     return np.arange(math.prod(shape)).reshape(shape)
 
 
-@recomputed
+@host_function
 def along_axis(order, shape, axis):
     """The index map of ``np.take_along_axis`` in an array of this shape."""
     return frozen(np.take_along_axis(_positions(shape), order, axis))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
-from ...array.differentiable import Traced
+from ...array.differentiable import Differentiable
 from .primitives import Primitive
 
 Rule: TypeAlias = Callable[..., Any]
@@ -158,7 +158,7 @@ def stop_gradient(thing: T) -> T:
     >>> x.grad
     tensor(3.)
     """
-    if isinstance(thing, Traced):
+    if isinstance(thing, Differentiable):
         return thing.detach()
     if isinstance(thing, dict):
         return type(thing)((key, stop_gradient(value)) for key, value in thing.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...array.differentiable import Traced
+from ...array.differentiable import Differentiable
 from ...array.record import normalise, plain, tracked
 from ...common.errors import LeaveTapeError, RuleError
 from ...common.registry import registry
@@ -115,7 +115,7 @@ def handed(things, function):
 
 def packed(parts):
     """Several results as one flat vector."""
-    parts = [np.asarray(p) if not isinstance(p, Traced) else p for p in parts]
+    parts = [np.asarray(p) if not isinstance(p, Differentiable) else p for p in parts]
     dtype = np.result_type(*(p.dtype for p in parts))
     return np.concatenate([_cast(np.reshape(p, (-1,)), dtype) for p in parts])
 
@@ -137,11 +137,11 @@ def parts_of(whole, call):
     found = []
     for o in call.outputs:
         if o.value is not None:
-            found.append(plain(normalise(o.value)) if isinstance(whole, Traced) else o.value)
+            found.append(plain(normalise(o.value)) if isinstance(whole, Differentiable) else o.value)
             continue
         part = whole[o.start : o.stop] if o.shape else whole[o.start]
         part = _cast(np.reshape(part, o.shape) if len(o.shape) != 1 else part, o.dtype)
-        found.append(part if isinstance(part, Traced) else normalise(part))
+        found.append(part if isinstance(part, Differentiable) else normalise(part))
     return found
 
 
@@ -160,7 +160,7 @@ def like_of(meta):
 
 def fitted(found, like, what):
     """A cotangent as the adjoint of a value: its shape and dtype, in memory of its own."""
-    if isinstance(found, Traced):
+    if isinstance(found, Differentiable):
         if tracked(found):
             raise RuleError(
                 f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes "

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...array.differentiable import Traced
+from ...array.differentiable import Differentiable
 from ...array.record import tracked
 from ...common.errors import HigherOrderError, MissingRuleError, RuleError, noted
 from .calls import Fixed, handed, parts_of
@@ -164,7 +164,7 @@ class FunctionPrimitive(Primitive[Any]):
         return self._result_tangents(call, found)
 
     def push(self, call, arguments, tangents, result):
-        if any(isinstance(x, Traced) and tracked(x) for x in (*arguments, result)):
+        if any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
             self._refuse_second()
         if self._has("jvp"):
             return self._run_jvp(call, arguments, tangents, result)

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ...array.differentiable import Traced
+from ...array.differentiable import Differentiable
 from ...array.record import apply, normalise, plain, trace_of, tracked
 from ...common.dtypes import check_class, check_dtype, readable
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
@@ -91,18 +91,18 @@ class Primitive(Generic[R]):
     # -- calling --------------------------------------------------------------------
     def __call__(self, *args: Any, **static: Any) -> Any:
         refuse_hidden(self.name, args, static)
-        if not any(isinstance(a, Traced) for a in args):
+        if not any(isinstance(a, Differentiable) for a in args):
             return self._direct(args, static)
         template: list[Any] = []
         operands: list[Any] = []
         for a in args:
-            if isinstance(a, Traced) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.dtype.isnative and a.ndim:
+            if isinstance(a, Differentiable) or type(a) is np.ndarray and a.dtype.char in "dflbB?iI" and a.dtype.isnative and a.ndim:
                 operands.append(a)
                 template.append(len(operands))
             else:
                 template.append(Fixed(a.copy() if isinstance(a, np.ndarray) else a))
         call = Call(tuple(template), static)
-        values = [call, *(a._v if isinstance(a, Traced) else a for a in operands)]
+        values = [call, *(a._v if isinstance(a, Differentiable) else a for a in operands)]
         arguments = call.arguments(values)
         results = self._compute(call, arguments, [tracked(a) for a in args])
         return self._wrapped(call, operands, results)
@@ -128,7 +128,7 @@ class Primitive(Generic[R]):
                 raise RuleError(f"{which} is not a number or an array but {type(part).__name__}")
             # A copy: the tape keeps it, and the function may return its argument or a buffer it uses again.
             check_class(part, which)
-            array = readable(np.array(part._v if isinstance(part, Traced) else part, order="C"))
+            array = readable(np.array(part._v if isinstance(part, Differentiable) else part, order="C"))
             check_dtype(array, which)
             if array.dtype.char == "e":
                 raise DtypeError(f"{which} has dtype float16, which cannot carry a derivative; use float32 or float64")
@@ -342,7 +342,7 @@ class Primitive(Generic[R]):
         return self._transposed_push(call, arguments, tangents, result, f"tg.custom_jvp({self.name}, rule)")
 
     def _transposed_push(self, call, arguments, tangents, result, instead):
-        if any(isinstance(x, Traced) for x in (*arguments, *tangents, result)):
+        if any(isinstance(x, Differentiable) for x in (*arguments, *tangents, result)):
             raise HigherOrderError(
                 f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
                 f"it with {instead}"
@@ -423,4 +423,4 @@ def tangent(primitive, tangents, operands, result):
 
 
 def _unwrapped(operand):
-    return operand.a if isinstance(operand.a, Traced) else normalise(operand.a)
+    return operand.a if isinstance(operand.a, Differentiable) else normalise(operand.a)

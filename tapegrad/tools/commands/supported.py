@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from scipy import special
 
-from ...array.differentiable import Traced
+from ...array.differentiable import Differentiable
 from ...array.tensor import tensor
 from ...common.errors import TapegradError
 from ...numpy_api.dispatch import DIRECT, FUNCTIONS, VALUES, name_of
@@ -64,7 +64,7 @@ def _arrays(thing):
     """The arrays of floats in arguments or a result."""
     if isinstance(thing, (list, tuple)):
         return [a for part in thing for a in _arrays(part)]
-    return [thing] if isinstance(thing, Traced) or isinstance(thing, np.ndarray) and thing.dtype.kind == "f" else []
+    return [thing] if isinstance(thing, Differentiable) or isinstance(thing, np.ndarray) and thing.dtype.kind == "f" else []
 
 
 def _with_tensors(args, alone=None):
@@ -87,7 +87,7 @@ def _called(function, given):
     except TapegradError as error:
         return error
     written = found is None and getattr(target, "grad_fn", None) is not before
-    return "tensor" if written or any(isinstance(a, Traced) and a.requires_grad for a in _arrays(found)) else "value"
+    return "tensor" if written or any(isinstance(a, Differentiable) and a.requires_grad for a in _arrays(found)) else "value"
 
 
 @cache
@@ -123,7 +123,7 @@ def _instead(function, args):
     given = _with_tensors(args)
     found = function(*given, like=_arrays(given)[0])
     text = ", ".join("shape" if isinstance(a, tuple) else "t" for a in args)
-    return f"refused; write `{_short(function)}({text}, like=t)`" if isinstance(found, Traced) and found.requires_grad else "refused"
+    return f"refused; write `{_short(function)}({text}, like=t)`" if isinstance(found, Differentiable) and found.requires_grad else "refused"
 
 
 def _alone(function, args):

@@ -50,7 +50,7 @@ from operator import is_, is_not
 
 import numpy as np
 
-from ...array.differentiable import Traced
+from ...array.differentiable import Differentiable
 from ...tape.watch import stamp
 from . import watched
 
@@ -212,7 +212,7 @@ class Surroundings:
             self.generators.append((name, value))
         elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
             self._callable(name, value, depth)
-        elif isinstance(value, Traced):
+        elif isinstance(value, Differentiable):
             if self._first(value):
                 self._check(name, _same_tensor, value, _tensor(value))
                 if isinstance(value._v, np.ndarray):

@@ -24,7 +24,7 @@ import math
 import numpy as np
 
 from ...common.errors import TapeFileError
-from ...common.host_functions import Recomputed
+from ...common.host_functions import HostFunction
 from ...interpreter import program as P
 from ...program.pool import Pool
 from ...program.trace import GUARD, Operand, ResultOf, parts_of
@@ -107,7 +107,7 @@ def check_host(function, layout, metas, declared):
     except ValueError:
         # It does not broadcast its arguments, or raises.
         cells = 0
-    if isinstance(function, Recomputed):
+    if isinstance(function, HostFunction):
         cells = max(cells, _cells(function, shapes))
     else:
         require(not any(type(part) is str for part in layout[0][:2]), "a text in place of an array")

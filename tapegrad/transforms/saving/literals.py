@@ -1,7 +1,7 @@
 """Plain data and the names of functions, as a saved tape writes them: nothing in a file is ever executed or imported.
 
 Python data become JSON, with tuples, dicts, slices, arrays and operands marked;
-functions are names from an allow-list (`NUMPY`, and tapegrad's own `recomputed`).
+functions are names from an allow-list (`NUMPY`, and tapegrad's own `host_function`s).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.errors import TapeFileError, said_by
-from ...common.host_functions import FUNCTIONS, Recomputed
+from ...common.host_functions import FUNCTIONS, HostFunction
 from ...program.trace import Host, Operand, ResultOf
 from .archive import CHARS
 
@@ -77,7 +77,7 @@ def encoded_function(function, arrays):
     """The name of a function without derivative, with its data."""
     if isinstance(function, ResultOf):
         return {"item": function.k, "of": encoded_function(function.function, arrays)}
-    if isinstance(function, Recomputed):
+    if isinstance(function, HostFunction):
         return {"tapegrad": function.name, "data": encoded(tuple(function.data), arrays)}
     name = getattr(function, "__name__", "")
     if name in NUMPY and getattr(np, name, None) is function:
@@ -93,7 +93,7 @@ def decoded_function(thing, arrays, limit):
         if set(thing) == {"tapegrad", "data"} and type(thing["tapegrad"]) is str and thing["tapegrad"] in FUNCTIONS:
             data = decoded(thing["data"], arrays, limit)
             if type(data) is tuple and all(_small(d, limit) for d in data):
-                return Recomputed(thing["tapegrad"], data)
+                return HostFunction(thing["tapegrad"], data)
         if set(thing) == {"numpy"} and type(thing["numpy"]) is str and thing["numpy"] in NUMPY:
             return getattr(np, thing["numpy"])
     raise TapeFileError("a function that no tape may name")

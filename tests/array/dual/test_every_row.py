@@ -57,7 +57,7 @@ def direction(rng, example, slots):
 
 
 def number(thing):
-    return float(plain(thing.detach() if isinstance(thing, tg.Traced) else thing))
+    return float(plain(thing.detach() if isinstance(thing, tg.Differentiable) else thing))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -58,7 +58,7 @@ def differenced(f, x, h=1e-6):
 
 
 def plain_of(thing):
-    return plain(thing) if isinstance(thing, tg.Traced) else thing
+    return plain(thing) if isinstance(thing, tg.Differentiable) else thing
 
 
 OUTSIDE = {

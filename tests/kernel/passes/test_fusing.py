@@ -55,7 +55,7 @@ def test_serial_loops_read_what_was_stored_before():
 
 
 def test_a_loop_over_what_another_wrote_backwards():
-    """Stored from the end, copied from the beginning: one loop, backwards, and no temporary."""
+    """Spilled from the end, copied from the beginning: one loop, backwards, and no temporary."""
     w = Writer()
     x, y = w.input(N), w.output(N)
     t = ir.Buffer(ir.TEMPORARY, N)

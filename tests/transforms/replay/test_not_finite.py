@@ -88,7 +88,7 @@ def test_composed_function(name):
     name, special = f"numpy.{name}", SPECIAL[: 2 if name in LAPACK else 5]
     for call in calls_of(name, PUBLIC[name]):
         def f(*values, call=call):
-            found = [p for p in parts(run(name, call, values)) if isinstance(p, (tg.Traced, np.ndarray, np.generic, float))]
+            found = [p for p in parts(run(name, call, values)) if isinstance(p, (tg.Differentiable, np.ndarray, np.generic, float))]
             return tuple(p for p in found if getattr(p, "dtype", np.dtype(float)).kind == "f")
 
         assert_same_everywhere(f, f, [np.ascontiguousarray(a) for a in floats_of(call, [])], 8, special)

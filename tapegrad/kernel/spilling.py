@@ -1,4 +1,4 @@
-"""Homes: where values live that are read in other iterations, or in other loops.
+"""Spill buffers: where values live that are read in other iterations, or in other loops.
 
 A stored template has one element (an array: one row) for each execution.  Homes
 that one operand reads in turn are parts of one buffer, a *pool*; what the operand
@@ -7,7 +7,7 @@ reads from outside lies before them, copied at the beginning.  Of ``a, b = u, v`
 
     element    0    1    2     3     4     5     6          f in iteration i reads element i, and stores element i + 2
     t0         u    v    f(u)  f(v)  ...
-               copied    the home of f
+               copied    the spill buffer of f
 
 Without the pool its first two reads and the others would be different operands, and the loop could not be one.
 `build` calls `lay_out` before anything else.
@@ -22,12 +22,12 @@ from .columns import ARGUMENT, ARRAY, distinct
 from .copies import pieces
 from .reasons import NotLowered
 
-#: Bytes that homes may take together.
+#: Bytes that spill buffers may take together.
 MOST = 1 << 30
 
 
 def lay_out(builder):
-    """Give every stored template its home, and every `Pooled` its spot.
+    """Give every stored template its spill buffer, and every `Phi` its spot.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def lay_out(builder):
     for number in sorted(group):
         members.setdefault(find(number), []).append(number)
     offsets = {}
-    homes = {first: _pool(builder, numbers, offsets) for first, numbers in members.items()}
+    buffers = {first: _pool(builder, numbers, offsets) for first, numbers in members.items()}
     for t in references.templates:
-        if t.stored and t.home is None:
+        if t.stored and t.spill is None:
             meta = builder.meta(t)
-            t.home = ir.Buffer(ir.TEMPORARY, len(t.members) * meta.size, meta.char)
+            t.spill = ir.Buffer(ir.TEMPORARY, len(t.members) * meta.size, meta.char)
     for what, owners in owned.items():
         # All of them have one description, and any may be from outside.
-        what.meta, what.pool = builder.meta_of_owner(int(owners[0])), homes[find(int(owners[0]))]
+        what.meta, what.pool = builder.meta_of_owner(int(owners[0])), buffers[find(int(owners[0]))]
         bases = np.array([offsets[number] for number in owners.tolist()], np.int64)
         elements = bases[np.searchsorted(owners, what.owners)] + what.ranks * what.meta.size
         what.spot = what.body.fit(elements, references.tables)
@@ -79,7 +79,7 @@ def _pool(builder, members, offsets):
         offsets[number] = buffer.size
         buffer.size += meta.size
     for t in [references.templates[number] for number in members if number >= 0]:
-        t.home, t.offset = buffer, buffer.size
+        t.spill, t.offset = buffer, buffer.size
         offsets[t.number] = buffer.size
         buffer.size += len(t.members) * meta.size
     for number in whole:

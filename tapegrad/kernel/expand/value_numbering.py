@@ -1,6 +1,6 @@
 """What repeats is computed once, what is constant becomes a constant, what nobody needs is dropped.
 
-`tidy` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` and
+`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` and
 `spread_active` are the walks of liveness down and of activity up.  All on columns, for `kernel.closing`.
 """
 
@@ -27,7 +27,7 @@ def _hash(op, a, b, bits, mask):
 @compiled_on_arrays(
     "void(int64, int64, int32[::1], int32[::1], int32[::1], float64[::1], int64[::1], int8[::1], int32[::1], int64[::1], int32[::1], int32[::1])"
 )
-def tidy(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest, table):
+def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alias, opcodes, latest, table):
     """Fold and share scalar instructions from slot `first` on; those before it are shared with.
 
     ``alias[i]`` becomes the slot that stands for slot i.  Where `fixed`, a slot is a leaf
