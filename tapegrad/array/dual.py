@@ -333,7 +333,7 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
 
 @cache
 def _compiled():
-    """`sweep.single.tangent_of`, imported with the compiled code that dual numbers of scalars do without."""
+    """`interpreter.single.tangent_of`, imported with the compiled code that dual numbers of scalars do without."""
     from ..interpreter.single import tangent_of
 
     return tangent_of

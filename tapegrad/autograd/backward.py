@@ -1,9 +1,9 @@
 """One backward pass over one store, from marking to clearing.
 
 `autograd.backward` and `autograd.grad` call `sweep_back`, which makes a `Pass` for each store that the
-roots lie on.  A pass that is itself to be differentiated is another one (`higher.passes`).
+roots lie on.  A pass that is itself to be differentiated is another one (`autograd.passes`).
 
-1. mark the ancestors of the roots (`sweep.walk.mark`); refuse if one of them
+1. mark the ancestors of the roots (`interpreter.walk.mark`); refuse if one of them
    was cleared, or if a value that a rule needs was changed in place;
 2. seed the adjoints and sweep down; the sweep comes back to Python only at
    slots where somebody waits (hooks, ``retain_grad``, requested inputs), and to
@@ -132,7 +132,7 @@ class Pass:
 
     def __init__(self, store, roots, wanted):
         if store.trace is not None:
-            # A pass that is recorded can be: `higher.passes.TracedPass`.
+            # A pass that is recorded can be: `autograd.passes.TracedPass`.
             store.trace.cannot = "it runs a backward pass of its own"
             raise GradientError("a backward pass inside a function that is being recorded")
         self.store = store

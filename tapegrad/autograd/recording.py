@@ -1,8 +1,8 @@
 """A function run once on a tape of its own, and swept many times afterwards.
 
 `Recording` is what `tg.vjp`, `tg.linearize` and `tg.compare` work on, and the base of what `tg.jacobian` replays
-(`replay.swept`): the tape of one call, its inputs and outputs by slot.  `columns` and `rows` carry chunks of
-unit seeds through it, up or down (`sweep.tangent`).
+(`program.swept`): the tape of one call, its inputs and outputs by slot.  `columns` and `rows` carry chunks of
+unit seeds through it, up or down (`interpreter.tangent`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ..common.uninterrupted import imported
 from .compile import Deferred, compiled, intrinsic, resolved
 
 _word = ctypes.c_ssize_t.from_address
-#: Where NumPy's struct of an array has the address of its data (`sweep.native` tries this out at import).
+#: Where NumPy's struct of an array has the address of its data (`interpreter.native` tries this out at import).
 _DATA = 16
 #: Numba's name of an element -> NumPy's dtype.
 _DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}

@@ -5,7 +5,7 @@ of `machine_code` says; CONTRIBUTING.md lists them), all sources of the package,
 the processor.  Nothing in it can be stale, and nothing random is in the key.  A file that
 cannot be read back whole is ignored and written again.
 
-Kept is an image, which is loaded without LLVM (`native.images`), or where there are
+Kept is an image, which is loaded without LLVM (`codegen.images`), or where there are
 none the object code as LLVM made it.  LLVM is imported by a process that compiles.
 """
 
@@ -69,7 +69,7 @@ def machine_code(key, build, symbols):
         `host.identity` it identifies the module.
     build : callable
         Makes the module's text; called only if it is not in the cache.
-        What it calls is found as `native.symbols` says.
+        What it calls is found as `codegen.symbols` says.
     symbols : sequence of str
         The functions wanted.
 

@@ -3,7 +3,7 @@
 To import Numba takes a tenth of a second, so a process that finds its compiled code
 in the cache never does.  A function of plain numbers needs nothing of Numba's
 runtime: its LLVM IR, with a small entry that CPython calls (`_entry`), is compiled
-and kept as the kernels of rows are (`native.code`).
+and kept as the kernels of rows are (`codegen.code`).
 
 What such functions are made of, intrinsics and helpers, is `Deferred`: the Numba
 object is built when a function that uses it has to be compiled.

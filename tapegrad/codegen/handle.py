@@ -1,4 +1,4 @@
-"""The words of the handle of a compiled function (`replay.entry`)."""
+"""The words of the handle of a compiled function (`transforms.replay.entry`)."""
 
 #: Address of the entry that calls use, and its version; axes, shape and bytes of the first argument;
 #: workspaces; the last failure; address of the entry by sweep, and of the kernel; address of what says what the further

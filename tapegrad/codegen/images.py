@@ -22,11 +22,11 @@ read-only.  It stays for the life of the process.  Of a loop that calls ``exp``:
     places [40]                         at byte 40 goes that of exp
     bytes                               ... movabs rax, 0 ... call rax ...
 
-`native.code` keeps images on disk and has them loaded.
+`codegen.code` keeps images on disk and has them loaded.
 
 Only ELF of x86-64, and only code without variables (ours has none; everything it
 writes to comes as an argument).  Of anything else `of_object` makes no image, and LLVM
-links it (`native.llvm`).  Tables for unwinding are left out: nothing in our code
+links it (`codegen.llvm`).  Tables for unwinding are left out: nothing in our code
 raises, and no exception passes through it.
 """
 

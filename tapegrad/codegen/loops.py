@@ -67,7 +67,7 @@ def loop_kernel(spec, vectors=True):
     ----------
     spec : LoopSpec
     vectors : bool
-        Whether the elementary functions may be those for vectors (`native.vector_math`),
+        Whether the elementary functions may be those for vectors (`codegen.vector_math`),
         which are not to the last bit those that scalar instructions call.
     """
     key = spec.key() if vectors else f"{spec.key()}|scalar functions"

@@ -1,4 +1,4 @@
-"""LLVM IR of an array loop (`native.loops` says what it is).
+"""LLVM IR of an array loop (`codegen.loops` says what it is).
 
 Two functions: ``inner``, one loop over the innermost dimension, whose arguments do not alias, so that LLVM vectorises it; and
 ``kernel``, an odometer over the other dimensions that calls it::

@@ -28,7 +28,7 @@ tangent zero, its adjoint a waste bin.
 Opcodes are places in the table of this process, and rows may be added to it at any time: a switch is of the rows that
 there are, its key on disk names them with their opcodes and expressions, and the next row makes another switch.  At a
 scalar opcode that it does not know it returns the very index it was given; the walks that call it end there
-(`sweep.program.UNKNOWN`).
+(`interpreter.program.UNKNOWN`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .library import needs_symbols
 
 @cache
 def _switch(name, special, lanes, last):
-    """Address of the switch that is the function `name` of its module (`native.switches`).
+    """Address of the switch that is the function `name` of its module (`codegen.switches`).
 
     `last` is the last row of the table, which only grows: with a row more there is another switch.
     """

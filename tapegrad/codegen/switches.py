@@ -1,4 +1,4 @@
-"""LLVM IR of the scalar switches (`native.scalars` says what they are).
+"""LLVM IR of the scalar switches (`codegen.scalars` says what they are).
 
 `Switch` is the frame: the walk over the records, and how an instruction finds its
 operands.  A subclass says in which direction it goes, and what a row does.

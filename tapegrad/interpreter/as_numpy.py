@@ -3,7 +3,7 @@
 A planner that is an `AsNumPy` emits, for the functions and reductions of a rule,
 calls of the loops inside NumPy's ufuncs.  What it computes then has the same bits
 as the rule run on arrays (`tapegrad.array.eager`, `tapegrad.array.lifted`), where the loops of
-`native.loops` may be some units in the last place away: they use other elementary
+`codegen.loops` may be some units in the last place away: they use other elementary
 functions and add in another order.  Values and tangents are planned so, the
 adjoints of the reverse sweep are not.
 """
@@ -39,7 +39,7 @@ class Unplanned(Exception):
 
 
 class AsNumPy:
-    """Mixed into a `sweep.plan.Planner`."""
+    """Mixed into a `interpreter.plan.Planner`."""
 
     #: Whether a reduction may write straight to the result, register 0.
     direct = False

@@ -1,12 +1,12 @@
 """The walks that carry several seeds at once, compiled by Numba when first needed.
 
 `tangents`   goes up a tape that is already recorded and carries tangents.
-`adjoints`   goes down and carries adjoints, as `sweep.walk.reverse` carries one.
+`adjoints`   goes down and carries adjoints, as `interpreter.walk.reverse` carries one.
 
 Every slot has `lanes` words of 8 bytes side by side: for a scalar slot the
 numbers themselves, which the scalar switch handles as one vector; for an array
 slot the addresses of as many malloc'ed C-contiguous buffers, 0 where the lane
-is zero.  The program of an array instruction (`sweep.program`) is run once for
+is zero.  The program of an array instruction (`interpreter.program`) is run once for
 each lane that is not zero, over the saved values that all lanes share.  The
 byte `hot` of a slot is 0 if all its lanes are zero; then its words are zeros
 too, always.  So a sweep costs what its seeds reach, and what it leaves behind
@@ -45,7 +45,7 @@ from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, MARK
 from . import program as P
 from .access import SIZE, data_of, operand_slot
 
-#: Words per row of the table of tangent programs (`sweep.tangent`).
+#: Words per row of the table of tangent programs (`interpreter.tangent`).
 VARIANTS = 4
 
 

@@ -37,7 +37,7 @@ def steps():
 
 @cache
 def run_address():
-    """Address of `sweep.steps.run`."""
+    """Address of `interpreter.steps.run`."""
     return native_address(steps().run)
 
 

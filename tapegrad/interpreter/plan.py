@@ -2,7 +2,7 @@
 
 `Signature` is what two instructions must share to share a program: row,
 attributes, descriptions of the operands, and which of them need an adjoint.
-Building one traces the row's rule with symbolic arrays (`sweep.symbolic`) and
+Building one traces the row's rule with symbolic arrays (`interpreter.symbolic`) and
 so also finds out which values the rule reads: only those are kept on the tape.
 The loop kernels a program calls are compiled when a backward pass first needs
 them (`Signature.compile_pending`), not while recording.
@@ -499,7 +499,7 @@ class Signature(Registered):
     kept : tuple of (int, bool)
         The same, and whether that operand is a constant, which the user may change.
     tangents : dict of int to TangentProgram
-        Its programs in the other direction, by set of operands (`sweep.tangent`).
+        Its programs in the other direction, by set of operands (`interpreter.tangent`).
     """
 
     def __init__(self, key):

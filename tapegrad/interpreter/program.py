@@ -44,7 +44,7 @@ ROW_WORDS = 8
 ROW_BYTES = 8 * ROW_WORDS
 ROW_PROGRAM, ROW_SAVES, ROW_OPERANDS, ROW_SCALAR, ROW_LARGE, ROW_RESULT, ROW_SAVED, ROW_DIRECT = range(0, ROW_BYTES, 8)
 
-#: A walk returns this minus the index of a scalar instruction that its switch does not know (`native.scalars`).
+#: A walk returns this minus the index of a scalar instruction that its switch does not know (`codegen.scalars`).
 UNKNOWN = -(1 << 40)
 
 CHARS = {"d": 0, "f": 1}

@@ -31,7 +31,7 @@ class Registered:
     ALL: WeakValueDictionary = WeakValueDictionary()
     BY_KEY: dict[tuple, Registered] = {}
     LOCK = remade(threading.RLock())
-    #: A row of words for each number, which the compiled walks read: see `sweep.program`.
+    #: A row of words for each number, which the compiled walks read: see `interpreter.program`.
     TABLE = np.zeros((64, P.ROW_WORDS), np.int64)
     #: How many were ever made; by number, how many had been made when this one was.
     made = 0
@@ -43,7 +43,7 @@ class Registered:
 
     @classmethod
     def find(cls, key):
-        """The signature of a key (see `sweep.plan.Signature`); made if new."""
+        """The signature of a key (see `interpreter.plan.Signature`); made if new."""
         with cls.LOCK:
             known = cls.BY_KEY.get(key)
             if known is None:

@@ -3,7 +3,7 @@
 Dual numbers (`tapegrad.array.dual`) are to give the tangents of a sweep to the last bit.
 NumPy's functions are some units in the last place away from those of the compiled
 loops, and a tangent such as that of `tanh` doubles the difference; so dual numbers
-run the very loop that `sweep.tangent` plans for an instruction of the same
+run the very loop that `interpreter.tangent` plans for an instruction of the same
 description, on the operands where they are.  It is one pass over memory, however
 many functions the rule names.
 """

@@ -1,6 +1,6 @@
 """The steps of array instructions, compiled by Numba when a tape first has some.
 
-`run` interprets the program of one instruction (`sweep.program`); `sweep.walk`
+`run` interprets the program of one instruction (`interpreter.program`); `interpreter.walk`
 calls it by address.  The rest looks after the buffers of array adjoints.
 """
 

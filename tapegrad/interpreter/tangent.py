@@ -11,7 +11,7 @@ signature's backward program: the row's JVP traced with symbolic operands.  It
 is planned when a tangent sweep first meets the signature with a certain set of
 operands that have a tangent (for one or two operands each set has its own
 program, so that nothing is multiplied by zero; rows of more operands are given
-zeros).  The walk (`sweep.lanes`) comes back to Python at an instruction without
+zeros).  The walk (`interpreter.lanes`) comes back to Python at an instruction without
 a program, has it planned and goes on.
 
 `Lanes` holds what a sweep carries: `Tangents` upwards, `Adjoints` downwards.

@@ -9,7 +9,7 @@ happens at the first backward pass, not when tapegrad is imported.
 `reverse`   the reverse sweep: visits marked instructions from high to low and
             adds each one's contributions to the adjoints of its operands.
             Runs of scalar instructions go to one generated switch
-            (`native.scalars`), array instructions to `sweep.steps.run`.
+            (`codegen.scalars`), array instructions to `interpreter.steps.run`.
 `alive`     reads the reference counts of the tokens on a tape.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
@@ -85,7 +85,7 @@ def pack(records, base, count, ops, lefts, rights, offsets, tokens, float_type, 
 def reverse(records, adjoint, marks, high, low, switch, run, table, objects, float_type, scratch, stop_at_large):
     """Sweep marked instructions from `high` down to `low`.
 
-    `switch` and `run` are the addresses of the scalar switch and of `sweep.steps.run`.
+    `switch` and `run` are the addresses of the scalar switch and of `interpreter.steps.run`.
     Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
     as it has visited an instruction `i` whose saved values are large; or ``UNKNOWN - i``.
     """

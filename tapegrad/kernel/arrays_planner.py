@@ -1,6 +1,6 @@
 """Rules traced into loop nests.
 
-`LoopPlanner` stands where the planners of the sweeps do (`sweep.plan`, `replay.values`):
+`LoopPlanner` stands where the planners of the sweeps do (`interpreter.plan`, `program.values`):
 a row's rule is called with symbolic arrays, and what it does to them becomes
 statements.  A register stands for a buffer and where in it an array begins, or for a
 single value; windows (`Atom`) have strides in bytes, as in the sweeps.

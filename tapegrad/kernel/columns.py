@@ -10,7 +10,7 @@ result it is, a number below is something from outside, counted from -1.  The ta
     3      multiply by constant  0, -2          -2  the number 2.0
     4      add                   1, -1
 
-Scalar instructions cost no Python each, entries of the recording (`replay.finish.Item`) a few
+Scalar instructions cost no Python each, entries of the recording (`program.finish.Item`) a few
 microseconds.
 """
 

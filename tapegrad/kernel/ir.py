@@ -195,12 +195,12 @@ class Guard(Statement):
 
 @dataclass(eq=False)
 class Run(Statement):
-    """Run a compiled array program (`sweep.steps.run`) on whole arrays.
+    """Run a compiled array program (`interpreter.steps.run`) on whole arrays.
 
     Attributes
     ----------
     program : ndarray of int64
-        Its words (see `replay.values.ValueProgram`).
+        Its words (see `program.values.ValueProgram`).
     operands : list of (int, Buffer, Index)
         Register, and where its array begins; the first is the result.
     integer : Index or None

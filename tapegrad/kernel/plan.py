@@ -25,7 +25,7 @@ from . import ir
 from .cut import CutLoop, buffers, crossings
 
 ALIGNMENT = 64
-#: Bytes of the scratch memory of `sweep.steps.run` (the registers are elsewhere here), and of a record.
+#: Bytes of the scratch memory of `interpreter.steps.run` (the registers are elsewhere here), and of a record.
 _SCRATCH, _RECORD = REGISTERS_AT, RECORD.size
 #: Where a record has the integer attribute.
 INTEGER = RECORD_DTYPE.fields["integer"][1]

@@ -11,7 +11,7 @@ outcome, and each part has a template of its own.  The adjoint of ``z = sin(x)``
                      6: multiply 3, 5     times the adjoint of z
     contributions    (0, 6, +)            is added to the adjoint of operand 0
 
-A choice that depends on values becomes the rows of `rules.choices`.
+A choice that depends on values becomes the rows of `rules.predicates`.
 """
 
 from __future__ import annotations

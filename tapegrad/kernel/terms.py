@@ -1,6 +1,6 @@
 """Symbolic values on which rules write derivative instructions.
 
-A `Term` offers a rule the operations of `sweep.symbolic.Sym` and writes each at once as an
+A `Term` offers a rule the operations of `interpreter.symbolic.Sym` and writes each at once as an
 instruction of a `Writer`: one on float64 scalars as a scalar instruction, any other as an
 entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain: what is
 written here answers only where every result is finite, so zero need not be absolute.

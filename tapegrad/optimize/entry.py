@@ -8,7 +8,7 @@ the address where the value goes; returns `DONE` or something else, and then the
 loop goes back to Python).  A handle made by `tg.compile` begins in the same way,
 and so may one of machine code: the loops know nothing more about an objective.
 
-Here the work is done by a replay (`replay.walk`), or by the tape's kernel and a replay
+Here the work is done by a replay (`program.walk`), or by the tape's kernel and a replay
 where the kernel does not answer.  The vector `x` holds the leaves of the objective's first
 argument one after the other; each is an input of the tape.
 """

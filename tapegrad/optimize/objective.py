@@ -1,9 +1,9 @@
 """An objective as optimisers want it: value and gradient at a vector, at once, by replay.
 
-The first evaluation goes the long way (`replay.function`): the function is recorded.
+The first evaluation goes the long way (`transforms.replay.function`): the function is recorded.
 At the second one its replay is compared with what the Python function itself gives
 (`optimize.proof`).  From then on `handle` gives loops and SciPy's methods the
-compiled way to the tape used last, by its kernel when it has one (`kernel.promotion`: after
+compiled way to the tape used last, by its kernel when it has one (`transforms.replay.promotion`: after
 many evaluations, or at once); where a guard sees something else, `record` finds
 the tape of that path, or records it.  What the function depends on besides its
 arguments is compared when an optimisation begins, and after user code has run
@@ -266,7 +266,7 @@ class _Handle:
             self.workspace.inputs[k] = data_address(array)
 
     def promote(self, replayed):
-        """Go on with the tape's kernel if it has one, or if it is time to make it (`kernel.promotion`)."""
+        """Go on with the tape's kernel if it has one, or if it is time to make it (`transforms.replay.promotion`)."""
         kernels = self.kept.kernels
         if self.kernel is not None or self.kept.tape.outputs[0][0] == 0:
             return

@@ -1,7 +1,7 @@
 """Whether a replay still stands for its function, found out for less than a recording.
 
 A replayed function is recorded again at its second, fourth, eighth ... call and
-compared (`replay.function`).  An optimisation is short and its calls are many, so here
+compared (`transforms.replay.function`).  An optimisation is short and its calls are many, so here
 the value of the replay is compared with what the Python function itself gives
 for plain arrays, which takes a small part of the time.
 """

@@ -18,7 +18,7 @@ replay visits them.  So ``lambda x: np.sin(x[0] * x[1]) + x[0] * x[1]`` leaves::
 
 Records are those of define-by-run (`tape.layout`), so the reverse sweep and the other walks over
 records work on a finished tape as they are; what an array entry's adjoint is planned from
-(`sweep.plan`) is put into the record when a workspace is made (`replay.stream`).
+(`interpreter.plan`) is put into the record when a workspace is made (`program.stream`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class FinishedTape(Callable):
     forward_only : bool
         Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
     declared : int or None
-        Of a loaded tape: the bytes that its file declares (`replay.budget`).
+        Of a loaded tape: the bytes that its file declares (`transforms.saving.budget`).
     """
 
     records: np.ndarray

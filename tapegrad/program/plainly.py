@@ -4,7 +4,7 @@ To load the compiled walks takes ten milliseconds, which a few instructions do
 not need.  While nobody has loaded them, a tape of scalar instructions is swept
 here at the point at which it was recorded: the values are in its records, and
 adjoints come from the same rules with the same arithmetic as in the compiled
-switch (`native.scalars`), so that the bits are the same.  Guards are compared as
+switch (`codegen.scalars`), so that the bits are the same.  Guards are compared as
 in a replay.  The next call replays.
 """
 

@@ -1,6 +1,6 @@
 """What a replay does, laid out as int64 words: the stream of `walk.forward`, and the records of the way back.
 
-`Layout` is the part of `replay.workspace.Workspace` that does this, once, when a workspace is made.  Of the tape of
+`Layout` is the part of `program.workspace.Workspace` that does this, once, when a workspace is made.  Of the tape of
 ``np.sum(x * y) * x[0]``::
 
     %1  leaf      argument 0[0]              (a record: its value is copied there)
@@ -11,7 +11,7 @@
     %6  multiply  %5, %1         SCALARS     records 6 to 6, by the switch
                                  END
 
-An entry whose value is no program (`replay.values`) is a HOST step: the walk comes back to Python, which calls NumPy.
+An entry whose value is no program (`program.values`) is a HOST step: the walk comes back to Python, which calls NumPy.
 Views and some assignments have no step: they are found in the memory of their operand.
 
 The way back needs no stream: the record of each array entry becomes the instruction of its adjoint

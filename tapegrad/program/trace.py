@@ -16,7 +16,7 @@ Scalar instructions on float64 need no entry: their records say everything.  ``y
     4     traced      guard   bool, operands (3,)       seen: True
     5     multiply            none                      2.0 * %2: what was read is not read again
 
-A `Trace` hangs on the store while `replay.running` calls the function.
+A `Trace` hangs on the store while `transforms.replay.running` calls the function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Programs that compute the value of one array entry, run by `sweep.steps.run`.
+"""Programs that compute the value of one array entry, run by `interpreter.steps.run`.
 
-They are planned from the rules table as the adjoints are (`sweep.plan`), but with
+They are planned from the rules table as the adjoints are (`interpreter.plan`), but with
 NumPy's own inner loops wherever the eager operation used them, in the order in
 which NumPy calls them: so a replay at the recorded point gives the same bits.
 

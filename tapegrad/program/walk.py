@@ -3,9 +3,9 @@
 A replay is one call of `replay` with the address of its parameters (`P_*` below,
 an int64 array that belongs to a workspace).  The forward part interprets the
 workspace's *stream*, int64 words ``[code, parameters...]``; runs of scalar
-instructions are one step of it (`native.scalars`), the value of an array
-entry is a program (`replay.values`) run by `sweep.steps.run`.  The backward part
-is the reverse sweep of define-by-run (`sweep.walk.reverse`).
+instructions are one step of it (`codegen.scalars`), the value of an array
+entry is a program (`program.values`) run by `interpreter.steps.run`.  The backward part
+is the reverse sweep of define-by-run (`interpreter.walk.reverse`).
 
 It stops, and returns why, at a guard that sees something else than at recording,
 and at a *host* step, which only NumPy can do; the caller does that step and goes
@@ -49,11 +49,11 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 # Parameters of a replay: addresses, unless said otherwise.
 #
 # P_STREAM, P_RECORDS         the stream, the records (scalars and their values)
-# P_VALUES, P_SWITCH          the scalar switches, of values and of adjoints (`native.scalars`)
-# P_RUN, P_SCRATCH            `sweep.steps.run`, and its scratch memory
+# P_VALUES, P_SWITCH          the scalar switches, of values and of adjoints (`codegen.scalars`)
+# P_RUN, P_SCRATCH            `interpreter.steps.run`, and its scratch memory
 # P_ADJOINT, P_SLOTS          a word for the adjoint of each slot; how many slots there are
 # P_MARKS, P_HIGH, P_LOW      a byte for each slot that the way back visits; the first and the last of these slots
-# P_TABLE, P_OBJECTS, P_FLOAT the signatures; the saved arrays; Python's type of floats (as of `sweep.walk.reverse`)
+# P_TABLE, P_OBJECTS, P_FLOAT the signatures; the saved arrays; Python's type of floats (as of `interpreter.walk.reverse`)
 # P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number
 # P_INPUTS                    addresses of the arguments' data: written at each call
 # P_ELEMENTS                  (argument, position, slot), after their number
@@ -75,7 +75,7 @@ OTHER = 3
 FLOAT, ARRAY, SAME, BYTES = 0, 1, 2, 3
 #: NumPy's flags of a C-contiguous, aligned array (``NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED``).
 _LAID_OUT = 0x101
-#: Where things stand in CPython's and NumPy's public C structs (64 bit; `sweep.native` tries them out at import): the type of
+#: Where things stand in CPython's and NumPy's public C structs (64 bit; `interpreter.native` tries them out at import): the type of
 #: an object, the number of floats; the size of a tuple and its items; of an array its data, axes, extents, dtype and flags.
 _TYPE, _FLOAT, _LENGTH, _ITEMS = 8, 16, 16, 24
 _DATA, _AXES, _EXTENTS, _DTYPE, _FLAGS = 16, 24, 32, 56, 64
@@ -248,7 +248,7 @@ def read_arguments(inputs, spec, args):
     `spec` holds their number, then for each one ``FLOAT, type``; ``ARRAY, type,
     dtype, dimensions, extents...``; ``SAME, address``; or what an ``ARRAY`` has after ``BYTES``, then address and
     number of the bytes that the array has to hold, and is no input.  Objects are read by the public C structs of
-    CPython and NumPy (tried out in `sweep.native`).
+    CPython and NumPy (tried out in `interpreter.native`).
     """
     if load_int(args + _LENGTH) != load_int(spec):
         return OTHER

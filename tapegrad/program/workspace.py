@@ -6,7 +6,7 @@ records.  An array entry has a buffer of its own, except that views look at the
 memory of their operand, and that an indexed assignment goes into its operand's
 buffer if nobody reads that any more.
 
-When it is made, everything that a replay does is laid out once (`replay.stream`): the words that
+When it is made, everything that a replay does is laid out once (`program.stream`): the words that
 `walk.forward` interprets, with the addresses of these buffers in them, and in the record of each array
 entry the instruction of its adjoint.  `run` then writes the addresses of the arguments to the parameters, calls
 `walk.replay`, and does in between what only NumPy can do.
@@ -141,7 +141,7 @@ class Workspace(Layout):
         self.pointer = address(p)
         Signature.compile_pending()
         self._table = None
-        #: This replay as a `Recording` (`replay.swept`), made when it is first wanted.
+        #: This replay as a `Recording` (`program.swept`), made when it is first wanted.
         self.recording = None
         self.refresh()
 

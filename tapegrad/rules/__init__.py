@@ -5,7 +5,7 @@ Imports: common.
 `table` says what a row is; `lang` is the language that rules are written in, `tangents` what JVPs are written with
 besides.  Importing the families, in the order of this file, numbers the rows (their opcodes). Nothing that is kept may depend on
 the numbers alone, for a program may add rows of its own: files name rows, and the keys of compiled code say which row has
-which number (`native.scalars`).
+which number (`codegen.scalars`).
 
 ================================  ==========================================================================
 elementwise, special, orders      functions of each element: NumPy's, SciPy's, Bessel functions of any order

@@ -2,7 +2,7 @@
 
 The tangents of a tape are a tape themselves (`kernel.tangents`), and so are its adjoints (`kernel.adjoint`), with a lane
 for each colour; its kernel gives all entries in one call.  It is made when the sweeps of a tape
-have worked long enough for it (`kernel.promotion`), agrees with them at one point before it is
+have worked long enough for it (`transforms.replay.promotion`), agrees with them at one point before it is
 used, and leaves to them what it cannot answer: a guard that sees something else, an
 entry that is not finite (where zero times infinity has to be zero).
 """

@@ -38,7 +38,7 @@ FIRST_ARRAY = 1024
 ARRAY_LEAF = 0x08000000
 CONTINUES = 0x08000001
 CLEARED = 0x10000000
-#: An entry of a functional recording: what it is stands in the trace (`replay.trace`), by slot.
+#: An entry of a functional recording: what it is stands in the trace (`program.trace`), by slot.
 TRACED = 0x08000002
 
 #: What a backward pass marks the instructions with that it reaches, and the leaves (or what stands for inputs).

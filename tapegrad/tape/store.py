@@ -14,10 +14,10 @@ tokens      one object per record that is shared with the tensor that the
             instruction made: the float itself for a scalar, a bare object for
             an array.  If only this list refers to a token, no tensor looks at
             the instruction any more.  That is how a loop that records and never
-            calls ``backward`` runs in bounded memory (`tape.reclaim`).
+            calls ``backward`` runs in bounded memory (`interpreter.reclaim`).
 objects     the values that backward programs read, in order of recording.
-signatures  of the array instructions, by key (`sweep.registry.Registered.noted`): while a store refers to one, its number (which the records have) is
-            nobody else's (`sweep.registry`).  With more than `most_signatures` it is time to forget what nobody needs.
+signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
+            nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what nobody needs.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
             place, so a changed leaf is a new leaf to the store.  The leaves
             themselves are referred to weakly.

@@ -1,8 +1,8 @@
 """Functions compiled for one shape, to be called from users' nopython code.
 
 `compile` records a function at one point and keeps its tape, with a pool of
-workspaces that code without the interpreter can take from (`replay.entry`).  What
-such code needs to know of a function is one array of words, the handle (`replay.handle`):
+workspaces that code without the interpreter can take from (`transforms.replay.entry`).  What
+such code needs to know of a function is one array of words, the handle (`codegen.handle`):
 `Compiled` fills it in, and is called through it from Python too.
 """
 

@@ -1,7 +1,7 @@
 """Calls of a kernel with a tuple of Python objects.
 
 A kernel's parameters are int64 words (`P_*`); from P_OBJECTS on they are the *spec* of
-`replay.walk.read_arguments`, which reads the objects by their C structs.
+`program.walk.read_arguments`, which reads the objects by their C structs.
 
 Each call needs a block: addresses of inputs and outputs, one word for a result, the
 workspace.  The kernel owns one; a call that finds it taken by another thread
@@ -32,7 +32,7 @@ class Way:
     kernel : Kernel
     inputs, outputs : int
     spec : list of int
-        What the objects have to be (`replay.walk.read_arguments`).
+        What the objects have to be (`program.walk.read_arguments`).
     watched : list of int
         Address and content of words that have to be as they were.
 

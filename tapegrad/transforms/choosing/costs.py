@@ -2,7 +2,7 @@
 
 The cost is a sum of *counts* times *constants*.  The counts follow from the
 tape alone (`counts`): chunks of seeds, scalar instructions that a chunk reaches
-(`sweep.reach`), and for each array instruction and each seed that reaches it the
+(`transforms.choosing.reach`), and for each array instruction and each seed that reaches it the
 steps of its program: elements through cheap arithmetic, through divisions and
 through elementary functions, bytes moved, multiplications of matrix products.
 So two runs on one tape always say the same.  The constants (`NANOSECONDS`) were

@@ -2,7 +2,7 @@
 
 These buffers come from the C library, where no memory profiler of Python sees
 them.  One walk follows them as the sweep would make and free them (see
-`sweep.lanes`), as if every seed reached everything: so it is an upper bound.
+`interpreter.lanes`), as if every seed reached everything: so it is an upper bound.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Tapes:
     def add(self, kept):
         """Keep a tape."""
         if len(self.all) >= self.limit:
-            # The tape tried first was used last; the short way (`replay.quick`) does not say so.
+            # The tape tried first was used last; the short way (`transforms.replay.quick`) does not say so.
             if self.root.recent in self.all:
                 self.touch(self.root.recent)
             self.all.remove(min(self.all, key=lambda k: k.used))

@@ -1,6 +1,6 @@
 """Directional derivatives by kernels: a Jacobian's columns or rows, several at a time.
 
-A `KernelRecording` answers by kernels (`kernel.lanes`) what `replay.swept.ReplayedRecording`
+A `KernelRecording` answers by kernels (`kernel.lanes`) what `program.swept.ReplayedRecording`
 answers by sweeps; the values are computed again with each chunk of directions.
 """
 
@@ -24,7 +24,7 @@ def lanes_of(tape, count):
 
 
 def asked_for(kept, inputs, backward):
-    """The key (`kernel.promotion`) of the kernel that answers what `backward` asks a recording.
+    """The key (`transforms.replay.promotion`) of the kernel that answers what `backward` asks a recording.
 
     Raises
     ------

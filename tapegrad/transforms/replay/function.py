@@ -1,13 +1,13 @@
 """A function recorded once per kind of arguments and path, and replayed.
 
 `Replayed` is what the transformations of `tapegrad.transforms.functional` are made of.  A
-call sorts its arguments (`replay.arguments`): float arrays and Python floats are inputs of
+call sorts its arguments (`transforms.replay.arguments`): float arrays and Python floats are inputs of
 the tape, everything else is static and part of the key.  Then
 
-1. the surroundings of the function are compared (`replay.purity`);
+1. the surroundings of the function are compared (`transforms.replay.purity`);
 2. the tape used last is replayed; if a guard sees something else, the tape that
-   went on from there (`replay.cache`), if there is one;
-3. else the function is recorded (`replay.running`), and the tape is kept if its
+   went on from there (`transforms.replay.cache`), if there is one;
+3. else the function is recorded (`transforms.replay.running`), and the tape is kept if its
    replay at its own point passes its own guards.
 
 So three calls of ``g = tg.value_and_grad(lambda x: x * x if x > 0 else -x)``::
@@ -21,8 +21,8 @@ and compared with the kept tape (`_checked`): a function that draws random numbe
 file is found out.  It is then run define-by-run, as is one whose path changes at
 nearly every call; both are said once, and in `stats`.
 
-Start reading at `Replayed.call`.  A kept tape is run by sweep (`replay.workspace`) or by its kernel
-(`kernel.promotion`); calls that are like the last one do not even come here (`replay.quick`).
+Start reading at `Replayed.call`.  A kept tape is run by sweep (`program.workspace`) or by its kernel
+(`transforms.replay.promotion`); calls that are like the last one do not even come here (`transforms.replay.quick`).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Replayed(Running):
     adjoints : bool
         Whether gradients will be asked for; else only values.
     policy : str
-        When tapes become kernels (`kernel.promotion`).
+        When tapes become kernels (`transforms.replay.promotion`).
     options : kernel.emit.Options, optional
     """
 
@@ -136,16 +136,16 @@ class Replayed(Running):
         self.short = None
 
     def quick(self, args):
-        """``(value, gradients)`` of a call like the last one (`replay.quick`), or None: then `call` has to answer."""
+        """``(value, gradients)`` of a call like the last one (`transforms.replay.quick`), or None: then `call` has to answer."""
         quick = self.short
         return quick.call(args, self.stats) if quick is not None else None
 
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True, flat=None):
-        """Answer a call: an `Outcome`.  `flat` are the leaves of the arguments, for `replay.quick_values`, if that may serve.
+        """Answer a call: an `Outcome`.  `flat` are the leaves of the arguments, for `transforms.replay.quick_values`, if that may serve.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`replay.swept`); what it returns stands for the gradients.  If it has a method
+        (`program.swept`); what it returns stands for the gradients.  If it has a method
         ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
         self.check_positions(args)

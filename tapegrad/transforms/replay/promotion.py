@@ -61,7 +61,7 @@ class Promotion:
     """The kernels of one kept tape.
 
     There may be several, by *key*: False for its values, True for values and gradients, and
-    ``(forward, lanes)`` for directional derivatives (`kernel.directions`).
+    ``(forward, lanes)`` for directional derivatives (`transforms.replay.directions`).
 
     Parameters
     ----------

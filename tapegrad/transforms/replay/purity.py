@@ -17,7 +17,7 @@ Of ``def f(x): return scale * np.sin(x) @ W`` there is a list of *checks*::
 
 What only code that is not looked into can say is not seen: the state of installed
 packages, and what an object computes for ``obj.name`` from elsewhere.  It is found out
-when the function is recorded again (`replay.function`).
+when the function is recorded again (`transforms.replay.function`).
 
 Which globals the code names is read off its bytecode.  The attributes that it names, and the strings in it, count as
 names of globals only if it also names something by which a name is looked up (``globals()["scale"]``, `_LOOK_UP`).
@@ -309,7 +309,7 @@ class Surroundings:
         return self._groups
 
     def words(self):
-        """The bindings as words in memory (`replay.watched`): a flat list of addresses and contents, or None if some are more."""
+        """The bindings as words in memory (`transforms.replay.watched`): a flat list of addresses and contents, or None if some are more."""
         if self._words is None or not watched.holds(self._words or ()):
             self._words = self._as_words()
         return self._words or None

@@ -1,10 +1,10 @@
 """The short way of a call that is like the last one.
 
 Positional arguments of the same types and shapes, static ones that are the same objects
-or arrays of the same bytes as the last time, one float as result: then one compiled call (`replay.walk.quick`)
+or arrays of the same bytes as the last time, one float as result: then one compiled call (`program.walk.quick`)
 reads the arguments' C structs, replays, and nothing is flattened or hashed.
 Anything else, and any guard that sees something else, takes the long way
-(`replay.function`), which has all the checks and answers the call from the start.
+(`transforms.replay.function`), which has all the checks and answers the call from the start.
 
 `Replayed.short` holds a `Quick` (the tape is swept) or a `QuickKernel` (it has become a kernel), made after each call that
 went the long way by replay.  What a call may be is a *spec*, a list of words (`spec_of`) that compiled code compares.
@@ -38,7 +38,7 @@ class Quick:
     Parameters
     ----------
     kind
-        The kind of arguments (`replay.function`).
+        The kind of arguments (`transforms.replay.function`).
     surroundings : Surroundings
         What the function depended on when the call began that this is made from.
     kept : Kept
@@ -138,7 +138,7 @@ class Quick:
 
 
 class QuickKernel(Quick):
-    """The same for a tape that has become a kernel; names are compared by compiled code (`replay.watched`)."""
+    """The same for a tape that has become a kernel; names are compared by compiled code (`transforms.replay.watched`)."""
 
     __slots__ = ("way", "pointer", "shape", "shapes", "numbers", "watched", "kernel")
 
@@ -205,7 +205,7 @@ def _ordered(args, positions):
 
 
 def spec_of(args, wanted):
-    """What the arguments have to be (`replay.walk.read_arguments`), which are held, which inputs are differentiated; or None."""
+    """What the arguments have to be (`program.walk.read_arguments`), which are held, which inputs are differentiated; or None."""
     spec, held, picks, inputs = [len(args)], [], [], 0
     for k, a in enumerate(args):
         kind_of = type(a)

@@ -1,6 +1,6 @@
 """The short way of a call that is like the last one, where only values are wanted.
 
-As `replay.quick`, for a tape without gradients that has become a kernel, with any results that are
+As `transforms.replay.quick`, for a tape without gradients that has become a kernel, with any results that are
 float64: products with second derivatives, whose tape holds the derivatives already.
 """
 
@@ -19,7 +19,7 @@ class QuickValues:
     Parameters
     ----------
     kind
-        The kind of arguments (`replay.function`).
+        The kind of arguments (`transforms.replay.function`).
     surroundings : Surroundings
     kept : Kept
         The tape that answered, by a kernel.

@@ -1,6 +1,6 @@
 """The user's function, run: recorded for replays, or define-by-run.
 
-`Running` is the part of `replay.function.Replayed` that calls the function.  `_recorded` calls it on live tensors and gives the
+`Running` is the part of `transforms.replay.function.Replayed` that calls the function.  `_recorded` calls it on live tensors and gives the
 finished tape; `_define_by_run` is the answer where there is no tape: of a function that is not pure, or whose path changes
 at nearly every call.  That this is so is found out in both files, and said by `_give_up`.
 """

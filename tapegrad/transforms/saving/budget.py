@@ -72,7 +72,7 @@ def of_workspace(workspace):
 
 
 def _temporaries(words):
-    """Bytes that a program allocates (`sweep.program`)."""
+    """Bytes that a program allocates (`interpreter.program`)."""
     total, at = 0, 0
     words = words.tolist()
     while words[at] != P.END:

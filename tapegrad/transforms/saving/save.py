@@ -3,7 +3,7 @@
 ======================  ==========================================================================
 member                  what
 ======================  ==========================================================================
-``declared``            version of the format, and the bytes that the tape takes (`replay.budget`)
+``declared``            version of the format, and the bytes that the tape takes (`transforms.saving.budget`)
 ``header``              JSON as bytes: names of the rows used, entries, constants, guards, outputs (`_header`)
 ``records``             the scalar part of every record: row (its number in the header), operands, line
 ``numbers``             value and inline constant of every record
@@ -13,8 +13,8 @@ member                  what
 
 Rows are named, so a table with other rows, or in another order, is no danger.
 Source places are kept as text.  Descriptions of results are kept too and are
-compared with what they must be (`replay.validate`).  No bytes are taken that were not
-declared (`replay.archive`, `replay.budget`).
+compared with what they must be (`transforms.saving.validate`).  No bytes are taken that were not
+declared (`transforms.saving.archive`, `transforms.saving.budget`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `result(row, metas, attrs, integer, given)` raises `Misfit` unless the row can take
 operands of these descriptions with these attributes; else it returns the shape of
 the result and the dtypes it may have.  A file is believed only after this
-(`replay.validate`): compiled programs look at no bounds.
+(`transforms.saving.validate`): compiled programs look at no bounds.
 """
 
 from __future__ import annotations

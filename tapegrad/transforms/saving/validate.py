@@ -3,7 +3,7 @@
 Compiled programs believe what they are told: that operands come earlier, that a
 window lies in its array, that positions are in range.  In a recording that is so
 because NumPy has done it all once; of a file it is shown here.  The shape of
-every result comes from `replay.shapes`.
+every result comes from `transforms.saving.shapes`.
 """
 
 from __future__ import annotations
