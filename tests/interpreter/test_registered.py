@@ -20,7 +20,7 @@ MOST = 40
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """The bound is low, on a fresh store; nothing is left of earlier tests but what lives."""
-    monkeypatch.setattr(registry, "MOST", MOST)
+    monkeypatch.setattr(registered, "MOST", MOST)
     monkeypatch.setattr("tapegrad.tape.store.SIGNATURES_REUSED", MOST)
     monkeypatch.setattr(meta, "MOST", MOST)
     state = thread_state()
