@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.program.trace import Trace
 from tapegrad.transforms.replay.function import Replayed
 
 
@@ -51,13 +52,13 @@ def test_reading_again_gives_the_same_tape(monkeypatch):
         def __setitem__(self, key, slot):
             pass
 
-    old = tg.replay.trace.Trace.__init__
+    old = Trace.__init__
 
     def forgetting(self, *args, **kwargs):
         old(self, *args, **kwargs)
         self.read = Nothing()
 
-    monkeypatch.setattr(tg.replay.trace.Trace, "__init__", forgetting)
+    monkeypatch.setattr(Trace, "__init__", forgetting)
     two, more = recorded(function, x)
     # x[1, 3] twice in other words, y[2] as it is after the second write.
     assert more == fewer + 3

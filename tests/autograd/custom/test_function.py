@@ -7,6 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import MissingRuleError, ModifiedInPlaceError, RuleError
+from tapegrad.tape.store import thread_state
 from tests.rules.checker import leaf
 
 X, Y = np.array([0.5, 1.5, -2.0]), np.array([2.0, 0.3, 1.1])
@@ -172,7 +173,7 @@ def test_a_loop_without_backward_runs_in_bounded_memory():
             return x * 2
 
     x = leaf(1.0)
-    store = tg.tape.store.thread_state()
+    store = thread_state()
     for _ in range(200):
         Large.apply(x)
         assert store.store.memory()["saved"] < 5 << 20

@@ -9,6 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import ClearedTapeError, DtypeError, LeaveTapeError, MissingRuleError, ModifiedInPlaceError, RuleError
+from tapegrad.tape.store import thread_state
 from tests.rules.checker import leaf
 from tests.threads import in_threads
 
@@ -169,7 +170,7 @@ def test_saved_values_are_released_by_the_pass_and_by_the_last_reference():
             loss.backward()
         else:
             del loss
-            tg.tape.store.thread_state().store.let_go()
+            thread_state().store.let_go()
         gc.collect()
         assert alive() is None, ending
 

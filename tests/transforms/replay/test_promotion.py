@@ -384,7 +384,7 @@ def test_a_fault_while_a_kernel_is_made_is_named_and_the_sweep_answers(monkeypat
     for _ in range(6):
         np.testing.assert_allclose(dense(g(x)), expected[0], rtol=1e-12)
     (reason,) = g.stats().not_lowered
-    assert "inside of tapegrad, with IndexError (list index out of range) in kernel/test_promotion.py:" in reason
+    assert "inside of tapegrad, with IndexError (list index out of range) in replay/test_promotion.py:" in reason
     assert f"by sweep: {reason}" in str(g.stats()) and g.stats().kernels == 0
 
 

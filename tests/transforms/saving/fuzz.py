@@ -1,6 +1,6 @@
 """Mutated tape files: each must be refused with `TapeFileError`, or load and replay; never crash, hang or take much memory.
 
-``python tests/replay/fuzz.py --count 100000 --jobs 2 --seed 0`` runs batches of files in
+``python tests/transforms/saving/fuzz.py --count 100000 --jobs 2 --seed 0`` runs batches of files in
 subprocesses with limits on memory and time, and prints what became of them.
 
 Memory is that of one file by itself.  While a file is loaded, the allocators of Python and

@@ -377,7 +377,7 @@ IMPORTS = """
 import sys
 import numpy as np
 import tapegrad as tg
-from tapegrad.transforms.replay import shapes
+from tapegrad.transforms.saving import shapes
 from tapegrad.rules import ROWS
 from tapegrad.tape.meta import SCALAR, c_array
 
