@@ -11,7 +11,7 @@ from weakref import ref
 
 import numpy as np
 
-from ..common.errors import require
+from ..common.errors import InternalError, require
 
 
 class Meta:
@@ -84,9 +84,10 @@ def checked(write):
 
     def checking(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         for v, m in zip(values, metas):
-            require(m is meta_of(v), f"{row.name}: an operand {meta_of(v)} of strides {v.strides} is described as {m} of strides {m.strides}")
+            if m is not meta_of(v):
+                raise InternalError(f"{row.name}: an operand {meta_of(v)} of strides {v.strides} is described as {m} of strides {m.strides}")
         t = write(row, operands, values, metas, flags, attrs, value, integer, depth + 1)
-        require(t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: the result is not described as what it is, but as {t._m}")
+        require(t._v.__class__ is float or t._m is meta_of(t._v), f"{row.name}: the result is not described as what it is")
         return t
 
     return checking
