@@ -121,7 +121,7 @@ def _finite(residuals):
 
 def _two_sided(bounds, layout):
     """SciPy's (lower, upper), as two vectors."""
-    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.plain:
+    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.is_vector:
         lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
         if (lower > upper).any():
             raise OptimizationError(f"bounds={bounds}: a lower bound is above the upper one")

@@ -31,7 +31,7 @@ class Layout:
         Of every leaf; None for a Python number.
     offsets : list of int
         Where each leaf begins; one more for the end.
-    plain : bool
+    is_vector : bool
         Whether `x0` is a vector already.
 
     Raises
@@ -54,7 +54,7 @@ class Layout:
         if not self.offsets[-1]:
             raise OptimizationError(f"{name} has no numbers: there is nothing to optimise")
         self.vector = np.concatenate([p.reshape(-1) for p in parts])
-        self.plain = self.structure.kind is None and self.shapes[0] is not None and len(self.shapes[0]) == 1
+        self.is_vector = self.structure.kind is None and self.shapes[0] is not None and len(self.shapes[0]) == 1
         self._refuse_non_finite(parts)
 
     def _refuse_non_finite(self, parts):
@@ -127,7 +127,7 @@ class Flat:
 
 def flat(function, layout, args):
     """`function` as a function of the vector of `layout`; itself where it is one."""
-    return function if layout.plain and not args else Flat(function, layout, args)
+    return function if layout.is_vector and not args else Flat(function, layout, args)
 
 
 def _array_like(x0):

@@ -65,7 +65,7 @@ def by_lists(graph, starts, sources):
     elements = graph.results[rows]
     lengths = first[elements + 1] - first[elements]
     ends = np.cumsum(lengths)
-    # Position k of all lists together is at this place of the pool.
+    # Position k of all lists together is at this position of the pool.
     at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first[elements] - (ends - lengths), lengths)
     return np.repeat(rows, lengths), pool[at]
 
