@@ -23,6 +23,6 @@ def operand_slot(records, i, k):
 
 
 @helper
-def data_of(thing, float_type):
+def data_of(address, float_type):
     """Address of the data of a Python float or an ndarray (both fields are public C structs)."""
-    return thing + 16 if load_int(thing + 8) == float_type else load_int(thing + 16)
+    return address + 16 if load_int(address + 8) == float_type else load_int(address + 16)

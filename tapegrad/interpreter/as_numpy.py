@@ -48,10 +48,10 @@ class AsNumPy:
         """One call of a ufunc's inner loop, over strided operands."""
         chars = "".join(s.char for s in syms)
         shape = np.broadcast_shapes(*(s.shape for s in syms))
-        found = [t for t in function.types if t.split("->")[0] == chars]
-        if not found or function.nout != 1:
+        types = [t for t in function.types if t.split("->")[0] == chars]
+        if not types or function.nout != 1:
             raise Unplanned(f"{function.__name__} of {chars}")
-        char = found[0].split("->")[1]
+        char = types[0].split("->")[1]
         if out is None:
             syms = [self.window(s) for s in syms]
             out = self.like(shape, char, [s.atom for s in syms])
@@ -69,7 +69,7 @@ class AsNumPy:
                 raise Unplanned(f"{function.__name__} into a result that is not in one piece")
             if function in _EXACT:
                 dims, strides = longest_inside(dims, strides)
-            self._loop(inner_loop(function, found[0]), atoms, dims, strides)
+            self._loop(inner_loop(function, types[0]), atoms, dims, strides)
         return self._sym(out)
 
     def window(self, sym):
@@ -152,5 +152,5 @@ class AsNumPy:
         syms = [a if isinstance(a, Sym) and a.char == char else self._number(a, char) for a in args]
         return self.ufunc(np.power if name == "pow" else getattr(np, name), *syms)
 
-    def _number(self, thing, char):
-        return self._cast(thing, char) if isinstance(thing, Sym) else self.constant(np.asarray(float(thing)), char)
+    def _number(self, value, char):
+        return self._cast(value, char) if isinstance(value, Sym) else self.constant(np.asarray(float(value)), char)

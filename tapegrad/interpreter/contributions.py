@@ -17,11 +17,11 @@ class Placed:
     def __init__(self, source, shape, strides, offset):
         self.source, self.shape, self.strides, self.offset = source, tuple(shape), tuple(strides), offset
 
-    def joined(self, known, source):
-        """The adjoint `known` (None: zero) with this contribution, whose array is by now `source`."""
-        if known is None:
+    def joined(self, adjoint, source):
+        """The `adjoint` (None: zero) with this contribution, whose array is by now `source`."""
+        if adjoint is None:
             return source.placed(self.shape, self.strides, self.offset)
-        return known.add_window(source, self.strides, self.offset)
+        return adjoint.add_window(source, self.strides, self.offset)
 
 
 class Scattered:
@@ -30,9 +30,9 @@ class Scattered:
     def __init__(self, source, index, shape):
         self.source, self.index, self.shape = source, index, tuple(shape)
 
-    def joined(self, known, source):
+    def joined(self, adjoint, source):
         """As `Placed.joined`."""
-        return source.scattered(self.index, self.shape) if known is None else known.add_at(source, self.index)
+        return source.scattered(self.index, self.shape) if adjoint is None else adjoint.add_at(source, self.index)
 
 
 def once(x, strides):

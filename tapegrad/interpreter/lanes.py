@@ -68,13 +68,13 @@ def _free_lanes(word, lanes):
 def _read(records, words, i, lanes):
     """Tangents of an element that instruction `i` reads; their bits, or-ed."""
     source = words + 8 * lanes * load_int32(records + SIZE * i + 4)
-    target, at, found = words + 8 * lanes * i, 8 * load_int(records + SIZE * i + CONSTANT), 0
+    target, at, nonzero = words + 8 * lanes * i, 8 * load_int(records + SIZE * i + CONSTANT), 0
     for lane in range(lanes):
         array = load_int(source + 8 * lane)
         bits = load_int(array + at) if array != 0 else 0
         store_int(target + 8 * lane, bits)
-        found |= bits
-    return found
+        nonzero |= bits
+    return nonzero
 
 
 @helper
@@ -186,12 +186,12 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
             store_byte(hot + i, 0)
             i += 1
             continue
-        found = 0
+        nonzero = 0
         direct = load_int(row + P.ROW_DIRECT)
         if direct > 0:
-            found = _read(records, words, i, lanes)
+            nonzero = _read(records, words, i, lanes)
         elif direct < 0:
-            found = _join(records, words, i, lanes, live, -direct)
+            nonzero = _join(records, words, i, lanes, live, -direct)
         else:
             program = load_int(programs + 8 * (VARIANTS * (op - FIRST_ARRAY) + active))
             if program == 0:
@@ -205,8 +205,8 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
                 if live >> lane & 1:
                     store_int(regs, word)
                     call_compiled7(run, program, regs, records, words + 8 * lane, 8 * lanes, i, scratch)
-                    found |= load_int(word)
-        store_byte(hot + i, 1 if found != 0 else 0)
+                    nonzero |= load_int(word)
+        store_byte(hot + i, 1 if nonzero != 0 else 0)
         for k in range(operands):
             slot = operand_slot(records, i, k)
             if load_int32(last + 4 * slot) == i and _is_array(records, table, slot) != 0:

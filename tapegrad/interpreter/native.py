@@ -51,14 +51,14 @@ def _try_layouts():
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise RuntimeError("tapegrad needs a Python with the global interpreter lock")
 
-    def reads(what, found, expected):
-        require(found == expected, f"this Python or NumPy lays out {what} in another way: {found} in place of {expected}")
+    def reads(what, read, expected):
+        require(read == expected, f"this Python or NumPy lays out {what} in another way: {read} in place of {expected}")
 
     word, short = ctypes.c_ssize_t.from_address, ctypes.c_int32.from_address
     array = np.arange(3.0)
     number = 1.5 * len(array)
-    things = [number, array]
-    items = items_address(things)
+    objects = [number, array]
+    items = items_address(objects)
     reads("a list", [word(items + 8 * k).value for k in range(2)], [id(number), id(array)])
     for small in (0, 1, 300, (1 << 30) - 1):
         reads("an int", short(id(small) + 24).value, small)
@@ -72,8 +72,8 @@ def _try_layouts():
     for turned, laid_out in ((plane, 0x101), (plane.T, 0x100)):
         extents = word(id(turned) + 32).value
         reads("the axes of an array", [short(id(turned) + 24).value, *(word(extents + 8 * k).value for k in range(2))], [2, *turned.shape])
-        found = word(id(turned) + 56).value, short(id(turned) + 64).value & 0x101
-        reads("dtype and flags of an array", found, (id(np.dtype("d")), laid_out))
+        read = word(id(turned) + 56).value, short(id(turned) + 64).value & 0x101
+        reads("dtype and flags of an array", read, (id(np.dtype("d")), laid_out))
     token = object()
     held = [token]
     before = short(id(token)).value
@@ -127,10 +127,10 @@ def mark(store, marks, high, roots, refuse=0):
     instruction and returns its slot, else `cleared` is -1.
     """
     address = store.flush()
-    found = walk.mark(address, data_address(marks), table_address(), high, roots, refuse)
-    if found < 0:
-        return 0, high, -1 - found
-    return found >> 32, found & 0xFFFFFFFF, -1
+    packed = walk.mark(address, data_address(marks), table_address(), high, roots, refuse)
+    if packed < 0:
+        return 0, high, -1 - packed
+    return packed >> 32, packed & 0xFFFFFFFF, -1
 
 
 def ancestors(store, roots):
@@ -169,17 +169,17 @@ def first_changed(watched, marks, low, high):
 
 def _ranges(store, marks, low, high, marked):
     """Bytes saved by the other instructions, and merged ranges of what the (un)marked ones saved."""
-    found = np.empty(2 * (high - low + 1) + 2, np.int64)
+    ranges = np.empty(2 * (high - low + 1) + 2, np.int64)
     count = steps().saved_values(
         store.flush(), data_address(marks), table_address(), low, high, marked, items_address(store.objects), id(None),
-        data_address(found),
+        data_address(ranges),
     )
-    pairs = found[1 : 1 + 2 * count].reshape(-1, 2)
+    pairs = ranges[1 : 1 + 2 * count].reshape(-1, 2)
     if count > 1:
         first = np.concatenate([[True], pairs[1:, 0] != pairs[:-1, 1]])
         last = np.concatenate([first[1:], [True]])
         pairs = np.stack([pairs[first, 0], pairs[last, 1]], axis=1)
-    return int(found[0]), pairs.tolist()
+    return int(ranges[0]), pairs.tolist()
 
 
 def saved_ranges(store, marks, low, high):

@@ -171,17 +171,17 @@ class Planner:
             return self._drop(self.matmul(a, b.expand_dims([1]), absolute), -1)
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         a, b = (self._matrix(s, char) for s in (a, b))
-        (found,) = self.gufunc(np.matmul, a, b)
-        if absolute and 0 not in found.shape and a.shape[-1]:
+        (product,) = self.gufunc(np.matmul, a, b)
+        if absolute and 0 not in product.shape and a.shape[-1]:
             # BLAS knows no absolute zero; a result that is not finite is computed again.
-            batch = found.shape[:-2]
+            batch = product.shape[:-2]
             outer = [aligned_shape(s.atom.shape[:-2], s.atom.strides[:-2], batch) for s in (a, b)]
             words = [word for s in (a, b) for word in (s.atom.reg, s.atom.offset, *s.atom.strides[-2:])]
-            words += [found.atom.reg, P.CHARS[char], *a.shape[-2:], found.shape[-1], len(batch)]
+            words += [product.atom.reg, P.CHARS[char], *a.shape[-2:], product.shape[-1], len(batch)]
             for extent, *steps in zip(batch, *outer):
                 words += [extent, *steps]
             self.step(P.REPAIR, *words)
-        return found
+        return product
 
     def gufunc(self, ufunc, *syms):
         """The results of a generalised ufunc of NumPy, computed by its own inner loop."""
@@ -198,10 +198,10 @@ class Planner:
             extents["p"] = min(extents.values())  # (m, n) -> p
         batch = np.broadcast_shapes(*batches)
         empty = 0 in batch or 0 in extents.values()
-        found = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
+        results = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
         if not empty:
             loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
-            atoms = [*(s.atom for s in syms), *found]
+            atoms = [*(s.atom for s in syms), *results]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
             dims, strides = coalesce(
                 batch, [aligned_shape(x.shape[:k], x.strides[:k], batch) for x, k in zip(atoms, splits)]
@@ -210,13 +210,13 @@ class Planner:
             steps = [s[-1] if s else 0 for s in strides]
             for x, k in zip(atoms, splits):
                 steps += x.strides[k:]
-            places = self._gufunc_places(atoms, len(syms))
-            words = [loop, data, len(atoms), *(word for place in places for word in place)]
+            addresses = self._gufunc_places(atoms, len(syms))
+            words = [loop, data, len(atoms), *(word for pair in addresses for word in pair)]
             words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
             for d, extent in enumerate(outer):
                 words += [extent, *(s[d] for s in strides)]
-            self._gufunc_step(ufunc, words, places, atoms, len(syms))
-        return [self._sym(x) for x in found]
+            self._gufunc_step(ufunc, words, addresses, atoms, len(syms))
+        return [self._sym(x) for x in results]
 
     def _in_memory(self, sym):
         """`sym` as a window on memory."""
@@ -286,12 +286,12 @@ class Planner:
             return self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive).flip([axis])
         out = self.temporary(shape, char)
         if 0 not in shape:
-            given = [sym.window().atom, factors.window().atom, out]
-            words = [given[0].reg, given[0].offset, given[1].reg, given[1].offset, out.reg, P.CHARS[char], int(lag),
-                     int(exclusive), shape[axis], *(a.strides[axis] for a in given), len(shape) - 1]
+            atoms = [sym.window().atom, factors.window().atom, out]
+            words = [atoms[0].reg, atoms[0].offset, atoms[1].reg, atoms[1].offset, out.reg, P.CHARS[char], int(lag),
+                     int(exclusive), shape[axis], *(a.strides[axis] for a in atoms), len(shape) - 1]
             for k, extent in enumerate(shape):
                 if k != axis:
-                    words += [extent, *(a.strides[k] for a in given)]
+                    words += [extent, *(a.strides[k] for a in atoms)]
             self.step(P.RECUR, *words)
         return self._sym(out)
 
@@ -326,11 +326,11 @@ class Planner:
 
     def put_at(self, sym, index, value):
         """A copy of `sym` with `value` at flat positions (see `Sym.put_at`)."""
-        copy, places = sym.own(), self._index(index)
+        copy, positions = sym.own(), self._index(index)
         reg, char = copy.atom.reg, P.CHARS[copy.char]
-        self.step(P.ZERO_AT, reg, places, index.size, char)
+        self.step(P.ZERO_AT, reg, positions, index.size, char)
         if value is not None:
-            self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, places, reg, index.size, char)
+            self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, positions, reg, index.size, char)
         return copy
 
     def added_window(self, sym, other, strides, offset):
@@ -391,8 +391,8 @@ class Planner:
         fused, whole = {}, []
         listed = [
             (k, value, metas[k])
-            for k, found in enumerate(contributions)
-            for value in (found if isinstance(found, tuple) else (found,))
+            for k, contribution in enumerate(contributions)
+            for value in (contribution if isinstance(contribution, tuple) else (contribution,))
         ]
         for k, value, meta in listed:
             if value is None or meta.size == 0:
@@ -421,9 +421,9 @@ class Planner:
                     fused.setdefault(value.shape, []).append((k, value, meta))
         for shape, group in fused.items():
             self._deliver_fused(shape, group)
-        given = [atom.reg for _, atom, _ in whole]
+        registers = [atom.reg for _, atom, _ in whole]
         for j, (k, atom, meta) in enumerate(whole):
-            last = atom.reg not in given[j + 1 :]
+            last = atom.reg not in registers[j + 1 :]
             owned = atom.reg == 0 and self.out is not SCALAR or atom.reg >= P.FIRST_TEMPORARY and atom.reg not in self.inside
             self.step(P.MOVE if last and owned else P.ADD, k, atom.reg, meta.nbytes, P.CHARS[meta.char])
 
@@ -453,9 +453,9 @@ class Planner:
         self.step(P.TARGET, k, reg, meta.nbytes)
         return reg
 
-    def _place(self, k, placed, meta):
-        require(tuple(placed.shape) == meta.shape, f"a contribution of shape {placed.shape} for an operand of shape {meta.shape}")
-        self._add_window(placed.source, self._target(k, meta), placed.strides, placed.offset, meta.char)
+    def _place(self, k, part, meta):
+        require(tuple(part.shape) == meta.shape, f"a contribution of shape {part.shape} for an operand of shape {meta.shape}")
+        self._add_window(part.source, self._target(k, meta), part.strides, part.offset, meta.char)
 
     def _scatter(self, k, scattered, meta):
         self._add_at(scattered.source, scattered.index, self._target(k, meta), meta.char)
@@ -537,8 +537,8 @@ class Signature(Registered):
         if row.dynamic:
             kwargs[row.dynamic] = Planner.DYNAMIC
         contributions = row.contributions(g, operands, result, [s for s, m in zip(slots, mask) if m], kwargs)
-        wanted = [c if m else None for c, m in zip(contributions, mask)]
-        planner.deliver(wanted, [metas[s] for s in slots])
+        active = [c if m else None for c, m in zip(contributions, mask)]
+        planner.deliver(active, [metas[s] for s in slots])
 
     def __str__(self):
         operands = ", ".join(f"{m.char}{list(m.shape)}" for m in self.metas)

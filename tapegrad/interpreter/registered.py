@@ -45,22 +45,23 @@ class Registered:
     def find(cls, key):
         """The signature of a key (see `interpreter.plan.Signature`); made if new."""
         with cls.LOCK:
-            known = cls.BY_KEY.get(key)
-            if known is None:
-                known = cls(key)
+            signature = cls.BY_KEY.get(key)
+            if signature is None:
+                signature = cls(key)
                 if len(cls.BY_KEY) >= cls._limit:
                     cls._give_back()
-                known.number = cls._number()
-                known.opcode = FIRST_ARRAY + known.number
-                cls.TABLE[known.number] = [
-                    known.words.ctypes.data, len(known.saves), len(known.slots), known.out is SCALAR,
-                    known.large, known.out.nbytes, known.saved_bytes + OBJECT_BYTES, known.reads or -known.joins,
+                signature.number = cls._number()
+                signature.opcode = FIRST_ARRAY + signature.number
+                cls.TABLE[signature.number] = [
+                    signature.words.ctypes.data, len(signature.saves), len(signature.slots), signature.out is SCALAR,
+                    signature.large, signature.out.nbytes, signature.saved_bytes + OBJECT_BYTES,
+                    signature.reads or -signature.joins,
                 ]
                 cls.made += 1
-                cls._BORN[known.number] = cls.made
-                cls._PENDING.append(ref(known))
-                cls.ALL[known.number] = cls.BY_KEY[key] = known
-        return known
+                cls._BORN[signature.number] = cls.made
+                cls._PENDING.append(ref(signature))
+                cls.ALL[signature.number] = cls.BY_KEY[key] = signature
+        return signature
 
     @classmethod
     def noted(cls, store, key, out):
@@ -69,11 +70,11 @@ class Registered:
         There it is found by the key alone, too, until there is one of another result.
         """
         signatures, whole = store.signatures, (*key, out)
-        signatures[key] = signatures[whole] = found = signatures.get(whole) or cls.find(whole)
+        signatures[key] = signatures[whole] = signature = signatures.get(whole) or cls.find(whole)
         if len(signatures) > store.most_signatures:
             store.most_signatures = 2 * len(signatures)
             store.due = store.limit = 0
-        return found
+        return signature
 
     @classmethod
     def _number(cls):

@@ -59,21 +59,21 @@ class TangentLoop:
         planner = TangentPlanner(_Operation(row, metas, out))
         slots = row.slots(len(metas))
         # A sweep gives rows of more than two operands zeros where there is no tangent.
-        given = [planner.tangent(k) if on or len(slots) > 2 else None for k, on in zip(slots, hot)]
-        found = row.tangent(given, [planner.operand(k) for k in range(len(metas))], planner.operand(-1), {})
+        tangents = [planner.tangent(k) if on or len(slots) > 2 else None for k, on in zip(slots, hot)]
+        result = row.tangent(tangents, [planner.operand(k) for k in range(len(metas))], planner.operand(-1), {})
         self.metas, self.out, self.kernel, self.same, self._parameters = metas, out, 0, None, {}
-        if found is None or out.size == 0:
+        if result is None or out.size == 0:
             return
-        if found.atom is not None and found.shape == out.shape and found.char == out.char:
+        if result.atom is not None and result.shape == out.shape and result.char == out.char:
             #: The operand whose tangent is that of the result.
-            self.same = next(k for k, reg in planner.tangents.items() if reg == found.atom.reg)
+            self.same = next(k for k, reg in planner.tangents.items() if reg == result.atom.reg)
             return
         registers = {planner.saved_atom(k).reg: (False, k) for k in planner.saved}
         registers |= {reg: (True, k) for k, reg in planner.tangents.items()}
         if out is SCALAR and row.scalar_instruction:
-            self._plan_numbers(found.expr, registers)
+            self._plan_numbers(result.expr, registers)
             return
-        planner.loop([found.expr], [Atom(0, 0, out.shape, c_strides(out.shape, out.itemsize), out.char)], out.shape, [None])
+        planner.loop([result.expr], [Atom(0, 0, out.shape, c_strides(out.shape, out.itemsize), out.char)], out.shape, [None])
         ((position, spec),) = planner.kernels
         self.kernel, words = loop_kernel(spec), planner.words[position + 1 :]
         count = len(spec.pattern)
@@ -94,12 +94,12 @@ class TangentLoop:
     def of(cls, row, metas, out, hot):
         """The loop of this description, planned and compiled when it is first asked for."""
         key = (row, metas, out, hot)
-        found = cls.KNOWN.get(key)
-        if found is None:
+        loop = cls.KNOWN.get(key)
+        if loop is None:
             if len(cls.KNOWN) >= MOST:
                 cls.KNOWN.clear()
-            found = cls.KNOWN[key] = cls(row, metas, out, hot)
-        return found
+            loop = cls.KNOWN[key] = cls(row, metas, out, hot)
+        return loop
 
     def _parameters_of(self, lanes):
         """Parameters of the kernel; several lanes are an outermost dimension, so that the inner loop is the same."""
@@ -107,14 +107,14 @@ class TangentLoop:
             count = len(self.inputs) + 1
             steps = [8 * tangent for tangent, _ in self.inputs]
             words = [*range(count), *[0] * count, lanes or 1, *steps, 8, 0]
-            found = self._parameters[lanes] = np.array(words, np.int64)
-            return found
+            parameters = self._parameters[lanes] = np.array(words, np.int64)
+            return parameters
         outer, (dims, *table) = [], self._outer
         if lanes is not None:
             sizes = [self.metas[k].nbytes if tangent else 0 for tangent, k in self.inputs]
             outer = [lanes, *sizes, self.out.nbytes]
-        found = self._parameters[lanes] = np.array([*self._head, dims + (lanes is not None), *outer, *table], np.int64)
-        return found
+        parameters = self._parameters[lanes] = np.array([*self._head, dims + (lanes is not None), *outer, *table], np.int64)
+        return parameters
 
     def run(self, values, tangents, lanes):
         """The tangent of the result.

@@ -363,10 +363,10 @@ def free_all(records, adjoint, marks, table, high):
 
 
 @compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def saved_values(records, marks, table, low, high, marked, objects, nothing, found):
+def saved_values(records, marks, table, low, high, marked, objects, nothing, ranges):
     """List the saved values of instructions from `low` to `high` that are marked (1) or not (0).
 
-    `found` receives the bytes saved by the others, then pairs of positions
+    `ranges` receives the bytes saved by the others, then pairs of positions
     (start, stop) in `objects`; returns the number of pairs.  `nothing` is the
     address of None: what it stands for has been let go already.
     """
@@ -384,10 +384,10 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, fou
             continue
         start = load_int(records + SIZE * i + CONSTANT)
         if load_int(objects + 8 * start) != nothing:
-            store_int(found + 8 + 16 * listed, start)
-            store_int(found + 16 + 16 * listed, start + saved)
+            store_int(ranges + 8 + 16 * listed, start)
+            store_int(ranges + 16 + 16 * listed, start + saved)
             listed += 1
-    store_int(found, others)
+    store_int(ranges, others)
     return listed
 
 

@@ -61,17 +61,17 @@ class TangentPlanner(AsNumPy, Planner):
         self.owned.add(atom.reg)
         return atom
 
-    def give(self, found):
-        """Make `found` the tangent of the result; register 0 is the address of its word."""
+    def give(self, tangent):
+        """Make `tangent` the tangent of the result; register 0 is the address of its word."""
         out = self.out
         if out is SCALAR:
-            self.loop([found.expr], [Atom(0, 0, (), (), "d")], (), [None])
+            self.loop([tangent.expr], [Atom(0, 0, (), (), "d")], (), [None])
             return
-        atom = found.atom
+        atom = tangent.atom
         mine = atom is not None and atom.whole and atom.reg in self.owned
-        if not mine or found.shape != out.shape or atom.char != out.char:
+        if not mine or tangent.shape != out.shape or atom.char != out.char:
             atom = self.temporary(out.shape, out.char, zero=out.size == 0)
-            self.loop([found.expr], [atom], out.shape, [None])
+            self.loop([tangent.expr], [atom], out.shape, [None])
         self.step(P.GIVE, atom.reg)
 
 
@@ -87,7 +87,7 @@ class TangentProgram:
                 "Python; use tg.jvp(f, primals, tangents), which runs the function on dual numbers"
             )
         few = len(slots) <= 2
-        given = [
+        tangents = [
             planner.tangent(s) if on and (not few or active >> j & 1) else None
             for j, (s, on) in enumerate(zip(slots, signature.mask))
         ]
@@ -95,9 +95,9 @@ class TangentProgram:
         kwargs = dict(signature.attrs)
         if row.dynamic:
             kwargs[row.dynamic] = Planner.DYNAMIC
-        found = row.tangent(given, operands, planner.operand(-1), kwargs)
-        if found is not None:
-            planner.give(found)
+        result = row.tangent(tangents, operands, planner.operand(-1), kwargs)
+        if result is not None:
+            planner.give(result)
         planner.step(P.END)
         require(tuple(planner.saved) == signature.saves, f"{signature}: the JVP also reads {planner.saved}")
         self.words = np.array(planner.words, np.int64)
@@ -175,12 +175,12 @@ def targets_of(slots):
 
     Slot 0 and empty matrices are left out.
     """
-    found = [
+    targets = [
         (slot, 0 if meta is SCALAR else meta.nbytes, data_address(rows), rows.strides[0])
         for slot, meta, rows in slots
         if slot and rows.size
     ]
-    return np.array(found, np.int64).reshape(-1, 4)
+    return np.array(targets, np.int64).reshape(-1, 4)
 
 
 class Lanes:

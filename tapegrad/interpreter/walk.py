@@ -122,8 +122,8 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
             saved = load_int(row + P.ROW_SAVES)
             position = load_int(records + SIZE * i + CONSTANT)
             for k in range(saved):
-                thing = load_int(objects + 8 * (position + k))
-                store_int(regs + 8 * (1 + k), data_of(thing, float_type))
+                address = load_int(objects + 8 * (position + k))
+                store_int(regs + 8 * (1 + k), data_of(address, float_type))
             store_int(regs, seed)
             call_compiled7(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, 8, i, scratch)
             if scalar == 0:
@@ -186,10 +186,10 @@ def alive(records, items, count, marks):
     `items` is the address of the list's array of pointers; an object that only
     the list refers to has the reference count 1.  Returns how many live.
     """
-    found = 0
+    total = 0
     for i in range(1, count):
         op = load_int32(records + SIZE * i)
         if load_int32(load_int(items + 8 * i)) != 1 and op > SCALAR_LEAF and (op < ARRAY_LEAF or op >= CLEARED):
             store_byte(marks + i, MARK)
-            found += 1
-    return found
+            total += 1
+    return total

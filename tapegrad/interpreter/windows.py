@@ -16,16 +16,16 @@ def renumber(expr, numbers):
     done = {}
 
     def visit(node):
-        known = done.get(id(node))
-        if known is None:
+        renumbered = done.get(id(node))
+        if renumbered is None:
             if node.op == "arg":
-                known = L.arg(numbers[node.args[0]])
+                renumbered = L.arg(numbers[node.args[0]])
             elif node.op == "const":
-                known = node
+                renumbered = node
             else:
-                known = L.Expr(node.op, tuple(visit(a) for a in node.args))
-            done[id(node)] = known
-        return known
+                renumbered = L.Expr(node.op, tuple(visit(a) for a in node.args))
+            done[id(node)] = renumbered
+        return renumbered
 
     return visit(expr)
 

@@ -28,7 +28,7 @@ def as_bounds(bounds, layout):
         pairs = list(bounds)
         lower = np.array([-np.inf if low is None else low for low, _ in pairs], np.float64)
         upper = np.array([np.inf if high is None else high for _, high in pairs], np.float64)
-    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and not layout.plain:
+    elif isinstance(bounds, (tuple, list)) and len(bounds) == 2 and not layout.is_vector:
         lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
     else:
         count = len(bounds) if hasattr(bounds, "__len__") else type(bounds).__name__

@@ -28,31 +28,33 @@ def with_jacobians(constraints, layout, method):
     """
     if isinstance(constraints, (dict, LinearConstraint, NonlinearConstraint)):
         constraints = [constraints]
-    found, functions = [], []
+    converted, functions = [], []
     for k, one in enumerate(constraints):
         if isinstance(one, LinearConstraint):
-            found.append(one)
+            converted.append(one)
         elif isinstance(one, dict):
             if one.get("type") not in ("eq", "ineq") or not callable(one.get("fun")):
                 raise OptimizationError(f'constraint {k}: give {{"type": "eq" or "ineq", "fun": function}}, got {sorted(one)}')
             function = VectorFunction(one["fun"], layout, one.get("args", ()), f"constraint {k}")
             functions.append(function)
-            given = {"type": one["type"], "fun": function.values}
+            entry = {"type": one["type"], "fun": function.values}
             if method not in ("cobyla", "cobyqa"):
-                given["jac"] = _own(one["jac"], layout, one.get("args", ())) if callable(one.get("jac")) else function.jacobian
-            found.append(given)
+                entry["jac"] = _own(one["jac"], layout, one.get("args", ())) if callable(one.get("jac")) else function.jacobian
+            converted.append(entry)
         elif isinstance(one, NonlinearConstraint):
             function = VectorFunction(one.fun, layout, (), f"constraint {k}")
             functions.append(function)
             own = _own(one.jac, layout, ()) if callable(one.jac) else function.jacobian
             # BFGS is what SciPy takes if none is given.
             hess = of_constraint(function) if method == "trust-constr" and isinstance(one.hess, BFGS) else one.hess
-            found.append(NonlinearConstraint(function.values, one.lb, one.ub, jac=own, hess=hess, keep_feasible=one.keep_feasible))
+            converted.append(
+                NonlinearConstraint(function.values, one.lb, one.ub, jac=own, hess=hess, keep_feasible=one.keep_feasible)
+            )
         else:
             raise OptimizationError(
                 f"constraint {k} is of type {type(one).__name__}; give a dict, scipy.optimize.LinearConstraint or NonlinearConstraint"
             )
-    return found, functions
+    return converted, functions
 
 
 def _own(jac, layout, args):

@@ -84,15 +84,15 @@ def least_squares(
     residuals = VectorFunction(function, layout, args, "the residuals")
     residuals.shown = Progress(progress, unit="Jacobians")
     residuals.refuse(layout.vector)
-    given: dict[str, Any] = {"method": method, **options}
+    keywords: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
-        given["bounds"] = _two_sided(bounds, layout)
-    given["jac"] = _jacobian_for(jac, residuals, layout, function, args)
+        keywords["bounds"] = _two_sided(bounds, layout)
+    keywords["jac"] = _jacobian_for(jac, residuals, layout, function, args)
     try:
-        found = optimize.least_squares(residuals.values, layout.vector, **given)
+        solution = optimize.least_squares(residuals.values, layout.vector, **keywords)
     finally:
         residuals.shown.close(len(residuals.history), *(residuals.history[-1] if residuals.history else ()))
-    return _result(found, residuals, layout, start)
+    return _result(solution, residuals, layout, start)
 
 
 def _jacobian_for(jac, residuals, layout, function, args):
@@ -121,7 +121,7 @@ def _finite(residuals):
 
 def _two_sided(bounds, layout):
     """SciPy's (lower, upper), as two vectors."""
-    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.plain:
+    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.is_vector:
         lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
         if (lower > upper).any():
             raise OptimizationError(f"bounds={bounds}: a lower bound is above the upper one")
@@ -129,13 +129,13 @@ def _two_sided(bounds, layout):
     return as_bounds(bounds, layout)
 
 
-def _result(found, function, layout, start):
+def _result(solution, function, layout, start):
     with uninterrupted:
         from .result import Result, shaped
 
-    result = Result(found)
+    result = Result(solution)
     result.update(
-        x=shaped(layout, found.x),
+        x=shaped(layout, solution.x),
         counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records},
         seconds={"total": time.perf_counter() - start},
         history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
@@ -192,13 +192,13 @@ def root(
         raise OptimizationError(
             f"there are {count} equations for {layout.size} unknowns; for more equations than unknowns see least_squares"
         )
-    given: dict[str, Any] = {"method": method, "tol": tol, "options": options}
+    keywords: dict[str, Any] = {"method": method, "tol": tol, "options": options}
     if callback is not None:
-        given["callback"] = lambda x, f: callback(layout.container(x.copy()), f)
+        keywords["callback"] = lambda x, f: callback(layout.container(x.copy()), f)
     if method in ROOT_WITH_JACOBIAN:
-        given["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, fun, args)
-    found = optimize.root(equations.values, layout.vector, **given)
-    return _result(found, equations, layout, start)
+        keywords["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, fun, args)
+    solution = optimize.root(equations.values, layout.vector, **keywords)
+    return _result(solution, equations, layout, start)
 
 
 class Model:
@@ -272,12 +272,12 @@ def curve_fit(
     def rows(data, *parameters):
         return _finite(of(data))(np.array(parameters, np.float64))
 
-    given: dict[str, Any] = {} if check_finite is None else {"check_finite": check_finite}
+    keywords: dict[str, Any] = {} if check_finite is None else {"check_finite": check_finite}
     if nan_policy is not None:
-        given["nan_policy"] = nan_policy
+        keywords["nan_policy"] = nan_policy
     return optimize.curve_fit(
         values, xdata, ydata, p0=layout.vector, sigma=sigma, absolute_sigma=absolute_sigma, bounds=bounds, method=method,
-        jac=rows if jac is None else jac, full_output=full_output, **given, **kwargs,
+        jac=rows if jac is None else jac, full_output=full_output, **keywords, **kwargs,
     )  # fmt: skip
 
 

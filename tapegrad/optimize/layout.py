@@ -31,7 +31,7 @@ class Layout:
         Of every leaf; None for a Python number.
     offsets : list of int
         Where each leaf begins; one more for the end.
-    plain : bool
+    is_vector : bool
         Whether `x0` is a vector already.
 
     Raises
@@ -54,7 +54,7 @@ class Layout:
         if not self.offsets[-1]:
             raise OptimizationError(f"{name} has no numbers: there is nothing to optimise")
         self.vector = np.concatenate([p.reshape(-1) for p in parts])
-        self.plain = self.structure.kind is None and self.shapes[0] is not None and len(self.shapes[0]) == 1
+        self.is_vector = self.structure.kind is None and self.shapes[0] is not None and len(self.shapes[0]) == 1
         self._refuse_non_finite(parts)
 
     def _refuse_non_finite(self, parts):
@@ -70,10 +70,10 @@ class Layout:
 
     def leaves(self, x):
         """The parts of vector `x`: views of it, and Python floats."""
-        found = []
+        parts = []
         for shape, a, b in zip(self.shapes, self.offsets, self.offsets[1:]):
-            found.append(float(x[a]) if shape is None else x[a:b].reshape(shape))
-        return found
+            parts.append(float(x[a]) if shape is None else x[a:b].reshape(shape))
+        return parts
 
     def container(self, x):
         """Vector `x` in the containers of the start (views of it, and floats)."""
@@ -95,24 +95,24 @@ class Layout:
         at = np.unravel_index(k - self.offsets[leaf], shape)
         return f"{self.names[leaf]}[{', '.join(str(int(i)) for i in at)}]"
 
-    def spread(self, given, what):
+    def spread(self, values, what):
         """A vector from something for each leaf: numbers, arrays that broadcast to it, or None.
 
-        `given` has the containers of the start (or is one thing for all).
+        `values` has the containers of the start (or is one thing for all).
         """
-        parts, structure = flatten(_array_like(given))
+        parts, structure = flatten(_array_like(values))
         if structure != self.structure:
             if len(parts) != 1:
                 raise OptimizationError(f"{what} is {structure}, but the start is {self.structure}; give them the same containers")
             parts = parts * len(self.shapes)
-        found = []
+        pieces = []
         for part, shape, name in zip(parts, self.shapes, self.names):
             value = np.asarray(np.nan if part is None else part, np.float64)
             try:
-                found.append(np.broadcast_to(value, shape or ()).reshape(-1))
+                pieces.append(np.broadcast_to(value, shape or ()).reshape(-1))
             except ValueError:
                 raise OptimizationError(f"{what} has the shape {value.shape}, which does not fit {name} of shape {shape}") from None
-        return np.concatenate(found)
+        return np.concatenate(pieces)
 
 
 class Flat:
@@ -127,7 +127,7 @@ class Flat:
 
 def flat(function, layout, args):
     """`function` as a function of the vector of `layout`; itself where it is one."""
-    return function if layout.plain and not args else Flat(function, layout, args)
+    return function if layout.is_vector and not args else Flat(function, layout, args)
 
 
 def _array_like(x0):

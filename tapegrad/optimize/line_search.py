@@ -141,8 +141,8 @@ def advance(s, f, g):
         return GO_ON
     set_double_at(s, L_TRIED, double_at(s, L_TRIED) + 1.0)
     f0, slope = double_at(s, L_VALUE), double_at(s, L_SLOPE)
-    wanted = DECREASE * slope
-    limit = f0 + t * wanted
+    decrease = DECREASE * slope
+    limit = f0 + t * decrease
     if double_at(s, L_STAGE) == 1.0 and f <= limit and g >= 0.0:
         set_double_at(s, L_STAGE, 2.0)
     if f <= limit and abs(g) <= CURVATURE * -slope:
@@ -154,20 +154,20 @@ def advance(s, f, g):
             set_double_at(s, L_X, t)
             set_double_at(s, L_FX, f)
         return STUCK
-    if t == largest and f <= limit and g <= wanted or t <= SMALLEST:
+    if t == largest and f <= limit and g <= decrease or t <= SMALLEST:
         if f < double_at(s, L_FX):
             set_double_at(s, L_X, t)
             set_double_at(s, L_FX, f)
         return STUCK
     if double_at(s, L_STAGE) == 1.0 and f <= double_at(s, L_FX) and f > limit:
         # On psi instead of phi.
-        for value, place, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
-            set_double_at(s, value, double_at(s, value) - double_at(s, place) * wanted)
-            set_double_at(s, at, double_at(s, at) - wanted)
-        shrink(s, f - t * wanted, g - wanted)
-        for value, place, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
-            set_double_at(s, value, double_at(s, value) + double_at(s, place) * wanted)
-            set_double_at(s, at, double_at(s, at) + wanted)
+        for value, step, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
+            set_double_at(s, value, double_at(s, value) - double_at(s, step) * decrease)
+            set_double_at(s, at, double_at(s, at) - decrease)
+        shrink(s, f - t * decrease, g - decrease)
+        for value, step, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
+            set_double_at(s, value, double_at(s, value) + double_at(s, step) * decrease)
+            set_double_at(s, at, double_at(s, at) + decrease)
     else:
         shrink(s, f, g)
     x, y, new = double_at(s, L_X), double_at(s, L_Y), double_at(s, L_STEP)

@@ -220,11 +220,11 @@ def _first_order(method, kind, f, x0, args, options, bounds, max_iter, gtol, fto
 
 def _set(state, x0, options):
     """Put options on a state: the given ones, and of a new state the defaults of the others."""
-    for at, name, given, default in options:
-        if given is not None:
-            _at_least(name, given, 0.0, strictly=name == "learning_rate")
-            if name in ("momentum", "beta1", "beta2") and given >= 1.0:
-                raise OptimizationError(f"{name}={given!r} must be below 1")
-            state.reals[at] = given
+    for at, name, value, default in options:
+        if value is not None:
+            _at_least(name, value, 0.0, strictly=name == "learning_rate")
+            if name in ("momentum", "beta1", "beta2") and value >= 1.0:
+                raise OptimizationError(f"{name}={value!r} must be below 1")
+            state.reals[at] = value
         elif not isinstance(x0, State):
             state.reals[at] = default

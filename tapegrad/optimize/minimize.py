@@ -118,8 +118,8 @@ def _method(method, bounds, constraints):
         return "slsqp" if _any(constraints) else "l-bfgs-b" if bounds is not None else "bfgs"
     name = method.lower() if isinstance(method, str) else None
     if name not in SCIPY and name not in LOOPS:
-        known = [*SCIPY.values(), *LOOPS]
-        raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join(known)}")
+        names = [*SCIPY.values(), *LOOPS]
+        raise OptimizationError(f"method={method!r} is not known; choose one of {', '.join(names)}")
     return name
 
 
@@ -140,10 +140,10 @@ def _loop(name, f, x0, args, bounds, constraints, tol, options, callback, progre
         if theirs in options:
             options[ours] = options.pop(theirs)
     run = getattr(loops, name)
-    known = [p for p in inspect.signature(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress")]
-    for given in options:
-        if given not in known:
-            raise OptimizationError(f"{name} has no option {given!r}; it has {', '.join(known)}")
+    accepted = [p for p in inspect.signature(run).parameters if p not in ("f", "x0", "args", "bounds", "callback", "progress")]
+    for option in options:
+        if option not in accepted:
+            raise OptimizationError(f"{name} has no option {option!r}; it has {', '.join(accepted)}")
     if tol is not None:
         options.setdefault("gtol", tol)
     return run(f, x0, args if isinstance(args, tuple) else (args,), bounds=bounds, callback=callback, progress=progress, **options)
@@ -198,27 +198,27 @@ class _Drive:
 
         start = time.perf_counter()
         name, layout = self.name, self.layout
-        given = {"method": SCIPY[name], "tol": tol, "options": options}
+        keywords = {"method": SCIPY[name], "tol": tol, "options": options}
         if bounds is not None:
-            given["bounds"] = optimize.Bounds(*as_bounds(bounds, layout))
+            keywords["bounds"] = optimize.Bounds(*as_bounds(bounds, layout))
         functions = []
         if _any(constraints):
-            given["constraints"], functions = with_jacobians(constraints, layout, name)
+            keywords["constraints"], functions = with_jacobians(constraints, layout, name)
         if self.asked_gradient:
-            given["jac"] = self.gradient
-        second = self._second_order(given)
+            keywords["jac"] = self.gradient
+        second = self._second_order(keywords)
         if callback is not None:
-            given["callback"] = self._callback(callback)
+            keywords["callback"] = self._callback(callback)
         try:
-            found = optimize.minimize(self.value, layout.vector, **given)
-            g = self._final_gradient(found)
+            solution = optimize.minimize(self.value, layout.vector, **keywords)
+            g = self._final_gradient(solution)
         finally:
             self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
             self.objective.close()
         counts = self.objective.counts
-        result = Result(found)
+        result = Result(solution)
         result.update(
-            x=shaped(layout, found.x), fun=float(found.fun), jac=shaped(layout, g),
+            x=shaped(layout, solution.x), fun=float(solution.fun), jac=shaped(layout, g),
             counts={
                 "evaluations": counts.evaluations, "records": counts.records, "replays": counts.evaluations - counts.records,
                 **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)},
@@ -228,26 +228,26 @@ class _Drive:
         )  # fmt: skip
         return result
 
-    def _final_gradient(self, found):
+    def _final_gradient(self, solution):
         """The gradient at the solution, which some methods do not give."""
         g = np.empty(self.layout.size)
-        if found.x.tobytes() == self._key:
+        if solution.x.tobytes() == self._key:
             return self._g.copy()
-        self.objective.evaluate(np.array(found.x, np.float64), g)
+        self.objective.evaluate(np.array(solution.x, np.float64), g)
         return g
 
-    def _second_order(self, given):
+    def _second_order(self, keywords):
         """Give the method its Hessians, or products with them."""
         with uninterrupted:
             from .curvature import Curvature
 
         curvature = Curvature(self.objective)
         if self.name in WITH_PRODUCTS:
-            given["hessp"] = curvature.product
+            keywords["hessp"] = curvature.product
         elif self.name == "trust-constr":
-            given["hess"] = curvature.as_is
+            keywords["hess"] = curvature.as_is
         elif self.name in WITH_HESSIAN:
-            given["hess"] = curvature.dense
+            keywords["hess"] = curvature.dense
         return curvature
 
     def _callback(self, callback):

@@ -100,16 +100,16 @@ class Callable:
     def _checked(self, arguments):
         if len(arguments) != len(self.inputs):
             raise ShapeError(f"the tape takes {len(self.inputs)} arrays, got {len(arguments)}")
-        found = []
-        for k, (given, meta) in enumerate(zip(arguments, self.inputs)):
-            a = np.asarray(given)
+        arrays = []
+        for k, (argument, meta) in enumerate(zip(arguments, self.inputs)):
+            a = np.asarray(argument)
             if a.shape != meta.shape or not np.can_cast(a.dtype, meta.char, "same_kind"):
                 raise ShapeError(
                     f"argument {k} has shape {a.shape} and dtype {a.dtype}, the tape was recorded with "
                     f"{meta.shape} and {np.dtype(meta.char)}"
                 )
-            found.append(np.ascontiguousarray(a, meta.char).reshape(meta.shape))
-        return found
+            arrays.append(np.ascontiguousarray(a, meta.char).reshape(meta.shape))
+        return arrays
 
 
 def _number(gradient):

@@ -200,13 +200,13 @@ class _Finisher:
     # -- what is needed ----------------------------------------------------------
     def _captured(self):
         """Leaves that are no arguments: define-by-run tensors the function captured, constants here."""
-        found = {}
+        values = {}
         for slot, reference, _ in self.trace.store.leaf_list:
             if slot not in self.input_of:
                 leaf = reference()
                 require(leaf is not None, "a captured tensor is gone")
-                found[slot] = leaf._v
-        return found
+                values[slot] = leaf._v
+        return values
 
     def _needed(self):
         ops, lefts, rights, entries = self.ops, self.lefts, self.rights, self.entries
@@ -234,7 +234,7 @@ class _Finisher:
 
     def _elements(self, needed):
         """Old slots that read one element of a float64 argument -> (argument, position)."""
-        found = {}
+        elements = {}
         metas = self.trace.input_metas
         readers = {}
         for slot, entry in self.entries.items():
@@ -244,7 +244,7 @@ class _Finisher:
                 if o in self.input_of:
                     one = entry.kind == ROW and entry.function is _SELECT and entry.meta is SCALAR
                     if one and entry.differentiable and metas[self.input_of[o]].char == "d":
-                        found[slot] = (self.input_of[o], entry.integer)
+                        elements[slot] = (self.input_of[o], entry.integer)
                     else:
                         readers[o] = True
         for t in self.outputs:
@@ -253,7 +253,7 @@ class _Finisher:
         for slot, k in self.input_of.items():
             if metas[k] is not SCALAR and slot not in readers:
                 needed[slot] = 0
-        return found
+        return elements
 
     # -- numbering -------------------------------------------------------------------
     def _number(self, needed, elements, captured):
@@ -308,7 +308,7 @@ class _Finisher:
         """Slots of instructions; the same one on the same operands gets no second one."""
         trace, entries, add = self.trace, self.entries, self._add
         origin, a_new, b_new = self.origin, self.lefts_new, self.rights_new
-        known, known_scalars = {}, {}
+        slot_of, scalar_slot_of = {}, {}
         ops, lefts, rights = self.ops, self.lefts, self.rights
         bits = np.ascontiguousarray(self.old["constant"]).view(np.int64).tolist()
         for i in compress(range(len(ops)), needed):
@@ -318,9 +318,9 @@ class _Finisher:
             if op != TRACED:
                 a, b = new[lefts[i]], new[rights[i]]
                 key = (op, a, b, bits[i])
-                slot = known_scalars.get(key)
+                slot = scalar_slot_of.get(key)
                 if slot is None:
-                    slot = known_scalars[key] = len(origin)
+                    slot = scalar_slot_of[key] = len(origin)
                     origin.append(i)
                     a_new.append(a)
                     b_new.append(b)
@@ -329,8 +329,8 @@ class _Finisher:
             entry = entries[i]
             operands = tuple([new[o] if o > 0 else o for o in entry.operands])
             key = key_of(entry, operands)
-            if key is not None and key in known:
-                new[i] = known[key]
+            if key is not None and key in slot_of:
+                new[i] = slot_of[key]
                 continue
             if entry.kind == GUARD and operands[0] <= 0:
                 # What it looked at is a constant.
@@ -345,7 +345,7 @@ class _Finisher:
                 self.guards.append(Guard(operands[0], entry.function, entry.seen, trace.store.place(i)))
             self.items.append(item)
             if key is not None:
-                known[key] = slot
+                slot_of[key] = slot
 
     # -- the tape ---------------------------------------------------------------------
     def _build(self, new):

@@ -56,11 +56,11 @@ class Host:
     def run(self):
         """Whether the result has the shape and dtype of the recording; then it is in its place."""
         with np.errstate(all="ignore"):
-            found = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
-        self.shape = found.shape
-        if found.shape != self.target.shape or found.dtype != self.target.dtype:
+            result = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
+        self.shape = result.shape
+        if result.shape != self.target.shape or result.dtype != self.target.dtype:
             return False
-        self.target[...] = found
+        self.target[...] = result
         return True
 
 
@@ -92,7 +92,7 @@ class Layout:
 
     def _fused(self, items):
         """Comparisons of scalars that only the guard on them reads: slot -> step code."""
-        tape, found = self.tape, {}
+        tape, comparisons = self.tape, {}
         for item in tape.items:
             function = getattr(item.entry.function, "ufunc", None) if item.entry.kind == HOST else None
             if function is None or function.__name__ not in W.COMPARISONS or item.entry.meta.shape != ():
@@ -101,9 +101,9 @@ class Layout:
                 continue
             readers = self._readers.get(item.slot, [])
             if readers and all(items[r].entry.kind == GUARD for r in readers):
-                found[item.slot] = W.COMPARISONS[function.__name__]
-        self._comparisons = found
-        return found
+                comparisons[item.slot] = W.COMPARISONS[function.__name__]
+        self._comparisons = comparisons
+        return comparisons
 
     def _static_meta(self, slot):
         if slot < 0:
@@ -175,9 +175,9 @@ class Layout:
             attrs[row.dynamic] = entry.integer
         if row in _VIEWS and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
             source = self.arrays[operands[0]]
-            found = row.value(source, **attrs)
-            if isinstance(found, np.ndarray) and np.may_share_memory(found, source):
-                self.arrays[item.slot] = found
+            view = row.value(source, **attrs)
+            if isinstance(view, np.ndarray) and np.may_share_memory(view, source):
+                self.arrays[item.slot] = view
                 self._name(item.slot, self._roots.get(operands[0], operands[0]))
                 self._signature(item)
                 return
@@ -254,10 +254,10 @@ class Layout:
         out = SCALAR if entry.meta is SCALAR else meta_of(self.arrays[item.slot])
         signature = Signature.find((row, attrs, metas, flags, out))
         self.programs.append(signature)
-        places = [operands[k] if on else 0 for k, on in zip(slots, flags)]
+        active = [operands[k] if on else 0 for k, on in zip(slots, flags)]
         record["op"] = signature.opcode
-        record["a"], record["b"] = places[0], places[1] if len(places) > 1 else 0
-        self._continue(item.slot, places[2:])
+        record["a"], record["b"] = active[0], active[1] if len(active) > 1 else 0
+        self._continue(item.slot, active[2:])
         record["integer"] = entry.integer
         if signature.saves and not signature.in_python:
             record["integer"] = len(self.objects)
@@ -266,9 +266,9 @@ class Layout:
                 self.objects.append(self.value_array(kept))
                 self._kept.add(self._roots.get(kept, kept))
 
-    def _continue(self, slot, places):
-        for number in range((len(places) + 3) // 4):
-            group = (places[4 * number : 4 * number + 4] + [0] * 4)[:4]
+    def _continue(self, slot, operands):
+        for number in range((len(operands) + 3) // 4):
+            group = (operands[4 * number : 4 * number + 4] + [0] * 4)[:4]
             record = self.records[slot - 1 - number]
             require(record["op"] == CONTINUES, "an instruction has no room for its operands")
             record["a"], record["b"] = group[:2]
@@ -294,24 +294,24 @@ def _itself(value):
 
 def all_readers(tape):
     """Slots -> the slots of the items and instructions that read them, ascending; of slots that an item reads."""
-    found = {}
+    readers = {}
     for item in tape.items:
         for o in item.operands:
             if o > 0:
-                found.setdefault(o, []).append(item.slot)
-    if not found:
-        return found
+                readers.setdefault(o, []).append(item.slot)
+    if not readers:
+        return readers
     records = tape.records
     among = np.zeros(len(records), bool)
-    among[list(found)] = True
+    among[list(readers)] = True
     scalar = (records["op"] > SCALAR_LEAF) & (records["op"] < ARRAY_LEAF)
     touched = set()
     for column in ("a", "b"):
         operands = records[column]
         slots = np.flatnonzero(scalar & among[np.where(scalar, operands, 0)])
         for slot, o in zip(slots.tolist(), operands[slots].tolist()):
-            found[o].append(slot)
+            readers[o].append(slot)
             touched.add(o)
     for o in touched:
-        found[o].sort()
-    return found
+        readers[o].sort()
+    return readers

@@ -84,21 +84,21 @@ class ReplayedRecording(Recording):
 
     def columns(self):
         """As of `Recording`."""
-        found = super().columns()
-        self.asked.append((True, None, sum(p.size for p in self.inputs), found))
-        return found
+        tangents = super().columns()
+        self.asked.append((True, None, sum(p.size for p in self.inputs), tangents))
+        return tangents
 
     def rows(self):
         """As of `Recording`."""
-        found = super().rows()
-        self.asked.append((False, None, sum(p.size for p in self.outputs), found))
-        return found
+        adjoints = super().rows()
+        self.asked.append((False, None, sum(p.size for p in self.outputs), adjoints))
+        return adjoints
 
     def many(self, forward, directions):
         """As of `Recording`."""
-        found = super().many(forward, directions)
-        self.asked.append((forward, directions, len(directions), found))
-        return found
+        results = super().many(forward, directions)
+        self.asked.append((forward, directions, len(directions), results))
+        return results
 
     def _leaves(self):
         return self._stops
@@ -118,11 +118,11 @@ def inputs_of(tape):
 
 def outputs_of(tape):
     """The results of a tape, as ports."""
-    found = []
+    ports = []
     for slot, description in tape.outputs:
         value = _like(description) if slot else _constant(description)
-        found.append(Port(value, slot if slot and tape.active[slot] else 0))
-    return found
+        ports.append(Port(value, slot if slot and tape.active[slot] else 0))
+    return ports
 
 
 def _like(meta):

@@ -168,28 +168,28 @@ class Trace:
 
     def carries(self, slot):
         """Whether define-by-run would have the value of `slot` on its tape: it depends differentiably on an argument."""
-        known = self._carrying
-        if slot >= len(known):
+        marks = self._carrying
+        if slot >= len(marks):
             records = self.store.records()
-            start, stop = len(known), slot + 1
+            start, stop = len(marks), slot + 1
             ops, lefts, rights = (records[name][start:stop].tolist() for name in ("op", "a", "b"))
             for i, op, a, b in zip(range(start, stop), ops, lefts, rights):
                 entry = self.entries.get(i)
                 if entry is not None:
                     own = entry.kind == ROW and entry.differentiable and entry.meta.char in "df"
                     slots = entry.function.slots(len(entry.operands)) if own else ()
-                    known.append(i in self.variables or any(entry.operands[k] > 0 and known[entry.operands[k]] for k in slots))
+                    marks.append(i in self.variables or any(entry.operands[k] > 0 and marks[entry.operands[k]] for k in slots))
                 else:
-                    known.append(op in (SCALAR_LEAF, ARRAY_LEAF) or i in self.variables or known[a] or known[b])
-        return known[slot]
+                    marks.append(op in (SCALAR_LEAF, ARRAY_LEAF) or i in self.variables or marks[a] or marks[b])
+        return marks[slot]
 
     def captured_leaves(self):
         """Tensors that require a gradient and are no arguments, if any were used; not those that nobody else has any more."""
-        known, probe = self.variables.union(self.input_slots), [object()]
+        arguments, probe = self.variables.union(self.input_slots), [object()]
         alone = sys.getrefcount(probe[0])
         slots = [slot for slot, _, _ in self.store.leaf_list]
         # Asked in place: a name of it would be one more reference.
-        held = [k for k, slot in enumerate(slots) if slot not in known and sys.getrefcount(self.leaves[k]) > alone]
+        held = [k for k, slot in enumerate(slots) if slot not in arguments and sys.getrefcount(self.leaves[k]) > alone]
         return [self.leaves[k] for k in held]
 
     # -- entries ------------------------------------------------------------------
@@ -318,9 +318,9 @@ class Trace:
                 number = self._numbers[key] = len(self.constants)
                 self.constants.append(value)
             return number
-        known = self._copies.get(id(value))
-        if known is not None and known[0] is value and _same(self.constants[known[1]], value):
-            return known[1]
+        copy = self._copies.get(id(value))
+        if copy is not None and copy[0] is value and _same(self.constants[copy[1]], value):
+            return copy[1]
         number = len(self.constants)
         owner = value
         while isinstance(owner.base, np.ndarray):
@@ -392,31 +392,31 @@ def _promoted(args):
     return [np.asarray(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
 
 
-def parts_of(thing, kinds):
+def parts_of(value, kinds):
     """What is one of `kinds` among arguments in lists, tuples and dicts, each as often as it stands there."""
-    if isinstance(thing, kinds):
-        yield thing
-    elif isinstance(thing, (list, tuple)):
-        for part in thing:
+    if isinstance(value, kinds):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
             yield from parts_of(part, kinds)
-    elif isinstance(thing, dict):
-        yield from parts_of(list(thing.values()), kinds)
+    elif isinstance(value, dict):
+        yield from parts_of(list(value.values()), kinds)
 
 
-def _replaced(thing, live):
-    """`thing` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
-    if isinstance(thing, Tensor):
-        live.append(thing)
+def _replaced(value, live):
+    """`value` with its arrays and tensors replaced by `Operand`, which are collected in `live`."""
+    if isinstance(value, Tensor):
+        live.append(value)
         return Operand(len(live) - 1)
-    if isinstance(thing, np.ndarray) and thing.dtype.kind in "bifu":
-        check_class(thing, "operand")
-        live.append(plain(readable(thing)))
+    if isinstance(value, np.ndarray) and value.dtype.kind in "bifu":
+        check_class(value, "operand")
+        live.append(plain(readable(value)))
         return Operand(len(live) - 1)
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(_replaced(part, live) for part in thing)
-    if isinstance(thing, dict):
-        return {k: _replaced(v, live) for k, v in thing.items()}
-    return thing
+    if isinstance(value, (list, tuple)):
+        return type(value)(_replaced(part, live) for part in value)
+    if isinstance(value, dict):
+        return {k: _replaced(v, live) for k, v in value.items()}
+    return value
 
 
 def _filled(layout, values):

@@ -86,17 +86,17 @@ def _memory_order(shape, strides):
     Where two operands disagree, that of C wins (``npyiter_find_best_axis_ordering`` of NumPy's ``nditer_constr.c``).
     """
     steps = [[0 if n == 1 else abs(s) for s, n in zip(own, shape)] for own in strides]
-    found = []
+    axes = []
     for axis in reversed(range(len(shape))):
-        place = len(found)
-        for k in reversed(range(len(found))):
-            pairs = [(own[axis], own[found[k]]) for own in steps if own[axis] and own[found[k]]]
+        position = len(axes)
+        for k in reversed(range(len(axes))):
+            pairs = [(own[axis], own[axes[k]]) for own in steps if own[axis] and own[axes[k]]]
             if pairs and any(inner <= mine for mine, inner in pairs):
                 break
             if pairs:
-                place = k
-        found.insert(place, axis)
-    return found[::-1]
+                position = k
+        axes.insert(position, axis)
+    return axes[::-1]
 
 
 #: Programs that are kept although no workspace has them, at most.
@@ -148,8 +148,8 @@ def _ufunc_of(row):
     """The ufunc that computes an element-wise row eagerly, or None."""
     name = getattr(row.value, "of_scipy", None)
     if name is not None:
-        found = getattr(imported("scipy.special"), name)
-        return found if isinstance(found, np.ufunc) else None
+        ufunc = getattr(imported("scipy.special"), name)
+        return ufunc if isinstance(ufunc, np.ufunc) else None
     return row.value if isinstance(row.value, np.ufunc) else None
 
 

@@ -194,10 +194,10 @@ def deliver(p):
     at += 8
     for _ in range(count):
         target, nbytes, slot = load_int(at), load_int(at + 8), load_int(at + 16)
-        found = load_int(adjoint + 8 * slot) if slot != 0 else 0
-        if found != 0:
-            copy_bytes(target, found, nbytes)
-            release(found)
+        gradient = load_int(adjoint + 8 * slot) if slot != 0 else 0
+        if gradient != 0:
+            copy_bytes(target, gradient, nbytes)
+            release(gradient)
             store_int(adjoint + 8 * slot, 0)
         else:
             for k in range(nbytes // 8):
@@ -254,30 +254,30 @@ def read_arguments(inputs, spec, args):
         return OTHER
     at, item = spec + 8, args + _ITEMS
     for _ in range(load_int(spec)):
-        thing, kind = load_int(item), load_int(at)
+        argument, kind = load_int(item), load_int(at)
         item += 8
         if kind == SAME:
-            if thing != load_int(at + 8):
+            if argument != load_int(at + 8):
                 return OTHER
             at += 16
             continue
-        if load_int(thing + _TYPE) != load_int(at + 8):
+        if load_int(argument + _TYPE) != load_int(at + 8):
             return OTHER
         if kind == FLOAT:
-            store_int(inputs, thing + _FLOAT)
+            store_int(inputs, argument + _FLOAT)
             at += 16
         else:
             dimensions = load_int(at + 24)
-            laid_out = load_int32(thing + _FLAGS) & _LAID_OUT == _LAID_OUT
-            if load_int(thing + _DTYPE) != load_int(at + 16) or load_int32(thing + _AXES) != dimensions or not laid_out:
+            laid_out = load_int32(argument + _FLAGS) & _LAID_OUT == _LAID_OUT
+            if load_int(argument + _DTYPE) != load_int(at + 16) or load_int32(argument + _AXES) != dimensions or not laid_out:
                 return OTHER
-            extents = load_int(thing + _EXTENTS)
+            extents = load_int(argument + _EXTENTS)
             at += 32
             for k in range(dimensions):
                 if load_int(extents + 8 * k) != load_int(at):
                     return OTHER
                 at += 8
-            data = load_int(thing + _DATA)
+            data = load_int(argument + _DATA)
             if kind == BYTES:
                 if differ(data, load_int(at), load_int(at + 8)) != 0:
                     return OTHER

@@ -78,13 +78,13 @@ class Workspace(Layout):
         if slot < 0:
             constant = self.tape.constants[-1 - slot]
             if type(constant) is float:
-                found = self.arrays.get(slot)
-                if found is None:
-                    found = self.arrays[slot] = np.array(constant)
-                return found
+                array = self.arrays.get(slot)
+                if array is None:
+                    array = self.arrays[slot] = np.array(constant)
+                return array
             return constant
-        found = self.arrays.get(slot)
-        return self.words[slot, VALUE // 8 : VALUE // 8 + 1].reshape(()) if found is None else found
+        array = self.arrays.get(slot)
+        return self.words[slot, VALUE // 8 : VALUE // 8 + 1].reshape(()) if array is None else array
 
     def address_of(self, slot):
         """Address of the value of a slot or constant."""
@@ -96,8 +96,8 @@ class Workspace(Layout):
         if slot < 0:
             constant = self.tape.constants[-1 - slot]
             return SCALAR if type(constant) is float else meta_of(constant)
-        found = self.arrays.get(slot)
-        return SCALAR if found is None else meta_of(found)
+        array = self.arrays.get(slot)
+        return SCALAR if array is None else meta_of(array)
 
     def _own(self, slot, array):
         self.arrays[slot] = array
@@ -165,8 +165,8 @@ class Workspace(Layout):
             marks[list(roots)] = 1
             sweep_walk.mark(self.address, native.data_address(marks), native.table_address(), max(roots), len(roots), 0)
         marks[marks == 2] = 0
-        found = np.flatnonzero(marks)
-        return marks, (int(found[-1]) if len(found) else 0), (int(found[0]) if len(found) else 1)
+        marked = np.flatnonzero(marks)
+        return marks, (int(marked[-1]) if len(marked) else 0), (int(marked[0]) if len(marked) else 1)
 
     def _output_metas(self):
         """Descriptions of the outputs that depend on a wanted argument, else None."""
@@ -275,8 +275,8 @@ class Workspace(Layout):
             metas = [None, *(self._meta(o) for o in operands)]
             row = item.entry.function
             with noted(f"in the backward pass through {row.name}, called at {self.tape.place(slot)}"):
-                found = row.primitive.pull(normalise(g), values, normalise(np.array(self.value_array(slot))), wanted, metas)
-            for o, c in zip(operands, found):
+                gradients = row.primitive.pull(normalise(g), values, normalise(np.array(self.value_array(slot))), wanted, metas)
+            for o, c in zip(operands, gradients):
                 if c is not None and o > 0 and self.tape.active[o]:
                     adjoints.add(o, float(c) if self._meta(o) is SCALAR else np.array(c, np.dtype(self._meta(o).char), order="C"))
         return at

@@ -28,10 +28,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Layout:
     """What a call's containers looked like: those of the arguments, and, once it has run, those of the result."""
 
-    __slots__ = ("given", "made")
+    __slots__ = ("arguments", "result")
 
-    def __init__(self, given):
-        self.given, self.made = given, None
+    def __init__(self, arguments):
+        self.arguments, self.result = arguments, None
 
 
 class _Segment(Primitive):
@@ -51,10 +51,10 @@ class _Segment(Primitive):
         from .replay.function import Replayed
 
         wanted = tuple(k for k, leaf in enumerate(leaves) if _is_float(leaf))
-        key = (layout.given, wanted)
-        found = self.replays.get(key)
-        if found is None:
-            function, structure = self.checkpointed, layout.given
+        key = (layout.arguments, wanted)
+        replayed = self.replays.get(key)
+        if replayed is None:
+            function, structure = self.checkpointed, layout.arguments
 
             @functools.wraps(function, updated=())
             def on_leaves(*leaves):
@@ -62,24 +62,24 @@ class _Segment(Primitive):
                 return function(*args, **kwargs)
 
             del on_leaves.__wrapped__
-            found = self.replays.setdefault(key, Replayed(on_leaves, wanted, scalar=False, captures=False))
-        return found, wanted
+            replayed = self.replays.setdefault(key, Replayed(on_leaves, wanted, scalar=False, captures=False))
+        return replayed, wanted
 
     def _run(self, *leaves, layout):
         outcome = self._replayed(leaves, layout)[0].call(leaves, {}, backward=False)
-        layout.made = outcome.structure
+        layout.result = outcome.structure
         return _packed(outcome.values)
 
     def _pull(self, adjoints, _, *leaves, layout):
         replayed, wanted = self._replayed(leaves, layout)
         adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
         outcome = replayed.call(leaves, {}, backward=lambda recording: recording.pull(_seeds(adjoints, recording.outputs)))
-        found = dict(zip(wanted, outcome.gradients))
-        return tuple(found.get(k) for k in range(len(leaves)))
+        gradients = dict(zip(wanted, outcome.gradients))
+        return tuple(gradients.get(k) for k in range(len(leaves)))
 
     def _cotangents_recorded(self, call, arguments, parts, result, likes):
         """The function is run on tensors, and what it records is walked back."""
-        structure = call.static["layout"].given
+        structure = call.static["layout"].arguments
 
         def on_leaves(*leaves):
             args, kwargs = unflatten(structure, leaves)
@@ -88,13 +88,13 @@ class _Segment(Primitive):
         wanted = [k for k, like in enumerate(likes) if like is not None]
         with Evaluation(on_leaves, arguments, wanted, {}) as e:
             e.run()
-            found = dict(zip(wanted, e.pull(*zip(*[(r, p) for r, p in zip(e.results, parts) if p is not None]))))
-        return tuple(found.get(k) for k in range(len(likes)))
+            gradients = dict(zip(wanted, e.pull(*zip(*[(r, p) for r, p in zip(e.results, parts) if p is not None]))))
+        return tuple(gradients.get(k) for k in range(len(likes)))
 
     def _push(self, tangents, _, *leaves, layout):
         replayed, wanted = self._replayed(leaves, layout)
-        given = [tangents[k] for k in wanted]
-        outcome = replayed.call(leaves, {}, backward=lambda recording: recording.push(_seeds(given, recording.inputs)))
+        directions = [tangents[k] for k in wanted]
+        outcome = replayed.call(leaves, {}, backward=lambda recording: recording.push(_seeds(directions, recording.inputs)))
         return _packed(outcome.gradients)
 
 
@@ -169,8 +169,8 @@ def checkpoint(fun: F) -> F:
         if not any(isinstance(leaf, Differentiable) for leaf in leaves):
             return fun(*args, **kwargs)
         layout = _Layout(structure)
-        found = segment(*leaves, layout=layout)
-        return unflatten(layout.made, found if isinstance(found, tuple) else (found,))
+        result = segment(*leaves, layout=layout)
+        return unflatten(layout.result, result if isinstance(result, tuple) else (result,))
 
     call.stats = lambda: [replayed.stats for replayed in segment.replays.values()]  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]

@@ -150,11 +150,11 @@ class Compiled:
         if changed is not None:
             raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
         value = np.empty(1)
-        place = self._address_of(x)
+        address = self._address_of(x)
         if data:
-            table = np.array([place, *(self._address_of(d) for d in data)], np.int64)
-            place = self._address_of(table)
-        status = self._entry(self.handle_address, place, self._address_of(g), self._address_of(value))
+            table = np.array([address, *(self._address_of(d) for d in data)], np.int64)
+            address = self._address_of(table)
+        status = self._entry(self.handle_address, address, self._address_of(g), self._address_of(value))
         if status:
             g[...] = np.nan
             self._handle[self._failed] = 0
@@ -165,18 +165,18 @@ class Compiled:
         """The further arguments as float64 arrays."""
         if len(data) != len(self.data):
             raise ShapeError(f"the function was compiled with {len(self.data)} arguments after x, got {len(data)} after x and g")
-        found = []
-        for k, (given, shape) in enumerate(zip(data, self.data)):
-            if shape is None and isinstance(given, (int, float, np.integer, np.floating)):
-                found.append(np.array(given, np.float64))
+        arrays = []
+        for k, (array, shape) in enumerate(zip(data, self.data)):
+            if shape is None and isinstance(array, (int, float, np.integer, np.floating)):
+                arrays.append(np.array(array, np.float64))
                 continue
-            wanted = "a number" if shape is None else f"a C-contiguous float64 array of the shape {shape}"
-            if shape is None or not isinstance(given, np.ndarray) or given.dtype != np.float64 or not given.flags.c_contiguous:
-                raise DtypeError(f"argument {k + 2} must be {wanted}, as when the function was compiled")
-            if given.shape != shape:
-                raise ShapeError(f"argument {k + 2} has the shape {given.shape}, the function was compiled for {shape}")
-            found.append(given)
-        return found
+            expected = "a number" if shape is None else f"a C-contiguous float64 array of the shape {shape}"
+            if shape is None or not isinstance(array, np.ndarray) or array.dtype != np.float64 or not array.flags.c_contiguous:
+                raise DtypeError(f"argument {k + 2} must be {expected}, as when the function was compiled")
+            if array.shape != shape:
+                raise ShapeError(f"argument {k + 2} has the shape {array.shape}, the function was compiled for {shape}")
+            arrays.append(array)
+        return arrays
 
     def check(self) -> None:
         """Raise `GuardError` if a guard has failed since the last `check`: to be called after a ``prange``."""
@@ -231,10 +231,10 @@ def _what_failed(number, handle):
     """The message for guard `number` of the compiled function with this handle."""
     if number < 0:
         return "a compiled function did not come to an end: an error inside tapegrad, please report it with the program"
-    known = _ALIVE.get(handle)
-    if known is None or not 0 <= number < len(known.tape.guards):
+    compiled = _ALIVE.get(handle)
+    if compiled is None or not 0 <= number < len(compiled.tape.guards):
         return f"guard {number} of a compiled function saw something else than at recording"
-    guard = known.tape.guards[number]
+    guard = compiled.tape.guards[number]
     return (
         f"{guard.place}: `{guard.place.text}` went another way than at the x0 of tg.compile ({guard}); the gradient was not "
         "computed. Compile with an x0 on this path, or use tg.value_and_grad, which records each path"
@@ -318,14 +318,14 @@ def compile(
     return Compiled(f, x0, [_datum(k, d) for k, d in enumerate(data)], int(count), checked_policy(kernel))
 
 
-def _datum(k, given):
+def _datum(k, value):
     """One of the further arguments: a float, or a C-contiguous float64 array."""
-    if type(given) is float or isinstance(given, np.floating):
-        return float(given)
-    array = np.asarray(given)
+    if type(value) is float or isinstance(value, np.floating):
+        return float(value)
+    array = np.asarray(value)
     if array.dtype.kind != "f" or not array.ndim:
         raise DtypeError(
-            f"data[{k}] is {type(given).__name__ if not array.ndim else f'an array of {array.dtype}'}, not a float or an array of "
+            f"data[{k}] is {type(value).__name__ if not array.ndim else f'an array of {array.dtype}'}, not a float or an array of "
             "floats: let the function capture it, or convert it with float() or .astype(float)"
         )
     return np.array(array, np.float64, order="C")

@@ -130,11 +130,11 @@ class Transformed(Generic[R]):
 
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""
-        found = iter([g for g in outcome.gradients if g is not None])
+        gradients = iter([g for g in outcome.gradients if g is not None])
         results = []
         for k in self._argnums_in_order:
             leaves, structure = flatten(args[k])
-            results.append(unflatten(structure, [_number(next(found)) for _ in leaves]))
+            results.append(unflatten(structure, [_number(next(gradients)) for _ in leaves]))
         by_position = dict(zip(self._argnums_in_order, results))
         results = tuple(by_position[k] for k in self._argnums)
         return results[0] if self._one else results
@@ -152,10 +152,10 @@ class Transformed(Generic[R]):
     def _recorded(self, args, kwargs):
         """Value and gradients inside of another derivative: recorded there (`tapegrad.autograd.nested`)."""
         self._replayed.check_positions(args)
-        value, found = nested.value_and_gradients(
+        value, by_argument = nested.value_and_gradients(
             self.__wrapped__, args, self._argnums, kwargs, self._has_aux, self._replayed.scalar
         )
-        gradients = tuple(found[k] for k in self._argnums)
+        gradients = tuple(by_argument[k] for k in self._argnums)
         return value, gradients[0] if self._one else gradients
 
     @property
@@ -243,9 +243,9 @@ def _made(kind, args, kwargs):
     return kind(*args, **kwargs)
 
 
-def is_number(thing):
-    """Whether `thing` can be the position of an argument."""
-    return isinstance(thing, (int, np.integer)) and not isinstance(thing, bool)
+def is_number(value):
+    """Whether `value` can be the position of an argument."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def chosen(argnums, argnum):
@@ -268,17 +268,17 @@ def _together(gradients):
 
 class _ValueAndGrad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        found = None if kwargs or nested.inside() else self._replayed.quick(args)
-        if found is not None:
-            return found if self._one else (found[0], _together(found[1]))
+        answer = None if kwargs or nested.inside() else self._replayed.quick(args)
+        if answer is not None:
+            return answer if self._one else (answer[0], _together(answer[1]))
         return self._answered(args, kwargs)
 
 
 class _Grad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        found = None if kwargs or nested.inside() else self._replayed.quick(args)
-        if found is not None:
-            return found[1] if self._one else _together(found[1])
+        answer = None if kwargs or nested.inside() else self._replayed.quick(args)
+        if answer is not None:
+            return answer[1] if self._one else _together(answer[1])
         value, gradient = self._answered(args, kwargs)
         return (gradient, value[1]) if self._has_aux else gradient
 

@@ -40,8 +40,8 @@ class _Gradient:
         self.function, self.argnums, self.has_aux = function, tuple(sorted(set(argnums))), has_aux
 
     def __call__(self, *args, **kwargs):
-        found = nested.value_and_gradients(self.function, args, self.argnums, kwargs, self.has_aux)[1]
-        return tuple(found[k] for k in self.argnums)
+        gradients = nested.value_and_gradients(self.function, args, self.argnums, kwargs, self.has_aux)[1]
+        return tuple(gradients[k] for k in self.argnums)
 
 
 # ---- dense Hessians ----------------------------------------------------------------------
@@ -95,13 +95,13 @@ def _directions_at_once(recording):
 def unit_directions(shapes):
     """All unit vectors of arrays of these shapes: for each array one with a leading axis for the elements of all."""
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
-    total, at, found = sum(sizes), 0, []
+    total, at, directions = sum(sizes), 0, []
     for size, shape in zip(sizes, shapes):
         units = np.zeros((total, size))
         units[at + np.arange(size), np.arange(size)] = 1.0
-        found.append(units.reshape((total, *shape)))
+        directions.append(units.reshape((total, *shape)))
         at += size
-    return found, total
+    return directions, total
 
 
 class _Rows:
@@ -177,13 +177,13 @@ class _Hessian(OfGradient):
         points = [p if p.dtype.kind == "f" else p.astype(float) for p in points]
         total = sum(p.size for p in points)
         if total <= count:
-            found = self._rows.call(args, kwargs, backward=False).values
+            products = self._rows.call(args, kwargs, backward=False).values
         else:
-            found = self._in_chunks(args, kwargs, points, count)
+            products = self._in_chunks(args, kwargs, points, count)
         blocks, at = [], 0
         # Rows of the Hessian are its columns.
         for point in points:
-            rows = [np.asarray(f)[at : at + point.size] for f in found]
+            rows = [np.asarray(f)[at : at + point.size] for f in products]
             blocks.append([r.reshape(point.shape + other.shape) for r, other in zip(rows, points)])
             at += point.size
         return blocks
@@ -191,14 +191,14 @@ class _Hessian(OfGradient):
     def _in_chunks(self, args, kwargs, points, count):
         structures = self._structures(args)
         units, total = unit_directions([p.shape for p in points])
-        found = [np.empty((total, *p.shape), p.dtype) for p in points]
+        results = [np.empty((total, *p.shape), p.dtype) for p in points]
         for start in range(0, total, count):
             part = slice(start, start + count)
-            given = iter([u[part].astype(p.dtype) for u, p in zip(units, points)])
-            direction = tuple(unflatten(s, [next(given) for _ in range(s.count)]) for s in structures)
-            for whole, products in zip(found, flatten(self._products(*args, direction, **kwargs))[0]):
+            seeds = iter([u[part].astype(p.dtype) for u, p in zip(units, points)])
+            direction = tuple(unflatten(s, [next(seeds) for _ in range(s.count)]) for s in structures)
+            for whole, products in zip(results, flatten(self._products(*args, direction, **kwargs))[0]):
                 whole[part] = products
-        return found
+        return results
 
     def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
@@ -209,7 +209,7 @@ class _Hessian(OfGradient):
 
 def _symmetric(blocks):
     """Blocks ``[i][j]``, of which ``[j][i]`` is the transpose to the last bit."""
-    found = [list(row) for row in blocks]
+    result = [list(row) for row in blocks]
     for i, row in enumerate(blocks):
         for j in range(i + 1):
             one, other = np.asarray(row[j]), np.asarray(blocks[j][i])
@@ -217,11 +217,11 @@ def _symmetric(blocks):
             split = _axes_of_row(blocks, i)
             turned = np.moveaxis(other, range(other.ndim - split), range(-(other.ndim - split), 0)) if other.ndim else other
             mean = 0.5 * (one + turned)
-            found[i][j] = _as_was(mean, row[j])
+            result[i][j] = _as_was(mean, row[j])
             if i != j:
                 back = np.moveaxis(mean, range(split), range(-split, 0)) if split else mean
-                found[j][i] = _as_was(np.array(back, order="C"), blocks[j][i])
-    return found
+                result[j][i] = _as_was(np.array(back, order="C"), blocks[j][i])
+    return result
 
 
 def _axes_of_row(blocks, i):
@@ -308,19 +308,19 @@ def _diagonals(recording):
     """The diagonal of the Jacobian of a recorded gradient, for each input, flat."""
     ports = recording.inputs
     ends = np.cumsum([0, *(p.size for p in ports)])
-    found = [np.zeros(p.size, p.char) for p in ports]
+    diagonals = [np.zeros(p.size, p.char) for p in ports]
     compressed = None if recording.primitive else recording.compressed()
     if compressed is not None and compressed[0] is not None:
         colours = compressed[0]
         rows = recording.many(True, colours.seeds)
         for k, begin in enumerate(ends[:-1]):
             at = np.arange(ports[k].size)
-            found[k][:] = rows[k][colours.colour[begin + at], at]
-        return found
+            diagonals[k][:] = rows[k][colours.colour[begin + at], at]
+        return diagonals
     if recording.primitive:
         for k, (columns, begin) in enumerate(zip(recording.columns(), ends)):
-            found[k][:] = np.diagonal(columns[begin : begin + ports[k].size])
-        return found
+            diagonals[k][:] = np.diagonal(columns[begin : begin + ports[k].size])
+        return diagonals
     for k, port in enumerate(ports):
         for start in range(0, port.size, CHUNK):
             count = min(CHUNK, port.size - start)
@@ -330,8 +330,8 @@ def _diagonals(recording):
                 unit[start + j] = 1.0
                 seeds[j][k] = normalise(unit.reshape(port.shape))
             rows = recording.many(True, [prepared(ports, s) for s in seeds])[k]
-            found[k][start : start + count] = rows[np.arange(count), start + np.arange(count)]
-    return found
+            diagonals[k][start : start + count] = rows[np.arange(count), start + np.arange(count)]
+    return diagonals
 
 
 class _Diagonal(OfGradient):
@@ -339,24 +339,24 @@ class _Diagonal(OfGradient):
         """The diagonal for each leaf of the arguments."""
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
-        return nested.beside(lambda: self._found(args, kwargs), lambda: self._inside(args, kwargs))
+        return nested.beside(lambda: self._replayed_parts(args, kwargs), lambda: self._inside(args, kwargs))
 
-    def _found(self, args, kwargs):
+    def _replayed_parts(self, args, kwargs):
         shapes = [np.shape(leaf) for k in self._argnums_in_order for leaf in flatten(args[k])[0]]
-        found = self._of(args, kwargs, _diagonals)
-        return [normalise(np.asarray(d).reshape(shape)) for d, shape in zip(found, shapes)]
+        diagonals = self._of(args, kwargs, _diagonals)
+        return [normalise(np.asarray(d).reshape(shape)) for d, shape in zip(diagonals, shapes)]
 
     def _inside(self, args, kwargs):
         """Recorded: one tangent per element, in one walk; rows of the Hessian where dual numbers are around."""
         if among_duals((args, kwargs)):
             rows, _ = nested.jacobian(self._gradient, args, self._gradient.argnums, kwargs)
-            found = []
+            diagonals = []
             for k, row in enumerate(rows):
                 block = flatten([row[a] for a in self._gradient.argnums])[0][k]
                 shape = np.shape(block)[: np.ndim(block) // 2]
                 size = int(np.prod(shape, dtype=np.int64))
-                found.append(np.reshape(np.diagonal(np.reshape(block, (size, size))), shape))
-            return found
+                diagonals.append(np.reshape(np.diagonal(np.reshape(block, (size, size))), shape))
+            return diagonals
         with Evaluation(self.__wrapped__, args, self._argnums_in_order, kwargs) as e:
             e.run()
             e.check_number(len(e.results))
@@ -364,12 +364,12 @@ class _Diagonal(OfGradient):
             sizes = [int(np.prod(s, dtype=np.int64)) for s in shapes]
             rows, total = unit_directions(shapes)
             columns = second_products(e, rows, total)
-            found, at = [], 0
+            diagonals, at = [], 0
             for column, size, shape in zip(columns, sizes, shapes):
                 block = np.reshape(column, (total, size))[at : at + size]
-                found.append(np.reshape(np.diagonal(block), shape))
+                diagonals.append(np.reshape(np.diagonal(block), shape))
                 at += size
-            return e.out(found)
+            return e.out(diagonals)
 
     def __call__(self, *args, **kwargs):
         return self._by_argument(args, self._parts(args, kwargs))

@@ -46,10 +46,10 @@ ITERATIONS, CHANGE = 10_000, 1e-14
 LINEAR = ("dense", "gmres", "bicgstab", "cg")
 
 
-def _returned(found, name):
-    if found is None:
+def _returned(result, name):
+    if result is None:
         raise StructureError(f"{name} returns None: does the function return what it computes?")
-    return found
+    return result
 
 
 class _Solution:
@@ -80,12 +80,12 @@ class _Solution:
     def __call__(self, x0, args):
         leaves, self.structure = flatten(x0)
         self.shapes = [np.shape(below(leaf)) for leaf in leaves]
-        given, self.arguments = flatten(tuple(args))
-        primitive = Primitive(self._found, self.name)
+        parameters, self.arguments = flatten(tuple(args))
+        primitive = Primitive(self._value, self.name)
         primitive.defvjp(self._vjp)
         primitive.defjvp(self._jvp)
         start = [np.reshape(leaf if isinstance(leaf, Differentiable) else np.asarray(leaf, float), (-1,)) for leaf in leaves]
-        whole = primitive(start[0] if len(start) == 1 else np.concatenate(start), *given)
+        whole = primitive(start[0] if len(start) == 1 else np.concatenate(start), *parameters)
         return self.container(whole)
 
     # -- vectors and containers ----------------------------------------------------
@@ -100,40 +100,40 @@ class _Solution:
         return unflatten(self.structure, parts)
 
     @staticmethod
-    def vector(thing):
+    def vector(containers):
         """The numbers of containers, one after the other."""
-        parts = [np.reshape(leaf, (-1,)) for leaf in flatten(thing)[0]]
+        parts = [np.reshape(leaf, (-1,)) for leaf in flatten(containers)[0]]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def of_vector(self, x, *given):
+    def of_vector(self, x, *parameters):
         """The residual as a function of vectors."""
-        found = self.residual(self.container(x), *unflatten(self.arguments, list(given)))
-        return self.vector(_returned(found, self.name))
+        residual = self.residual(self.container(x), *unflatten(self.arguments, list(parameters)))
+        return self.vector(_returned(residual, self.name))
 
     # -- the value -----------------------------------------------------------------
-    def _found(self, start, *given):
+    def _value(self, start, *parameters):
         if not nested.inside():
-            return self._searched(start, *given)
+            return self._searched(start, *parameters)
         # What a solver computes is no part of the recording outside, nor are the derivatives it asks for: a thread of its own has
         # tapes of its own.
         with ThreadPoolExecutor(1) as apart:
             try:
-                return apart.submit(self._searched, start, *given).result()
+                return apart.submit(self._searched, start, *parameters).result()
             except TapeMismatchError as error:
                 raise StructureError(
                     f"{self.name} uses a tensor that is none of its arguments, and would lose its derivative; pass it as one"
                 ) from error
 
-    def _searched(self, start, *given):
+    def _searched(self, start, *parameters):
         def problem(x):
-            return np.asarray(self.of_vector(np.array(x, float), *given), float)
+            return np.asarray(self.of_vector(np.array(x, float), *parameters), float)
 
         first = problem(start)
         if first.shape != start.shape:
             raise StructureError(
                 f"{self.name} returns {first.size} numbers for {start.size} unknowns; it takes one equation for each of them"
             )
-        answer = self.solve(self, self.container(np.array(start)), unflatten(self.arguments, list(given)))
+        answer = self.solve(self, self.container(np.array(start)), unflatten(self.arguments, list(parameters)))
         success, message = getattr(answer, "success", True), getattr(answer, "message", "")
         x = np.array(self.vector(getattr(answer, "x", answer)), float)
         if x.shape != start.shape:
@@ -150,75 +150,76 @@ class _Solution:
 
     # -- derivatives -----------------------------------------------------------------
     @staticmethod
-    def _floats(given):
+    def _floats(parameters):
         """Numbers of the parameters that may get a derivative: in a recording those that are part of it."""
-        found = [k for k, p in enumerate(given) if np.asarray(getattr(below(p), "_v", below(p))).dtype.kind == "f"]
-        live = [k for k in found if isinstance(given[k], Differentiable)]
-        return live or found
+        floats = [k for k, p in enumerate(parameters) if np.asarray(getattr(below(p), "_v", below(p))).dtype.kind == "f"]
+        live = [k for k in floats if isinstance(parameters[k], Differentiable)]
+        return live or floats
 
-    def _of_parameters(self, x, given, floats):
-        def function(*parameters):
-            full = list(given)
-            for k, p in zip(floats, parameters):
+    def _of_parameters(self, x, parameters, floats):
+        def function(*live):
+            full = list(parameters)
+            for k, p in zip(floats, live):
                 full[k] = p
             return self.of_vector(x, *full)
 
         return function
 
-    def _jvp(self, tangents, x, start, *given):
-        floats = [k for k in self._floats(given) if tangents[1 + k] is not None]
-        primals, moved = tuple(given[k] for k in floats), tuple(tangents[1 + k] for k in floats)
-        _, change = jvp(self._of_parameters(x, given, floats), primals, moved)
-        return -self._solved(x, given, change, False)
+    def _jvp(self, tangents, x, start, *parameters):
+        floats = [k for k in self._floats(parameters) if tangents[1 + k] is not None]
+        primals, moved = tuple(parameters[k] for k in floats), tuple(tangents[1 + k] for k in floats)
+        _, change = jvp(self._of_parameters(x, parameters, floats), primals, moved)
+        return -self._solved(x, parameters, change, False)
 
-    def _vjp(self, g, x, start, *given):
-        floats = self._floats(given)
-        weights = self._solved(x, given, g, True)
-        _, pull = vjp(self._of_parameters(x, given, floats), *(given[k] for k in floats))
-        found = [None] * (1 + len(given))
+    def _vjp(self, g, x, start, *parameters):
+        floats = self._floats(parameters)
+        weights = self._solved(x, parameters, g, True)
+        _, pull = vjp(self._of_parameters(x, parameters, floats), *(parameters[k] for k in floats))
+        gradients = [None] * (1 + len(parameters))
         for k, part in zip(floats, pull(weights)):
-            found[1 + k] = -part
-        return tuple(found)
+            gradients[1 + k] = -part
+        return tuple(gradients)
 
-    def _solved(self, x, given, b, transposed):
+    def _solved(self, x, parameters, b, transposed):
         """The solution of the linear system with J, or with its transpose."""
         if self.linear != "dense":
-            return self._iterated(x, given, b, transposed)
-        matrix = self.by_x(x, *given)
-        plain = matrix
-        while isinstance(plain, Differentiable):
-            plain = below(plain)._v if isinstance(below(plain), Differentiable) else below(plain)
-        if plain.size:
+            return self._iterated(x, parameters, b, transposed)
+        matrix = self.by_x(x, *parameters)
+        array = matrix
+        while isinstance(array, Differentiable):
+            array = below(array)._v if isinstance(below(array), Differentiable) else below(array)
+        if array.size:
             with np.errstate(all="ignore"):
-                condition = np.linalg.cond(plain, 1) if np.isfinite(plain).all() else np.inf
-            if not condition < 1.0 / (np.finfo(float).eps * len(plain)):
+                condition = np.linalg.cond(array, 1) if np.isfinite(array).all() else np.inf
+            if not condition < 1.0 / (np.finfo(float).eps * len(array)):
                 raise SingularJacobianError(
                     f"the derivative of {self.name} in the unknowns is singular at the solution (condition {condition:.2g}): the solution "
                     "does not depend smoothly on the arguments there"
                 )
         return np.linalg.solve(np.transpose(matrix) if transposed else matrix, b)
 
-    def _iterated(self, x, given, b, transposed):
+    def _iterated(self, x, parameters, b, transposed):
         method = self.linear
 
-        def product(v, x, *given):
-            function = lambda y: self.of_vector(y, *given)  # noqa: E731
+        def product(v, x, *parameters):
+            function = lambda y: self.of_vector(y, *parameters)  # noqa: E731
             return vjp(function, x)[1](v)[0] if transposed else jvp(function, (x,), (v,))[1]
 
         def solve(system, start, arguments):
             linalg = imported("scipy.sparse.linalg")
-            b, x, *given = arguments
+            b, x, *parameters = arguments
             size = len(b)
             operator = linalg.LinearOperator(
-                (size, size), dtype=np.float64, matvec=lambda v: product(np.array(v, float).reshape(-1), x, *given)
+                (size, size), dtype=np.float64, matvec=lambda v: product(np.array(v, float).reshape(-1), x, *parameters)
             )
-            found, _ = getattr(linalg, method)(operator, b, rtol=1e-12, atol=0.0, maxiter=10 * size)
-            return found
+            solution, _ = getattr(linalg, method)(operator, b, rtol=1e-12, atol=0.0, maxiter=10 * size)
+            return solution
 
         inner = _Solution(
-            lambda v, b, x, *given: product(v, x, *given) - b, solve, method, 1e-8, f"the linear system of {self.name} ({method})"
+            lambda v, b, x, *parameters: product(v, x, *parameters) - b, solve, method, 1e-8,
+            f"the linear system of {self.name} ({method})",
         )
-        return inner(np.zeros(np.shape(b)), (b, x, *given))
+        return inner(np.zeros(np.shape(b)), (b, x, *parameters))
 
 
 def _name(function):
@@ -228,11 +229,11 @@ def _name(function):
 def _chosen(solver, default):
     """``solve(solution, x0, arguments)``, as `_Solution` calls it, for what the user gave: a function, the name of a method, or None.
 
-    `default` is one of the three classes `_By...` below: called it solves with a method, and its `plain` is what the
+    `default` is one of the three classes `_By...` below: called it solves with a method, and its `function` is what the
     user's own solver is handed.
     """
     if callable(solver):
-        return lambda solution, x0, arguments: solver(lambda x: default.plain(solution, x, arguments), x0)
+        return lambda solution, x0, arguments: solver(lambda x: default.function(solution, x, arguments), x0)
     return lambda solution, x0, arguments: default(solution, x0, arguments, solver)
 
 
@@ -240,15 +241,15 @@ class _ByScipy:
     """Roots by `scipy.optimize.root`, with exact Jacobians."""
 
     @staticmethod
-    def plain(solution, x, arguments):
+    def function(solution, x, arguments):
         return solution.residual(x, *arguments)
 
     def __call__(self, solution, x0, arguments, method):
         optimize = imported("scipy.optimize")
-        given = flatten(arguments)[0]
-        exact = {"jac": lambda x: solution.by_x(np.array(x), *given)} if method in (None, "hybr", "lm") else {}
+        parameters = flatten(arguments)[0]
+        exact = {"jac": lambda x: solution.by_x(np.array(x), *parameters)} if method in (None, "hybr", "lm") else {}
         return optimize.root(
-            lambda x: solution.of_vector(np.array(x), *given), solution.vector(x0), method=method or "hybr",
+            lambda x: solution.of_vector(np.array(x), *parameters), solution.vector(x0), method=method or "hybr",
             tol=1e-13 if method in (None, "hybr", "lm") else None, **exact,
         )  # fmt: skip
 
@@ -314,7 +315,7 @@ class _ByIteration:
     def __init__(self, g):
         self.g = g
 
-    def plain(self, solution, x, arguments):
+    def function(self, solution, x, arguments):
         return self.g(x, *arguments)
 
     def __call__(self, solution, x0, arguments, method):
@@ -378,22 +379,24 @@ class _ByMinimizing:
     def __init__(self, objective):
         self.objective = objective
 
-    def plain(self, solution, x, arguments):
+    def function(self, solution, x, arguments):
         return self.objective(x, *arguments)
 
     def __call__(self, solution, x0, arguments, method):
         optimize = imported("scipy.optimize")
-        def objective(x, *given):
-            return self.objective(solution.container(x), *unflatten(solution.arguments, list(given)))
+        def objective(x, *parameters):
+            return self.objective(solution.container(x), *unflatten(solution.arguments, list(parameters)))
 
-        given, both = flatten(arguments)[0], value_and_grad(objective)
-        found = optimize.minimize(lambda x: both(np.array(x), *given), solution.vector(x0), jac=True, method=method or "BFGS")
-        better = _ByScipy()(solution, solution.container(found.x), arguments, None)
-        if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(found.x, *given)[1]), initial=0.0)):
+        parameters, both = flatten(arguments)[0], value_and_grad(objective)
+        minimum = optimize.minimize(
+            lambda x: both(np.array(x), *parameters), solution.vector(x0), jac=True, method=method or "BFGS"
+        )
+        better = _ByScipy()(solution, solution.container(minimum.x), arguments, None)
+        if float(np.max(np.abs(better.fun), initial=0.0)) < float(np.max(np.abs(both(minimum.x, *parameters)[1]), initial=0.0)):
             # Newton steps may lead away to another stationary point.
-            if both(better.x, *given)[0] <= found.fun + 1e-9 * max(1.0, abs(found.fun)):
+            if both(better.x, *parameters)[0] <= minimum.fun + 1e-9 * max(1.0, abs(minimum.fun)):
                 return better
-        return found
+        return minimum
 
 
 def argmin(

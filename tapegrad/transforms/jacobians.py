@@ -31,17 +31,17 @@ X = TypeVar("X", bound=Any)
 MODES = ("auto", "forward", "reverse")
 
 
-def _fitted(thing, structure, ports, what, of):
+def _fitted(container, structure, ports, what, of):
     """Seeds for `ports`, in a container of `structure`, as normalised values."""
-    given, found = flatten(thing)
-    if found != structure and len(given) == len(ports) == 1:
-        found = structure
-    if len(given) != len(ports):
-        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(given)}")
-    if found != structure and not _alike(found, structure):
-        raise StructureError(f"{what} is {found} but {of} is {structure}")
+    leaves, seed_structure = flatten(container)
+    if seed_structure != structure and len(leaves) == len(ports) == 1:
+        seed_structure = structure
+    if len(leaves) != len(ports):
+        raise SeedShapeError(f"{what}: {of} has {len(ports)} parts but the seed has {len(leaves)}")
+    if seed_structure != structure and not _alike(seed_structure, structure):
+        raise StructureError(f"{what} is {seed_structure} but {of} is {structure}")
     seeds = []
-    for p, seed, name in zip(ports, given, leaf_names(structure)):
+    for p, seed, name in zip(ports, leaves, leaf_names(structure)):
         seed = np.asarray(seed._v if isinstance(seed, Tensor) else seed)
         if seed.shape != p.shape:
             raise SeedShapeError(f"{what}{name} has the shape {seed.shape} but {of}{name} has {p.shape}")
@@ -71,11 +71,11 @@ def _recorded(f, primals):
 
 def _arguments(recording, values):
     """Values of the inputs as a tuple with one entry per argument."""
-    found, at = [], 0
+    arguments, at = [], 0
     for structure in recording.structures:
-        found.append(unflatten(structure, values[at : at + structure.count]))
+        arguments.append(unflatten(structure, values[at : at + structure.count]))
         at += structure.count
-    return tuple(found)
+    return tuple(arguments)
 
 
 def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
@@ -335,20 +335,20 @@ class JacobianFunction(Transformed[Any]):
 
     def _recorded(self, args, kwargs):
         self._replayed.check_positions(args)
-        found, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)
-        rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in found]
+        blocks, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)
+        rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in blocks]
         return unflatten(structure, rows)
 
     def _counted(self, count):
         """The same with positions counted from the front, for calls with `count` arguments."""
-        found = self._negative.get(count)
-        if found is None:
+        function = self._negative.get(count)
+        if function is None:
             numbers = positions(self._asked, count)
             one = not isinstance(self._asked, (tuple, list))
-            found = JacobianFunction(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
-            found._replayed.stats = self._replayed.stats
-            self._negative[count] = found
-        return found
+            function = JacobianFunction(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
+            function._replayed.stats = self._replayed.stats
+            self._negative[count] = function
+        return function
 
     def _blocks(self, recording):
         """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
@@ -394,10 +394,10 @@ def _positions(argnums):
     return tuple(k for k in numbers if isinstance(k, (int, np.integer))) if len(numbers) else ()
 
 
-def _shaped(block, output, given):
+def _shaped(block, output, argument):
     """One block of the Jacobian, in its shape and dtype."""
-    block = block.reshape(output.shape + given.shape)
-    char = "f" if output.char == given.char == "f" else "d"
+    block = block.reshape(output.shape + argument.shape)
+    char = "f" if output.char == argument.char == "f" else "d"
     if block.dtype.char != char:
         block = block.astype(char)
     return block if block.ndim else block[()]
@@ -405,36 +405,36 @@ def _shaped(block, output, given):
 
 def _from_colours(recording, compressed, forward):
     """Blocks ``[output][input]`` from one seed per colour."""
-    found = recording.many(forward, compressed.seeds)
+    results = recording.many(forward, compressed.seeds)
     blocks = [[None] * len(recording.inputs) for _ in recording.outputs]
     for t, row in enumerate(compressed.places):
-        values = found[t].reshape(-1)
+        values = results[t].reshape(-1)
         for s, (straight, turned, at) in enumerate(row):
             j, i = (t, s) if forward else (s, t)
-            output, given = recording.outputs[j], recording.inputs[i]
-            block = np.zeros(output.size * given.size, values.dtype)
+            output, argument = recording.outputs[j], recording.inputs[i]
+            block = np.zeros(output.size * argument.size, values.dtype)
             block[straight if forward else turned] = values[at]
-            blocks[j][i] = _shaped(block.reshape(output.size, given.size), output, given)
+            blocks[j][i] = _shaped(block.reshape(output.size, argument.size), output, argument)
     return blocks
 
 
 def by_columns(recording):
     """Blocks ``[output][input]`` by tangent sweeps."""
-    found = []
+    blocks = []
     for output, columns in zip(recording.outputs, recording.columns()):
         row, at = [], 0
-        for given in recording.inputs:
-            row.append(_shaped(columns[at : at + given.size].T, output, given))
-            at += given.size
-        found.append(row)
-    return found
+        for argument in recording.inputs:
+            row.append(_shaped(columns[at : at + argument.size].T, output, argument))
+            at += argument.size
+        blocks.append(row)
+    return blocks
 
 
 def by_rows(recording):
     """Blocks ``[output][input]`` by reverse sweeps."""
-    found, at = [], 0
+    blocks, at = [], 0
     rows = recording.rows()
     for output in recording.outputs:
-        found.append([_shaped(r[at : at + output.size], output, given) for r, given in zip(rows, recording.inputs)])
+        blocks.append([_shaped(r[at : at + output.size], output, argument) for r, argument in zip(rows, recording.inputs)])
         at += output.size
-    return found
+    return blocks

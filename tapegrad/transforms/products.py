@@ -29,15 +29,15 @@ X = TypeVar("X", bound=Any)
 
 def _directions(direction, bases, structure):
     """Tangents of the variables, and how many directions there are (None: one, without an axis for it)."""
-    given, found = flatten(direction)
-    if len(given) != len(bases):
-        raise StructureError(f"the direction is {found}, but the arguments to differentiate are {structure}")
-    shapes = [(np.shape(v), tuple(np.shape(b))) for v, b in zip(given, bases)]
+    tangents, own_structure = flatten(direction)
+    if len(tangents) != len(bases):
+        raise StructureError(f"the direction is {own_structure}, but the arguments to differentiate are {structure}")
+    shapes = [(np.shape(v), tuple(np.shape(b))) for v, b in zip(tangents, bases)]
     if all(v == b for v, b in shapes):
-        return given, None
+        return tangents, None
     count = shapes[0][0][0] if shapes[0][0] else None
     if count is not None and all(v == (count, *b) for v, b in shapes):
-        return given, count
+        return tangents, count
     name = next(name for name, (v, b) in zip(leaf_names(structure), shapes) if v != b)
     shape, own = next((v, b) for v, b in shapes if v != b)
     raise SeedShapeError(
@@ -76,11 +76,11 @@ class _Program:
     def __call__(self, direction, *args, **kwargs):
         with Evaluation(self.function, args, sorted(self.argnums), kwargs) as e:
             e.run()
-            found = e.out(self.body(e, direction, self.has_aux))
+            products = e.out(self.body(e, direction, self.has_aux))
             aux = unflatten(e.structure, e.out(e.results))[1] if self.has_aux else None
-        by_argument = nested.by_argument(e, found)
-        found = tuple(by_argument[k] for k in self.argnums)
-        return (found, aux) if self.has_aux else found
+        by_argument = nested.by_argument(e, products)
+        products = tuple(by_argument[k] for k in self.argnums)
+        return (products, aux) if self.has_aux else products
 
 
 class Products(Transformed):
@@ -109,11 +109,11 @@ class Products(Transformed):
                 "positional arguments, and a direction"
             )
         # Leaves and nothing else: calls that are alike go the short way.
-        plain = self._one and not self._has_aux and not kwargs and direction.__class__ in (float, np.ndarray)
-        flat = (direction, *args) if plain else None
-        found = None if flat is None or nested.inside() else self._replayed.quick(flat)
-        if found is not None:
-            return found[0]
+        only_leaves = self._one and not self._has_aux and not kwargs and direction.__class__ in (float, np.ndarray)
+        flat = (direction, *args) if only_leaves else None
+        answer = None if flat is None or nested.inside() else self._replayed.quick(flat)
+        if answer is not None:
+            return answer[0]
         direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
             return self._inside(args, kwargs, direction)
@@ -131,19 +131,19 @@ class Products(Transformed):
             return self._shaped(self._value(outcome))
         return self._shaped(unflatten(outcome.structure, outcome.values))
 
-    def _shaped(self, found):
+    def _shaped(self, result):
         if self._has_aux:
-            return (found[0][0] if self._one else found[0]), found[1]
-        return found[0] if self._one else found
+            return (result[0][0] if self._one else result[0]), result[1]
+        return result[0] if self._one else result
 
 
 def hvp_body(e, direction, has_aux):
     e.check_number(e.structure.parts[0].count if has_aux else len(e.results))
-    given, lanes = _directions(direction, e.bases, _joined(e))
-    return second_products(e, given, lanes)
+    tangents, lanes = _directions(direction, e.bases, _structure_of(e))
+    return second_products(e, tangents, lanes)
 
 
-def _joined(e):
+def _structure_of(e):
     return e.structures[0] if len(e.structures) == 1 else Structure(tuple, (None,) * len(e.structures), tuple(e.structures))
 
 
@@ -155,7 +155,7 @@ def _by_duals(self, args, kwargs, direction, product):
     bases = [below(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
     structures = [flatten(args[k])[1] for k in self._argnums]
     point = tuple(args[k] for k in self._argnums)
-    given, lanes = _directions(direction, bases, flatten(point)[1])
+    directions, lanes = _directions(direction, bases, flatten(point)[1])
 
     def of_variables(*variables):
         full = list(args)
@@ -164,14 +164,14 @@ def _by_duals(self, args, kwargs, direction, product):
         return self.__wrapped__(*full, **kwargs)
 
     def one(pick):
-        parts = iter(given)
+        parts = iter(directions)
         tangents = tuple(unflatten(s, [pick(next(parts)) for _ in range(s.count)]) for s in structures)
         return product(of_variables, point, tangents)
 
     if lanes is None:
         return one(lambda v: v)
     rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
-    parts = [np.stack(found) for found in zip(*rows)] if rows else [np.zeros((0, *np.shape(b))) for b in bases]
+    parts = [np.stack(products) for products in zip(*rows)] if rows else [np.zeros((0, *np.shape(b))) for b in bases]
     return unflatten(flatten(point)[1], parts)
 
 
@@ -182,8 +182,8 @@ def hvp_by_duals(self, args, kwargs, direction):
         gradient = grad(of_variables, tuple(range(len(point))), self._has_aux)
         return jvp(lambda *x: gradient(*x)[0] if self._has_aux else gradient(*x), point, tangents)[1]
 
-    found = _by_duals(self, args, kwargs, direction, product)
-    return self._shaped((found, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else found)
+    result = _by_duals(self, args, kwargs, direction, product)
+    return self._shaped((result, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else result)
 
 
 @overload
@@ -308,8 +308,8 @@ class _GaussNewton:
     def __call__(self, e, direction, has_aux):
         e.check()
         e.refuse_duals()
-        given, lanes = _directions(direction, e.bases, _joined(e))
-        moved = e.push(e.results, given, lanes)
+        tangents, lanes = _directions(direction, e.bases, _structure_of(e))
+        moved = e.push(e.results, tangents, lanes)
         if self.loss is not None:
             moved = self._weighted(unflatten(e.structure, e.results), moved, lanes)
         return e.pull(e.results, moved, lanes)

@@ -27,15 +27,15 @@ def _words(array):
 
 def _best(walk, degrees, arrays):
     """The colouring with fewer colours, of the given order and that of falling degree."""
-    count, found = len(degrees), None
+    count, best = len(degrees), None
     arrays = [_words(a) for a in arrays]
     for order in (np.arange(count), np.argsort(-degrees, kind="stable")):
         colour, taken = np.full(count, -1, np.int64), np.full(count + 1, -1, np.int64)
         order = _words(order)
         walk(count, order.ctypes.data, *(a.ctypes.data for a in arrays), colour.ctypes.data, taken.ctypes.data)
-        if found is None or colour.max(initial=-1) < found.max(initial=-1):
-            found = colour
-    return found
+        if best is None or colour.max(initial=-1) < best.max(initial=-1):
+            best = colour
+    return best
 
 
 def columns(structure):

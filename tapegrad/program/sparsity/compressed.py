@@ -49,12 +49,12 @@ class Compressed:
     def seeds(self):
         """One direction for each colour, as `Recording.many` takes them."""
         ends = np.cumsum([p.size for p in self.sources])
-        found = []
+        directions = []
         for c in range(self.count):
             parts = np.split((self.colour == c).astype(float), ends[:-1])
             seeds = [normalise(v.reshape(p.shape).astype(p.char)) for v, p in zip(parts, self.sources)]
-            found.append(prepared(self.sources, seeds))
-        return found
+            directions.append(prepared(self.sources, seeds))
+        return directions
 
     @cached_property
     def lanes(self):
@@ -67,7 +67,7 @@ class Compressed:
     @cached_property
     def places(self):
         """For each target and source: positions in their dense block, in that of the transpose, and in what comes back."""
-        found, down = [], 0
+        positions, down = [], 0
         for target in self.targets:
             across, row = 0, []
             for source in self.sources:
@@ -75,9 +75,9 @@ class Compressed:
                 at = self.colour[across + block.col] * target.size + block.row
                 row.append((block.row * source.size + block.col, block.col * target.size + block.row, at))
                 across += source.size
-            found.append(row)
+            positions.append(row)
             down += target.size
-        return found
+        return positions
 
 
 class Compressions:
@@ -115,10 +115,10 @@ class Compressions:
         # No colouring has fewer colours than the fullest row has entries.
         least = {"columns": np.diff(structure.indptr).max(initial=0), "rows": np.bincount(structure.indices).max(initial=0)}
         first, other = sorted(least, key=least.get)
-        found = getattr(self, first)
-        if least[other] < found.count and getattr(self, other).count < found.count:
+        compressed = getattr(self, first)
+        if least[other] < compressed.count and getattr(self, other).count < compressed.count:
             return getattr(self, other)
-        return found
+        return compressed
 
     @cached_property
     def symmetric(self):
@@ -132,17 +132,17 @@ class Compressions:
 
     def jacobian(self, mode):
         """A sparse array of the pattern, the `Compressed` for a mode, and where in what comes back the entries are."""
-        found = self._jacobians.get(mode)
-        if found is None:
+        result = self._jacobians.get(mode)
+        if result is None:
             way = {"auto": "better", "forward": "columns", "reverse": "rows"}[mode]
             way = getattr(self, way)
             rows, columns = coordinates(self.structure)
             if way.forward:
-                places = way.colour[columns] * self.structure.shape[0] + rows
+                positions = way.colour[columns] * self.structure.shape[0] + rows
             else:
-                places = way.colour[rows] * self.structure.shape[1] + columns
-            found = self._jacobians[mode] = template(self.structure), way, places
-        return found
+                positions = way.colour[rows] * self.structure.shape[1] + columns
+            result = self._jacobians[mode] = template(self.structure), way, positions
+        return result
 
     @cached_property
     def worth(self):
@@ -155,13 +155,13 @@ class Compressions:
         self.__dict__["structure"] = structure
         if 0 in structure.shape:
             return None
-        found = []
+        compressed = []
         for name, least, size in (
             ("columns", np.diff(structure.indptr), structure.shape[1]), ("rows", np.bincount(structure.indices), structure.shape[0]),
         ):  # fmt: skip
             made = getattr(self, name) if int(least.max(initial=0)) * WORTH <= size else None
-            found.append(made if made is not None and made.count * WORTH <= size else None)
-        return None if found == [None, None] else tuple(found)
+            compressed.append(made if made is not None and made.count * WORTH <= size else None)
+        return None if compressed == [None, None] else tuple(compressed)
 
 
 class Symmetric:
@@ -199,16 +199,16 @@ class Symmetric:
         require((straight | turned).all(), "a star colouring leaves an entry without a direction of its own")
         size = len(colour)
         self.template = template(structure)
-        places = np.where(straight, colour[columns] * size + rows, colour[rows] * size + columns)
+        positions = np.where(straight, colour[columns] * size + rows, colour[rows] * size + columns)
         # Both of a pair are the same number.
-        self.places = np.where(rows <= columns, places, places[mirror])
+        self.places = np.where(rows <= columns, positions, positions[mirror])
 
 
 def template(structure):
     """A float array of a pattern."""
-    found = structure.astype(float)
-    require(found.has_canonical_format, "the pattern of a sparse matrix is not in canonical format")
-    return found
+    array = structure.astype(float)
+    require(array.has_canonical_format, "the pattern of a sparse matrix is not in canonical format")
+    return array
 
 
 def coordinates(structure):

@@ -75,14 +75,14 @@ class Elements:
         for begin, size, slot, meta in pieces_of(ports):
             self._of[slot] = begin if meta is SCALAR else np.arange(begin, begin + size).reshape(meta.shape)
         self._walk()
-        found = [np.zeros(0, np.int64)]
+        results = [np.zeros(0, np.int64)]
         for slot, description in tape.outputs:
-            known = self._of.get(slot)
-            if known is None:
+            numbers = self._of.get(slot)
+            if numbers is None:
                 size = tape.metas[slot].size if slot else int(np.size(getattr(description, "_v", description)))
-                known = np.full(size, -1)
-            found.append(np.ravel(known))
-        self.results = np.concatenate(found)
+                numbers = np.full(size, -1)
+            results.append(np.ravel(numbers))
+        self.results = np.concatenate(results)
 
     def edges(self):
         """``(starts, sources)``: element `e` depends on ``sources[starts[e]:starts[e + 1]]``."""
@@ -146,19 +146,19 @@ class Elements:
         self._grown(len(sources))
 
     # -- numbers ---------------------------------------------------------------------
-    def _joined(self, parts):
+    def _union(self, parts):
         """The numbers of what depends on one element of each of several arrays of the same shape."""
         total = parts[0]
         for part in parts[1:]:
             new = (total >= 0) & (part >= 0) & (total != part)
-            found = np.where(total < 0, part, total)
+            numbers = np.where(total < 0, part, total)
             many = int(np.count_nonzero(new))
             if many:
                 made = np.arange(self.count, self.count + many)
                 self.count += many
                 self._edges(np.concatenate([total[new], part[new]]), np.concatenate([made, made]))
-                found[new] = made
-            total = found
+                numbers[new] = made
+            total = numbers
         return total
 
     def _grouped(self, numbers, groups, count):
@@ -166,16 +166,16 @@ class Elements:
         numbers, groups = np.ravel(numbers), np.ravel(groups)
         live = numbers >= 0
         numbers, groups = numbers[live], groups[live]
-        found = np.full(count, -1)
-        found[groups] = numbers
+        result = np.full(count, -1)
+        result[groups] = numbers
         several = np.bincount(groups, minlength=count) > 1
         many = int(np.count_nonzero(several))
         if many:
-            found[several] = np.arange(self.count, self.count + many)
+            result[several] = np.arange(self.count, self.count + many)
             self.count += many
             which = several[groups]
-            self._edges(numbers[which], found[groups[which]])
-        return found
+            self._edges(numbers[which], result[groups[which]])
+        return result
 
     def _shape(self, reference):
         if reference < 0:
@@ -188,14 +188,14 @@ class Elements:
         attrs = dict(entry.attrs)
         if row.dynamic:
             attrs[row.dynamic] = entry.integer
-        given = {k: np.asarray(self._of[operands[k]]) for k in row.slots(len(operands)) if operands[k] in self._of}
+        inputs = {k: np.asarray(self._of[operands[k]]) for k in row.slots(len(operands)) if operands[k] in self._of}
         shape = entry.meta.shape
         self._grown(entry.meta.size)
-        if not given or not entry.meta.size:
+        if not inputs or not entry.meta.size:
             # Arguments without elements.
             return np.full(shape, -1)
-        found = self._way(row, operands)(row, operands, shape, attrs, given)
-        return int(found.reshape(())) if entry.meta is SCALAR else np.reshape(found, shape)
+        result = self._way(row, operands)(row, operands, shape, attrs, inputs)
+        return int(result.reshape(())) if entry.meta is SCALAR else np.reshape(result, shape)
 
     def _way(self, row, operands):
         name = row.name
@@ -215,47 +215,47 @@ class Elements:
             return self._scanned
         return self._product if name in PRODUCTS else self._dense
 
-    def _elementwise(self, row, operands, shape, attrs, given):
-        return self._joined([np.broadcast_to(g, shape) for g in given.values()])
+    def _elementwise(self, row, operands, shape, attrs, inputs):
+        return self._union([np.broadcast_to(g, shape) for g in inputs.values()])
 
-    def _moved(self, row, operands, shape, attrs, given):
+    def _moved(self, row, operands, shape, attrs, inputs):
         arrays = []
         for k, o in enumerate(operands):
             if k in row.constants:
                 arrays.append(self.tape.constants[-1 - o])
             else:
                 # What comes from nowhere is 0 here.
-                arrays.append(given[k] + 1 if k in given else np.zeros(self._shape(o), np.int64))
+                arrays.append(inputs[k] + 1 if k in inputs else np.zeros(self._shape(o), np.int64))
         return np.asarray(row.value(*arrays, **attrs)).astype(np.int64) - 1
 
-    def _added(self, row, operands, shape, attrs, given):
+    def _added(self, row, operands, shape, attrs, inputs):
         onto = row.name.startswith("add_")
         parts = []
-        if 0 in given and onto:
-            parts.append(given[0].reshape(-1))
-        if int(onto) in given:
-            numbers = given[int(onto)]
+        if 0 in inputs and onto:
+            parts.append(inputs[0].reshape(-1))
+        if int(onto) in inputs:
+            numbers = inputs[int(onto)]
             if row.constants:
                 targets = np.ravel(self.tape.constants[-1 - operands[row.constants[0]]])
             else:
                 numbers = np.broadcast_to(numbers, attrs["shape"]) if onto else numbers
                 targets = _window(numbers.shape, _size(shape), attrs)
             parts.append(self._grouped(numbers, targets, _size(shape)))
-        return self._joined(parts)
+        return self._union(parts)
 
-    def _reduced(self, row, operands, shape, attrs, given):
-        (numbers,) = given.values()
+    def _reduced(self, row, operands, shape, attrs, inputs):
+        (numbers,) = inputs.values()
         groups, count = _lines_of(numbers.shape, attrs.get("axis"))
         return self._grouped(numbers, groups, count)
 
-    def _lines(self, row, operands, shape, attrs, given):
-        (numbers,) = given.values()
+    def _lines(self, row, operands, shape, attrs, inputs):
+        (numbers,) = inputs.values()
         groups, count = _lines_of(numbers.shape, attrs.get("axis", -1) if numbers.ndim else None)
         return self._grouped(numbers, groups, count)[groups]
 
-    def _scanned(self, row, operands, shape, attrs, given):
+    def _scanned(self, row, operands, shape, attrs, inputs):
         axis, lag = attrs.get("axis"), attrs.get("lag", False)
-        given = {k: np.ravel(g) if axis is None else np.broadcast_to(g, shape) for k, g in given.items()}
+        inputs = {k: np.ravel(g) if axis is None else np.broadcast_to(g, shape) for k, g in inputs.items()}
         axis = axis or 0
 
         def lined(a):
@@ -264,20 +264,20 @@ class Elements:
             return a[::-1] if attrs.get("reverse", False) else a
 
         # A chain that is numbered in the direction of the scan: each element, and all that comes before it.
-        found = np.empty(shape, np.int64)
-        chain = lined(found)
-        chain[...] = np.arange(self.count, self.count + found.size).reshape(chain.shape)
-        self.count += found.size
+        numbers = np.empty(shape, np.int64)
+        chain = lined(numbers)
+        chain[...] = np.arange(self.count, self.count + numbers.size).reshape(chain.shape)
+        self.count += numbers.size
         self._edges(np.ravel(chain[:-1]), np.ravel(chain[1:]))
-        for k, g in given.items():
+        for k, g in inputs.items():
             g = lined(g)
             # With a lag it is the factor of the element before.
             sources, targets = (g[:-1], chain[1:]) if lag and k == 1 else (g, chain)
             live = sources >= 0
             self._edges(sources[live], targets[live])
-        return found
+        return numbers
 
-    def _product(self, row, operands, shape, attrs, given):
+    def _product(self, row, operands, shape, attrs, inputs):
         flat = [len(self._shape(o)) == 1 for o in operands]
         # The shape of the result as that of a product of matrices.
         full = list(shape)
@@ -286,17 +286,17 @@ class Elements:
         if flat[0]:
             full.insert(len(full) - 1, 1)
         parts = []
-        for k, numbers in given.items():
+        for k, numbers in inputs.items():
             if flat[k]:
                 numbers = numbers.reshape((1, -1) if k == 0 else (-1, 1))
             groups, count = _lines_of(numbers.shape, -1 if k == 0 else -2)
             kept = list(numbers.shape)
             kept[-1 if k == 0 else -2] = 1
             parts.append(np.broadcast_to(self._grouped(numbers, groups, count).reshape(kept), full))
-        return self._joined(parts)
+        return self._union(parts)
 
-    def _dense(self, row, operands, shape, attrs, given):
-        numbers = np.concatenate([g.reshape(-1) for g in given.values()])
+    def _dense(self, row, operands, shape, attrs, inputs):
+        numbers = np.concatenate([g.reshape(-1) for g in inputs.values()])
         return np.broadcast_to(self._grouped(numbers, np.zeros(len(numbers), np.int64), 1), _size(shape))
 
 

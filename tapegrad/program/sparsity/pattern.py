@@ -40,13 +40,13 @@ def pattern(tape, most=None):
     """
     graph = Elements(tape, most)
     starts, sources = graph.edges()
-    found = by_lists(graph, starts, sources)
-    if found is None:
+    entries = by_lists(graph, starts, sources)
+    if entries is None:
         if most is not None and graph.count * graph.columns > 64 * most:
             raise TooLarge
-        found = by_bits(graph, starts, sources, most)
-    rows, places = found
-    made = csr_array((np.ones(len(rows), bool), (rows, places)), shape=(len(graph.results), graph.columns))
+        entries = by_bits(graph, starts, sources, most)
+    rows, columns = entries
+    made = csr_array((np.ones(len(rows), bool), (rows, columns)), shape=(len(graph.results), graph.columns))
     made.sort_indices()
     return made
 
@@ -65,7 +65,7 @@ def by_lists(graph, starts, sources):
     elements = graph.results[rows]
     lengths = first[elements + 1] - first[elements]
     ends = np.cumsum(lengths)
-    # Position k of all lists together is at this place of the pool.
+    # Position k of all lists together is at this position of the pool.
     at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first[elements] - (ends - lengths), lengths)
     return np.repeat(rows, lengths), pool[at]
 
@@ -88,8 +88,8 @@ def by_bits(graph, starts, sources, most=None):
         total += count
         if most is not None and total > most:
             raise TooLarge
-        places = np.empty((2, count), np.int64)
-        collect(rows, words, results.ctypes.data, bits.ctypes.data, places[0].ctypes.data, places[1].ctypes.data)
-        found_rows.append(places[0])
-        found_columns.append(places[1] + low)
+        coordinates = np.empty((2, count), np.int64)
+        collect(rows, words, results.ctypes.data, bits.ctypes.data, coordinates[0].ctypes.data, coordinates[1].ctypes.data)
+        found_rows.append(coordinates[0])
+        found_columns.append(coordinates[1] + low)
     return np.concatenate(found_rows), np.concatenate(found_columns)

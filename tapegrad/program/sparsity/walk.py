@@ -49,7 +49,7 @@ def spread_bits(count, words, starts, sources, bits):
 @compiled("int64(int64, int64, int64, int64, int64, int64)")
 def collect(count, words, results, bits, rows, columns):
     """How many bits are set in the elements `results`; with addresses `rows` and `columns` they are written there, too."""
-    found = 0
+    total = 0
     for r in range(count):
         e = int_at(results, r)
         if e < 0:
@@ -62,10 +62,10 @@ def collect(count, words, results, bits, rows, columns):
             for b in range(64):
                 if (word >> b) & 1:
                     if rows != 0:
-                        set_int_at(rows, found, r)
-                        set_int_at(columns, found, 64 * w + b)
-                    found += 1
-    return found
+                        set_int_at(rows, total, r)
+                        set_int_at(columns, total, 64 * w + b)
+                    total += 1
+    return total
 
 
 @compiled("void(int64, int64, int64, int64, int64, int64, int64, int64)")

@@ -145,16 +145,16 @@ def _class(op):
 
 def _classes(expr):
     """How many operations of each class an expression does per element."""
-    found = dict.fromkeys(CLASSES, 0)
+    tally = dict.fromkeys(CLASSES, 0)
     stack, seen = [expr], set()
     while stack:
         node = stack.pop()
         if node.key() in seen or node.op in ("arg", "const"):
             continue
         seen.add(node.key())
-        found[_class(node.op)] += 1
+        tally[_class(node.op)] += 1
         stack += node.args
-    return found
+    return tally
 
 
 @cache
@@ -165,55 +165,55 @@ def _scalar_functions(opcode):
     total = 0
     for partial in row.partials:
         if partial is not None:
-            found = _classes(L.Expr.lift(partial(*args, L.arg("z"))))
-            total += found["call"] + found["slow"] + found["divide"] / 4
+            tally = _classes(L.Expr.lift(partial(*args, L.arg("z"))))
+            total += tally["call"] + tally["slow"] + tally["divide"] / 4
     return total
 
 
 def program_counts(program):
     """Counts of one run of a program (a `Signature` or a `TangentProgram`)."""
-    found = dict.fromkeys(NAMES, 0.0)
-    found["program"] = 1.0
+    tally = dict.fromkeys(NAMES, 0.0)
+    tally["program"] = 1.0
     specs, words, p = dict(program.kernels), program.words.tolist(), 0
     while words[p] != P.END:
         code, length = words[p], words[p + 1]
         q = words[p + 2 : p + 2 + length]
-        found["step"] += 1
+        tally["step"] += 1
         if code == P.CALL:
-            _loop_counts(found, specs[p + 2], q)
+            _loop_counts(tally, specs[p + 2], q)
         elif code == P.ALLOC:
-            found["buffer"] += 1
-            found["fresh"] += q[1] if q[1] >= FRESH else 0
-            found["byte"] += q[1] if q[2] else 0
+            tally["buffer"] += 1
+            tally["fresh"] += q[1] if q[1] >= FRESH else 0
+            tally["byte"] += q[1] if q[2] else 0
         elif code == P.ADD:
-            found["byte"] += 3 * q[2]
+            tally["byte"] += 3 * q[2]
         elif code == P.TARGET:
-            found["byte"] += q[2]
+            tally["byte"] += q[2]
         elif code == P.FILL:
-            found["byte"] += 8 * q[1]
+            tally["byte"] += 8 * q[1]
         elif code == P.GATHER:
-            found["gather"] += q[3]
+            tally["gather"] += q[3]
         elif code == P.SCATTER:
-            found["scatter"] += q[3]
+            tally["scatter"] += q[3]
         elif code == P.ZERO_AT:
-            found["gather"] += q[2]
+            tally["gather"] += q[2]
         elif code == P.SCAN:
-            found["scan"] += q[6] * _product(q[10::3])
+            tally["scan"] += q[6] * _product(q[10::3])
         elif code == P.RECUR:
-            found["scan"] += q[8] * _product(q[13::4])
+            tally["scan"] += q[8] * _product(q[13::4])
         elif code == P.REPAIR:
-            found["byte"] += 8 * q[10] * q[12] * _product(q[14::3])
+            tally["byte"] += 8 * q[10] * q[12] * _product(q[14::3])
         elif code == P.GUFUNC:
-            _numpy_counts(found, q)
+            _numpy_counts(tally, q)
         p += 2 + length
-    return found
+    return tally
 
 
 def _product(extents):
     return int(np.prod(extents, dtype=np.int64))
 
 
-def _numpy_counts(found, q):
+def _numpy_counts(tally, q):
     """Add what a step does that calls a loop of NumPy: over matrices, or over elements."""
     arguments = q[2]
     ndims = q[3 + 2 * arguments]
@@ -224,42 +224,42 @@ def _numpy_counts(found, q):
     if ndims == 1:
         # A loop over elements: a reduction, which reads what it writes and costs its bytes, or a function.
         reduction = q[3] == q[1 + 2 * arguments]
-        found["loop"] += 1
-        found["row"] += ROW_OF_NUMPY * calls // dims[0]
-        found["call"] += 0 if reduction else calls
-        found["byte"] += 8 * calls
+        tally["loop"] += 1
+        tally["row"] += ROW_OF_NUMPY * calls // dims[0]
+        tally["call"] += 0 if reduction else calls
+        tally["byte"] += 8 * calls
         return
     each = _product(dims[1:])
     if ndims == 4:
-        found["product"] += 1
-        found["batch"] += calls
-        found["flop"] += calls * each
-        found["stream"] += calls * sum(8 * a * b for a, b in _pairs(dims[1:]) if 8 * a * b >= CACHE)
+        tally["product"] += 1
+        tally["batch"] += calls
+        tally["flop"] += calls * each
+        tally["stream"] += calls * sum(8 * a * b for a, b in _pairs(dims[1:]) if 8 * a * b >= CACHE)
     else:
-        found["solver"] += calls
-        found["cubed"] += calls * each * max(dims[1:])
+        tally["solver"] += calls
+        tally["cubed"] += calls * each * max(dims[1:])
 
 
-def _loop_counts(found, spec, q):
+def _loop_counts(tally, spec, q):
     """Add what a loop over elements does."""
     nargs = len(spec.pattern)
     n, rows = q[1 + 2 * nargs], _product(q[3 + 3 * nargs :: nargs + 1])
     elements = n * rows
-    found["loop"] += 1
-    found["row"] += rows
+    tally["loop"] += 1
+    tally["row"] += rows
     classes = dict.fromkeys(CLASSES, 0)
     for expr in spec.exprs:
         for name, number in _classes(expr).items():
             classes[name] += number
     for name, number in classes.items():
-        found[name] += number * elements
-    found["tail"] += rows * (n % WIDTH) * (1 + classes["element"] + classes["divide"])
-    found["tail_call"] += rows * (n % CALL_WIDTH) * classes["call"]
+        tally[name] += number * elements
+    tally["tail"] += rows * (n % WIDTH) * (1 + classes["element"] + classes["divide"])
+    tally["tail_call"] += rows * (n % CALL_WIDTH) * classes["call"]
     for char, letter in zip(spec.inputs + spec.outputs, spec.pattern):
         if letter == "c":
-            found["byte"] += elements * np.dtype(char).itemsize
+            tally["byte"] += elements * np.dtype(char).itemsize
         elif letter == "s":
-            found["strided"] += elements
+            tally["strided"] += elements
 
 
 def counts(recording, forward):
@@ -279,30 +279,30 @@ def counts(recording, forward):
     seeds = sum(p.size for p in sources)
     lanes = recording.lanes(seeds)
     chunks = -(-seeds // lanes)
-    found = dict.fromkeys(NAMES, 0.0)
-    found["up" if forward else "down"] = 1.0
-    found["above" if forward else "below"] = chunks
-    found["source"], found["target"] = len(sources), len(others)
-    found["block"] = len(sources) * len(others)
-    found["collect"] = seeds * len(others)
+    tally = dict.fromkeys(NAMES, 0.0)
+    tally["up" if forward else "down"] = 1.0
+    tally["above" if forward else "below"] = chunks
+    tally["source"], tally["target"] = len(sources), len(others)
+    tally["block"] = len(sources) * len(others)
+    tally["collect"] = seeds * len(others)
     if forward:
-        found["visit"] = chunks * int(np.count_nonzero(recording.marks == MARK))
+        tally["visit"] = chunks * int(np.count_nonzero(recording.marks == MARK))
     for p in others:
-        found["result"] += seeds * p.meta.nbytes
-        found["page"] += seeds * p.meta.nbytes if seeds * p.meta.nbytes >= FRESH else 0
-    _add_instructions(found, *count(recording, forward, lanes), lanes, forward)
-    return found
+        tally["result"] += seeds * p.meta.nbytes
+        tally["page"] += seeds * p.meta.nbytes if seeds * p.meta.nbytes >= FRESH else 0
+    _add_instructions(tally, *count(recording, forward, lanes), lanes, forward)
+    return tally
 
 
-def _add_instructions(found, scalars, arrays, lanes, forward):
+def _add_instructions(tally, scalars, arrays, lanes, forward):
     """Add what instructions do that chunks of seeds (scalar ones) or seeds (array ones) reach so often."""
     for opcode, reached in scalars.items():
-        found["scalar"] += reached
-        found["lane"] += reached * lanes
-        found["function"] += reached * _scalar_functions(opcode)
+        tally["scalar"] += reached
+        tally["lane"] += reached * lanes
+        tally["function"] += reached * _scalar_functions(opcode)
     for number, reached in arrays.items():
         for name, value in _signature_counts(Signature.ALL[number], forward):
-            found[name] += reached * value
+            tally[name] += reached * value
 
 
 #: For up and down, signature -> what `_signature_counts` found.
@@ -311,10 +311,10 @@ _COUNTS: tuple = (WeakKeyDictionary(), WeakKeyDictionary())
 
 def _signature_counts(signature, forward):
     """What an instruction of a signature does for one seed, as pairs of name and count."""
-    known = _COUNTS[forward]
-    if signature not in known:
-        known[signature] = _counted(signature, forward)
-    return known[signature]
+    cache = _COUNTS[forward]
+    if signature not in cache:
+        cache[signature] = _counted(signature, forward)
+    return cache[signature]
 
 
 def _counted(program, forward):
@@ -332,19 +332,19 @@ def _counted(program, forward):
 def operations_of_duals(recording, lanes):
     """Scalar operations on tangents in one pass of dual numbers, where every tangent goes everywhere."""
     scalars, arrays = instructions(recording)
-    found = dict.fromkeys(NAMES, 0.0)
+    tally = dict.fromkeys(NAMES, 0.0)
     arrays = {signature: lanes * number for signature, number in arrays.items()}
-    _add_instructions(found, scalars, arrays, lanes, True)
-    return sum(found[name] for name in OPERATIONS)
+    _add_instructions(tally, scalars, arrays, lanes, True)
+    return sum(tally[name] for name in OPERATIONS)
 
 
 def _cost(recording, forward, constants):
-    found = counts(recording, forward)
+    tally = counts(recording, forward)
     seeds = sum(p.size for p in (recording.inputs if forward else recording.outputs))
     lanes = recording.lanes(seeds)
-    operations = sum(found[name] for name in OPERATIONS)
-    time = sum(constants[name] * value for name, value in found.items() if value)
-    return Cost(seeds, lanes, -(-seeds // lanes), found, operations, time)
+    operations = sum(tally[name] for name in OPERATIONS)
+    time = sum(constants[name] * value for name, value in tally.items() if value)
+    return Cost(seeds, lanes, -(-seeds // lanes), tally, operations, time)
 
 
 def predict(recording):
@@ -399,12 +399,12 @@ def _read(path):
     except OSError:
         return NANOSECONDS
     try:
-        found = {name: float(value) for name, value in json.loads(text).items()}
+        constants = {name: float(value) for name, value in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError):
-        found = {}
-    if found.keys() != NANOSECONDS.keys() or not all(0 <= value < float("inf") for value in found.values()):
+        constants = {}
+    if constants.keys() != NANOSECONDS.keys() or not all(0 <= value < float("inf") for value in constants.values()):
         raise CalibrationError(f"{path} is damaged; delete it or run python -m tapegrad calibrate --save again")
-    return found
+    return constants
 
 
 def save(constants):

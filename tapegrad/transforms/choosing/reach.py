@@ -32,14 +32,14 @@ MOST_SETS = 8
 @helper
 def _groups(word, lanes):
     """How many groups of `lanes` bits are not zero."""
-    found = 0
+    total = 0
     for k in range(0, 64, lanes):
         part = word >> k
         if lanes < 64:
             part &= (1 << lanes) - 1
         if part != 0:
-            found += 1
-    return found
+            total += 1
+    return total
 
 
 #: An instruction that reads one element; one that writes one.
@@ -58,8 +58,8 @@ def _range(first, count):
 
 
 @helper
-def _add(sets, slot, found):
-    store_int(sets + 8 * slot, load_int(sets + 8 * slot) | found)
+def _add(sets, slot, bits):
+    store_int(sets + 8 * slot, load_int(sets + 8 * slot) | bits)
 
 
 @helper
@@ -204,9 +204,9 @@ def count(recording, forward, lanes):
                 units[slot] = 0 if once[slot] > 1 else SOME + begin - start
         seen += min(SEEDS, total - start)
         stretch = (low, high) if forward else (high, low)
-        found = data_address(scalars), data_address(arrays)
-        given = [data_address(a) for a in (kinds, sets, units, direct)]
-        _count(address, marks, table_address(), *given, *stretch, lanes, *found)
+        totals = data_address(scalars), data_address(arrays)
+        addresses = [data_address(a) for a in (kinds, sets, units, direct)]
+        _count(address, marks, table_address(), *addresses, *stretch, lanes, *totals)
     scale = total / seen if seen else 0.0
     return (
         {op: float(scalars[op]) * scale for op in scalars.nonzero()[0].tolist()},
@@ -231,10 +231,10 @@ def instructions(recording):
     sets[[slot for _, _, slot, _ in pieces_of(recording.inputs)]] = 1
     sets[0] = 0
     kinds = np.zeros_like(arrays)
-    given = [data_address(a) for a in (kinds, sets, units, direct)]
-    found = data_address(scalars), data_address(arrays)
+    addresses = [data_address(a) for a in (kinds, sets, units, direct)]
+    totals = data_address(scalars), data_address(arrays)
     _count(
-        store.flush(), data_address(recording.marks), table_address(), *given, recording.low, high, SEEDS, *found
+        store.flush(), data_address(recording.marks), table_address(), *addresses, recording.low, high, SEEDS, *totals
     )
     return (
         {op: int(scalars[op]) for op in scalars.nonzero()[0].tolist()},

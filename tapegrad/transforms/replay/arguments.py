@@ -68,10 +68,10 @@ def sort_arguments(args, kwargs, argnums):
 
 def _differentiated(structure, argnums):
     counts = [p.count for p in structure.parts[0].parts]
-    found = []
+    flags = []
     for k, count in enumerate(counts):
-        found += [k in argnums] * count
-    return found + [False] * (structure.count - len(found))
+        flags += [k in argnums] * count
+    return flags + [False] * (structure.count - len(flags))
 
 
 def _wanted(leaf, k, structure):

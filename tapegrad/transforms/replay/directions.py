@@ -61,11 +61,11 @@ def answered(kernels, inputs, backward):
         return None, None, OTHER
     recording = KernelRecording(kernels, inputs)
     try:
-        found = backward(recording)
+        result = backward(recording)
     except Stopped as stopped:
         return None, None, stopped.status
     # If nothing was asked, no kernel has looked at the guards.
-    return recording.values, found, OTHER if recording.values is None else FINE
+    return recording.values, result, OTHER if recording.values is None else FINE
 
 
 class KernelRecording:
@@ -124,10 +124,10 @@ class KernelRecording:
         """The same by a kernel that is given."""
         sources, targets = (self.inputs, self.outputs) if forward else (self.outputs, self.inputs)
         count = sum(p.size for p in sources) if directions is None else len(directions)
-        found = [np.zeros((count, p.size), p.char) for p in targets]
+        arrays = [np.zeros((count, p.size), p.char) for p in targets]
         for start in range(0, count, kernel.lanes if kernel else 1):
             stop = min(start + kernel.lanes, count)
-            seeds = _units(sources, start, stop, kernel.lanes) if directions is None else _given(
+            seeds = _units(sources, start, stop, kernel.lanes) if directions is None else _seeds(
                 sources, directions[start:stop], kernel.lanes
             )
             # Results that do not depend on the inputs have no adjoints.
@@ -135,11 +135,11 @@ class KernelRecording:
             status, results = kernel.run([*self.arguments, *seeds])
             if results is None:
                 raise Stopped(status)
-            for whole, part in zip(found, results[kernel.values :]):
+            for whole, part in zip(arrays, results[kernel.values :]):
                 whole[start:stop] = part.reshape(kernel.lanes, whole.shape[1])[: stop - start]
             if self.values is None:
                 self.values = [kernel.value(results, k) for k in range(kernel.values)]
-        return found
+        return arrays
 
     def answer(self, kernel, forward, directions):
         """Status and results of a kernel, as `TapeKernel.run` gives them."""
@@ -151,28 +151,28 @@ class KernelRecording:
 
 def _units(ports, start, stop, lanes):
     """Seeds for `ports`: the unit vectors `start` to `stop` of all of them as one vector."""
-    found, begin = [], 0
+    units, begin = [], 0
     for p in ports:
         seeds = np.zeros((lanes, p.size), p.char)
         first, last = max(start, begin), min(stop, begin + p.size)
         if first < last:
             at = np.arange(first, last)
             seeds[at - start, at - begin] = 1.0
-        found.append(seeds.reshape(lanes, *p.shape))
+        units.append(seeds.reshape(lanes, *p.shape))
         begin += p.size
-    return found
+    return units
 
 
-def _given(ports, directions, lanes):
+def _seeds(ports, directions, lanes):
     """Seeds for `ports` from directions by slot (`recording.prepared`)."""
-    found = [np.zeros((lanes, p.size), p.char) for p in ports]
+    arrays_of_seeds = [np.zeros((lanes, p.size), p.char) for p in ports]
     for lane, (numbers, values, arrays) in enumerate(directions):
         by_slot = dict(zip(np.asarray(numbers).tolist(), np.asarray(values).tolist())) | dict(arrays)
-        for p, seeds in zip(ports, found):
+        for p, seeds in zip(ports, arrays_of_seeds):
             # What is read as a whole and by elements has its seed in both places; what is a result twice, the sum of both.
             if p.slot:
                 seeds[lane] = np.ravel(by_slot.pop(p.slot, 0.0))
             else:
                 for position, slot in p.elements:
                     seeds[lane, position] = by_slot.get(slot, 0.0)
-    return [seeds.reshape(lanes, *p.shape) for p, seeds in zip(ports, found)]
+    return [seeds.reshape(lanes, *p.shape) for p, seeds in zip(ports, arrays_of_seeds)]

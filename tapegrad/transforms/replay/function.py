@@ -171,8 +171,8 @@ class Replayed(Running):
         if kind.calls == kind.check_at and kind.tapes.first() is not None:
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
-        found = self.replay(kind, inputs, backward)
-        if found is None or kind.captures:
+        outcome = self.replay(kind, inputs, backward)
+        if outcome is None or kind.captures:
             # The short ways would not ask whether it is still under no_grad.
             pass
         elif not kwargs and backward is True and self.scalar and not self.has_aux:
@@ -181,7 +181,7 @@ class Replayed(Running):
             from .quick_values import prepare  # loads compiled code, which a first call may do without
 
             prepare(self, kind, surroundings, flat)
-        return found if found is not None else self._record(kind, inputs, key, leaves, backward)
+        return outcome if outcome is not None else self._record(kind, inputs, key, leaves, backward)
 
     def check_positions(self, args):
         """Raise if one of the arguments to differentiate is missing."""
@@ -230,23 +230,23 @@ class Replayed(Running):
         if kept is None:
             return
         kernel = kept.kernels.get(True)
-        known = self.short
-        if known is not None and known.serves(kept, kernel, surroundings):
+        short = self.short
+        if short is not None and short.serves(kept, kernel, surroundings):
             return
         from .quick import Quick, QuickKernel  # loads compiled code, which a first call may do without
 
-        known = kept.quick
-        if known is None or not known.serves(kept, kernel, surroundings):
+        short = kept.quick
+        if short is None or not short.serves(kept, kernel, surroundings):
             quick = Quick if kernel is None else QuickKernel
-            known = kept.quick = quick.of(kind, surroundings, kept, args, self.argnums)
-        self.short = known
+            short = kept.quick = quick.of(kind, surroundings, kept, args, self.argnums)
+        self.short = short
 
     def replay(self, kind, inputs, backward, count=True):
-        found, by_kernel = self._walked(kind, inputs, backward, count, True)
-        if found is None and by_kernel:
+        outcome, by_kernel = self._walked(kind, inputs, backward, count, True)
+        if outcome is None and by_kernel:
             # What a kernel says of a guard, a sweep has to say again before anything is recorded.
-            found, _ = self._walked(kind, inputs, backward, count, False)
-        return found
+            outcome, _ = self._walked(kind, inputs, backward, count, False)
+        return outcome
 
     def _walked(self, kind, inputs, backward, count, kernels):
         """From one kept tape to the next, as their guards say: the answer or None, and whether some were run by kernels."""
@@ -304,18 +304,18 @@ class Replayed(Running):
     def _by_kernel(self, kept, inputs, backward):
         """The answer of a kernel, or None, and its status: then the sweeps have to say what is right."""
         if hasattr(backward, "by_kernel"):
-            found = backward.by_kernel(kept, inputs)
-            return (None, OTHER) if found is None else (Outcome(None, kept.tape.structure, found), FINE)
+            result = backward.by_kernel(kept, inputs)
+            return (None, OTHER) if result is None else (Outcome(None, kept.tape.structure, result), FINE)
         if callable(backward):
-            values, found, status = answered(kept.kernels, inputs, backward)
-            return (None if values is None else Outcome(values, kept.tape.structure, found)), status
+            values, result, status = answered(kept.kernels, inputs, backward)
+            return (None if values is None else Outcome(values, kept.tape.structure, result)), status
         kernel = kept.kernels.get(backward)
         if kernel is None:
             return None, OTHER
-        status, found = kernel.run(inputs)
-        if found is None:
+        status, result = kernel.run(inputs)
+        if result is None:
             return None, status
-        values, gradients = kernel.results(found)
+        values, gradients = kernel.results(result)
         return Outcome(values, kept.tape.structure, gradients), FINE
 
     def _promote(self, kept, inputs, backward, outcome, workspace):
@@ -328,13 +328,13 @@ class Replayed(Running):
             return
         recording = workspace.recording
         asked, recording.asked = recording.asked, []
-        for forward, directions, count, found in asked:
+        for forward, directions, count, results in asked:
             key = (forward, lanes_of(kept.tape, count))
             if kernels.count(key, count) and not recording.primitive:
                 kernels.recording = kernels.recording or recording
                 there = KernelRecording(kernels, inputs)
                 answer = partial(there.answer, forward=forward, directions=directions)
-                kernels.promote(key, answer, found, self.stats, name)
+                kernels.promote(key, answer, results, self.stats, name)
 
     def _outcome(self, tape, workspace, backward):
         values = [workspace.output(k) for k in range(len(tape.outputs))]
@@ -351,9 +351,9 @@ class Replayed(Running):
 
     def _record(self, kind, inputs, key, leaves, backward):
         with self._turn():
-            found = self.replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
-            if found is not None:
-                return found
+            replayed = self.replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
+            if replayed is not None:
+                return replayed
             # If the surroundings change meanwhile, these are not the kind's tapes any more.
             tapes = kind.tapes
             tape = self._recorded(kind, inputs, key, leaves, backward)

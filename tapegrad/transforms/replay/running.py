@@ -59,8 +59,8 @@ class Running:
         structure, static = key
         start = time.perf_counter()
         enabled = thread_state().enabled
-        given = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
-        states = RandomStates([*kind.surroundings.generators, *given])
+        generators = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
+        states = RandomStates([*kind.surroundings.generators, *generators])
         with Tape() as tape, enable_grad():
             trace = Trace(tape.store, kind.surroundings.arrays, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
@@ -167,17 +167,17 @@ class Running:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
         with Tape() as tape, enable_grad():
-            given = with_inputs(leaves, static, inputs, _leaf)
+            arguments = with_inputs(leaves, static, inputs, _leaf)
             #: For each input its tensor, None if it is not differentiated.
-            wanted = [t if mark[-1] else None for t, mark in zip(given, static) if is_input(mark)]
-            args, kwargs = unflatten(structure, given)
-            with differentiating([t for t in wanted if t is not None]):
+            variables = [t if mark[-1] else None for t, mark in zip(arguments, static) if is_input(mark)]
+            args, kwargs = unflatten(structure, arguments)
+            with differentiating([t for t in variables if t is not None]):
                 results, shape = flatten(self.function(*args, **kwargs))
             refuse_outer(tape.store)
             if enabled:
-                refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in wanted if t is not None}, self.function)
+                refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in variables if t is not None}, self.function)
             self._check_results(results, shape, backward, tape.store)
-            gradients = _gradients(results[:1] if self.has_aux else results, wanted) if backward else None
+            gradients = _gradients(results[:1] if self.has_aux else results, variables) if backward else None
         values = [r.detach()._v if isinstance(r, Tensor) else r for r in results]
         return Outcome(values, shape, gradients)
 
@@ -190,17 +190,17 @@ class Running:
                 warnings.warn(text, category, stacklevel=_outside())
 
 
-def _gradients(results, wanted):
+def _gradients(results, variables):
     """The gradients of the sum of `results`: one for each tensor in `wanted`, zeros where nothing leads to it; None for None."""
-    asked = [t for t in wanted if t is not None]
-    found = iter([None] * len(asked))
+    asked = [t for t in variables if t is not None]
+    remaining = iter([None] * len(asked))
     roots = [r for r in results if isinstance(r, Tensor) and r.requires_grad]
     if roots and asked:
         ones = [_leaf(np.ones(r.shape, r.dtype), False) for r in roots]
-        found = iter(grad(roots, asked, ones, allow_unused=True))
+        remaining = iter(grad(roots, asked, ones, allow_unused=True))
     gradients = []
-    for t in wanted:
-        g = next(found) if t is not None else None
+    for t in variables:
+        g = next(remaining) if t is not None else None
         gradients.append(None if t is None else np.zeros(t.shape, t.dtype) if g is None else np.array(g._v, t.dtype))
     return gradients
 
