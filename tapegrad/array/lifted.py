@@ -18,7 +18,7 @@ from numpy.linalg import _umath_linalg
 
 from ..codegen.ufuncs import reduced_svd
 from ..common.errors import HigherOrderError
-from ..interpreter.contributions import Placed, Scattered, fills, once
+from ..interpreter.contributions import Scattered, Windowed, fills, once
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.accumulating import add_at_value, add_window_value
@@ -251,7 +251,7 @@ class Lifted(L.Operators):
     def place(self, shape, strides, offset):
         """Contribution: this array added into a window of zeros of `shape`."""
         source, strides = once(self, strides)
-        return source.reshape(shape) if fills(source, shape, strides, offset) else Placed(source, shape, strides, offset)
+        return source.reshape(shape) if fills(source, shape, strides, offset) else Windowed(source, shape, strides, offset)
 
     def placed(self, shape, strides, offset):
         attrs = self._window(shape, strides, int(np.prod(shape, dtype=np.int64)))

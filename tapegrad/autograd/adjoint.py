@@ -20,7 +20,7 @@ from ..array.differentiable import Differentiable
 from ..array.lifted import Lifted
 from ..array.record import normalise, tracked
 from ..common.errors import HigherOrderError, TapegradError, said_by
-from ..interpreter.contributions import Placed, Scattered
+from ..interpreter.contributions import Scattered, Windowed
 from ..rules import BY_NAME
 from .reading import like
 
@@ -166,7 +166,7 @@ def contributions(stretch, slot, read, g, lanes, positions):
 
 def joined(known, part, meta, lanes):
     """The adjoint of an operand, of which `known` (or None) is known, with one contribution more."""
-    if isinstance(part, (Placed, Scattered)):
+    if isinstance(part, (Windowed, Scattered)):
         source = part.source
         if source.lanes != lanes:
             source = Lifted(np.broadcast_to(source.a, (lanes, *source.shape)), lanes)

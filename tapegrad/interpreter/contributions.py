@@ -11,7 +11,7 @@ import math
 from ..tape.meta import c_strides
 
 
-class Placed:
+class Windowed:
     """A contribution that is added into a window of its operand's adjoint."""
 
     def __init__(self, source, shape, strides, offset):
@@ -31,7 +31,7 @@ class Scattered:
         self.source, self.index, self.shape = source, index, tuple(shape)
 
     def joined(self, adjoint, source):
-        """As `Placed.joined`."""
+        """As `Windowed.joined`."""
         return source.scattered(self.index, self.shape) if adjoint is None else adjoint.add_at(source, self.index)
 
 

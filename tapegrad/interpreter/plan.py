@@ -19,7 +19,7 @@ from ..common.errors import InternalError, require
 from ..rules import lang as L
 from ..tape.meta import SCALAR, c_strides
 from . import program as P
-from .contributions import Placed, Scattered
+from .contributions import Scattered, Windowed
 from .registered import Registered
 from .symbolic import ITEMSIZE, Atom, Sym
 from .windows import aligned, aligned_shape, coalesce, longest_inside, renumber
@@ -404,7 +404,7 @@ class Planner:
             if isinstance(value, Sym):
                 # A rule may leave out axes along which its contribution is constant.
                 value = value.broadcast_to(np.broadcast_shapes(value.shape, meta.shape))
-            if isinstance(value, Placed):
+            if isinstance(value, Windowed):
                 self._place(k, value, meta)
             elif isinstance(value, Scattered):
                 self._scatter(k, value, meta)

@@ -16,7 +16,7 @@ from numpy.linalg import _umath_linalg
 from ..codegen.ufuncs import reduced_svd
 from ..rules import lang as L
 from ..tape.meta import c_strides
-from .contributions import Placed, Scattered
+from .contributions import Scattered, Windowed
 
 #: Bytes of each dtype a program may read, by NumPy's character.
 ITEMSIZE = {char: np.dtype(char).itemsize for char in "df?bBhHiIlLqQ"}
@@ -223,7 +223,7 @@ class Sym(L.Operators):
 
     def place(self, shape, strides, offset):
         """Contribution: this array added into a window of zeros of `shape`."""
-        return Placed(self, shape, strides, offset)
+        return Windowed(self, shape, strides, offset)
 
     def scatter(self, index, shape):
         """Contribution: this array added at flat positions `index` of zeros of `shape`."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..interpreter.contributions import Placed, Scattered
+from ..interpreter.contributions import Scattered, Windowed
 from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
@@ -70,22 +70,22 @@ class _Adjoint:
         tape, writer = self.tape, self.writer
         self.plan = planned(tape, writer)
         roots = [(slot, meta) for slot, meta in tape.outputs if slot and tape.active[slot]]
-        given = [self._given(meta) for _, meta in roots]
-        writer.reserve(int(self.plan.room[-1]) * len(given[0] if given else (0,)))
-        found = []
+        seeds = [self._seeds(meta) for _, meta in roots]
+        writer.reserve(int(self.plan.room[-1]) * len(seeds[0] if seeds else (0,)))
+        gradients = []
         for lane in range(self.lanes or 1):
             self.word[:], self.terms = 0, {}
-            for (slot, meta), seeds in zip(roots, given):
-                self._add(slot, meta, seeds[lane])
+            for (slot, meta), of_root in zip(roots, seeds):
+                self._add(slot, meta, of_root[lane])
             self._back()
-            found.append(self._gradients())
+            gradients.append(self._gradients())
         if self.lanes is None:
-            results = [self._result(*pair) for pair in found[0]]
+            results = [self._result(*pair) for pair in gradients[0]]
         else:
-            results = [self._stacked([reference for reference, _ in lane], lane[0][1]) for lane in zip(*found)]
+            results = [self._stacked([reference for reference, _ in lane], lane[0][1]) for lane in zip(*gradients)]
         return close(writer, results, [False] * len(writer.inputs))
 
-    def _given(self, meta):
+    def _seeds(self, meta):
         """The seeds of an output, one for each lane."""
         writer, lanes = self.writer, self.lanes
         if lanes is not None:
@@ -108,7 +108,7 @@ class _Adjoint:
             if tape.active[item.slot]:
                 self._item(item)
         self._scalars(1, high)
-        self.writer.place = 0
+        self.writer.origin = 0
 
     # -- scalar instructions ------------------------------------------------------
     def _scalars(self, low, high):
@@ -130,25 +130,25 @@ class _Adjoint:
         g = self._taken(item.slot)
         if g is None:
             return
-        writer.place = item.slot
+        writer.origin = item.slot
         row = entry.function
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
         wanted = [k for k in row.slots(len(item.operands)) if item.operands[k] > 0 and tape.active[item.operands[k]]]
         if row is _STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
-            found = [g.strided((), (), k) for k in wanted]
+            contributions = [g.strided((), (), k) for k in wanted]
         else:
             operands = [Term.of(writer, o) for o in item.operands]
             attrs = dict(entry.attrs)
             if row.dynamic:
                 attrs[row.dynamic] = entry.integer
             try:
-                found = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
+                contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
             except NotLowered as reason:
                 raise NotLowered(f"{row.name}: {reason.what}", tape.place(item.slot)) from None
-            of = dict(zip(row.slots(len(item.operands)), found))
-            found = [of[k] for k in wanted]
-        for k, contribution in zip(wanted, found):
+            of = dict(zip(row.slots(len(item.operands)), contributions))
+            contributions = [of[k] for k in wanted]
+        for k, contribution in zip(wanted, contributions):
             for part in contribution if isinstance(contribution, tuple) else (contribution,):
                 if part is not None:
                     self._add(item.operands[k], tape.metas[item.operands[k]], part)
@@ -160,17 +160,17 @@ class _Adjoint:
             return Term(self.writer, word, (), "d", self.writer.number_of(word)) if word else None
         return self.terms.pop(slot, None)
 
-    def _add(self, slot, meta, found):
+    def _add(self, slot, meta, part):
         """Add a contribution to the adjoint of `slot`."""
-        known = self.terms.get(slot)
-        if isinstance(found, (Placed, Scattered)):
-            self.terms[slot] = found.joined(known, found.source.cast(meta.char))
+        adjoint = self.terms.get(slot)
+        if isinstance(part, (Windowed, Scattered)):
+            self.terms[slot] = part.joined(adjoint, part.source.cast(meta.char))
             return
-        found = _fitted(found, meta)
+        part = _fitted(part, meta)
         if meta is not SCALAR:
-            self.terms[slot] = found if known is None else known + found
+            self.terms[slot] = part if adjoint is None else adjoint + part
             return
-        term = found.slot if found.number is None or found.slot > 0 else self.writer.fixed(found.number)
+        term = part.slot if part.number is None or part.slot > 0 else self.writer.fixed(part.number)
         word = int(self.word[slot])
         self.word[slot] = self.writer.scalar(BY_NAME["add"], word, term) if word else term
 
@@ -179,19 +179,19 @@ class _Adjoint:
         """The gradient of each wanted argument: a slot, or the negative number of a constant, or 0; and its description."""
         tape = self.tape
         elements = self._elements()
-        found = []
+        gradients = []
         for k, meta in enumerate(tape.inputs):
             if not tape.wanted[k]:
                 continue
             if meta is SCALAR:
-                found.append((int(elements[k][1][0]) if k in elements else 0, SCALAR))
+                gradients.append((int(elements[k][1][0]) if k in elements else 0, SCALAR))
                 continue
             whole = self.terms.get(tape.leaves[k]) if tape.leaves[k] else None
             if k in elements:
                 single = self._collected(*elements[k], meta)
                 whole = single if whole is None else whole + single
-            found.append((whole.reference() if whole is not None else 0, meta))
-        return found
+            gradients.append((whole.reference() if whole is not None else 0, meta))
+        return gradients
 
     def _result(self, reference, meta):
         """A gradient as an output."""
@@ -213,35 +213,35 @@ class _Adjoint:
 
     def _elements(self):
         """Positions, ascending, and adjoints of the elements of each argument that have one."""
-        given = np.array(self.tape.elements, np.int64).reshape(-1, 3)
-        given = given[np.lexsort((given[:, 1], given[:, 0]))]
-        words = self.word[given[:, 2]]
-        given, words = given[words != 0], words[words != 0]
-        arguments, starts = np.unique(given[:, 0], return_index=True)
-        parts = zip(np.split(given[:, 1], starts[1:]), np.split(words, starts[1:]))
+        elements = np.array(self.tape.elements, np.int64).reshape(-1, 3)
+        elements = elements[np.lexsort((elements[:, 1], elements[:, 0]))]
+        words = self.word[elements[:, 2]]
+        elements, words = elements[words != 0], words[words != 0]
+        arguments, starts = np.unique(elements[:, 0], return_index=True)
+        parts = zip(np.split(elements[:, 1], starts[1:]), np.split(words, starts[1:]))
         return dict(zip(arguments.tolist(), parts))
 
     def _collected(self, positions, words, meta):
         """The gradient of an array from those of its elements."""
         writer = self.writer
         slots = tuple(words.tolist())
-        found = Term(writer, writer.entry(_STACK, slots, (len(slots),), "d", (("axis", 0),)), (len(slots),), "d")
+        gradient = Term(writer, writer.entry(_STACK, slots, (len(slots),), "d", (("axis", 0),)), (len(slots),), "d")
         if len(slots) == meta.size:
-            return found.reshape(meta.shape)
+            return gradient.reshape(meta.shape)
         index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
-        return found.scattered(index, meta.shape)
+        return gradient.scattered(index, meta.shape)
 
 
-def _fitted(found, meta):
+def _fitted(part, meta):
     """A contribution, which may have the broadcast shape of the result or lack axes, as one of the operand's description."""
     shape = meta.shape
-    whole = np.broadcast_shapes(found.shape, shape)
-    if whole != found.shape:
+    whole = np.broadcast_shapes(part.shape, shape)
+    if whole != part.shape:
         if whole == shape:
-            return found.cast(meta.char).broadcast_to(shape)
-        found = found.broadcast_to(whole)
-    if found.shape != shape:
-        lead = found.ndim - len(shape)
-        axes = [d for d in range(found.ndim) if d < lead or shape[d - lead] == 1 and found.shape[d] != 1]
-        found = found.reduce("add", axes).reshape(shape)
-    return found.cast(meta.char)
+            return part.cast(meta.char).broadcast_to(shape)
+        part = part.broadcast_to(whole)
+    if part.shape != shape:
+        lead = part.ndim - len(shape)
+        axes = [d for d in range(part.ndim) if d < lead or shape[d - lead] == 1 and part.shape[d] != 1]
+        part = part.reduce("add", axes).reshape(shape)
+    return part.cast(meta.char)

@@ -41,7 +41,7 @@ from . import ir
 from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS, RECOMPUTED
 from .arrays_linalg import FINITE
 from .arrays_planner import ADDITIONS, LoopPlanner
-from .arrays_views import VIEWS, ArrayRef, c_elements, plain, view
+from .arrays_views import VIEWS, ArrayRef, c_elements, view, without_table
 from .reasons import NotLowered
 
 _ABSOLUTE = BY_NAME["absolute_matmul"]
@@ -68,10 +68,10 @@ class Arrays:
         array = np.asarray(value)
         if array.ndim == 0:
             return ir.constant(float(array), array.dtype.char)
-        known = self._constants.get(id(array))
-        if known is None:
-            known = self._constants[id(array)] = (_constant(array), array)
-        return known[0]
+        entry = self._constants.get(id(array))
+        if entry is None:
+            entry = self._constants[id(array)] = (_constant(array), array)
+        return entry[0]
 
     # -- one instruction -------------------------------------------------------------
     def emit(self, item, operands, target=None, integer=None, reuse=(), place=None):
@@ -101,7 +101,7 @@ class Arrays:
         entry, body = item.entry, []
         operands = [self._ready(o, body) for o in operands]
         if target is not None:
-            target = ArrayRef(target.buffer, plain(target.offset, body), target.shape, target.strides, target.char)
+            target = ArrayRef(target.buffer, without_table(target.offset, body), target.shape, target.strides, target.char)
         out = entry.meta
         if entry.kind == HOST:
             result = self._host(entry, operands, target, body, place)
@@ -110,7 +110,7 @@ class Arrays:
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is Python code", place)
         if row.dynamic:
-            integer = ir.Index(entry.integer or 0) if integer is None else plain(integer, body)
+            integer = ir.Index(entry.integer or 0) if integer is None else without_table(integer, body)
             attrs[row.dynamic] = integer
         plan = LoopPlanner(operands, out, body)
         if row is _ABSOLUTE:
@@ -119,10 +119,10 @@ class Arrays:
                 if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
                     plan.demand_finite(o, self.guards)
         if row in VIEWS:
-            found = view(row.name, operands[0], attrs, out)
-            if found is None:
-                found = view(row.name, plan.in_order(operands[0]), attrs, out)
-            return body, self._viewed(plan, found, target)
+            ref = view(row.name, operands[0], attrs, out)
+            if ref is None:
+                ref = view(row.name, plan.in_order(operands[0]), attrs, out)
+            return body, self._viewed(plan, ref, target)
         if row in _WRITES:
             x = operands[0]
             if _whole(x) and x.char == out.char and (0 in reuse or _here(x, target)):
@@ -140,18 +140,18 @@ class Arrays:
             plan.demand_finite(result, self.guards)
         return body, result
 
-    def _viewed(self, plan, found, target):
+    def _viewed(self, plan, ref, target):
         if target is not None:
-            return plan.copy(found, target)
-        if found.shape == ():
-            return plan.load(found)
-        return found
+            return plan.copy(ref, target)
+        if ref.shape == ():
+            return plan.load(ref)
+        return ref
 
     def _ready(self, operand, body):
         if isinstance(operand, ArrayRef):
             if operand.offset.table is None:
                 return operand
-            return ArrayRef(operand.buffer, plain(operand.offset, body), operand.shape, operand.strides, operand.char)
+            return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
         return operand
 
     def _host(self, entry, operands, target, body, place):
@@ -160,9 +160,9 @@ class Arrays:
         function = entry.function.function
         if isinstance(function, HostFunction) and function.name in RECOMPUTED:
             plan.refusal = self.guards
-            found = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
-            if found is not None:
-                return plan.deliver(found, target)
+            sym = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
+            if sym is not None:
+                return plan.deliver(sym, target)
         if ufunc is not None:
             expr = HOST_FUNCTIONS.get(ufunc.__name__)
             if expr is not None and (expr.of is None or all(o.char in expr.of for o in operands)):

@@ -63,9 +63,9 @@ def _all_finite(plan, x):
     return L.eq(wrong.sum() if x.ndim else wrong, 0.0)
 
 
-def _undetermined(plan, found, x):
+def _undetermined(plan, result, x):
     last = (x.ndim - 2, x.ndim - 1)
-    return L.isnan(found) & L.eq(L.select(L.isnan(x), 1.0, 0.0).sum(last), 0.0)
+    return L.isnan(result) & L.eq(L.select(L.isnan(x), 1.0, 0.0).sum(last), 0.0)
 
 
 def _at_classes(plan, target, classes):

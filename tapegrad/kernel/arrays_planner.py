@@ -70,8 +70,8 @@ class LoopPlanner(Products, Planner):
         self.operands = [self.sym_of(o) for o in operands]
 
     # -- registers ----------------------------------------------------------------
-    def _base(self, thing):
-        self.bases.append(thing)
+    def _base(self, base):
+        self.bases.append(base)
         return len(self.bases) - 1
 
     def sym_of(self, operand):
@@ -175,31 +175,31 @@ class LoopPlanner(Products, Planner):
         if char not in "df" and how not in ("add", "mul"):
             raise NotLowered(f"{how} over integers has no machine code")
         if 0 in shape:
-            found = self.temporary(kept, char)
-            self.loop([L.Expr.lift(_IDENTITY[how])], [found], kept, [None])
-            return self._reduced(found, result)
+            target = self.temporary(kept, char)
+            self.loop([L.Expr.lift(_IDENTITY[how])], [target], kept, [None])
+            return self._reduced(target, result)
         order, turned = memory_order(shape, sym.expr.leaves())
         inner = [k for k in order if shape[k] != 1]
         if math.prod(kept) == 1:
             total = self._carried(sym, how, axes, char, order, turned, None)
             return self._single(self._as(total, char), result)
-        found = self.temporary(kept, char)
+        target = self.temporary(kept, char)
         if carried is None:
             carried = bool(inner) and inner[-1] in axes and shape[inner[-1]] > 3
         if carried:
-            self._carried(sym, how, axes, char, order, turned, found)
+            self._carried(sym, how, axes, char, order, turned, target)
         else:
             # The innermost axis stays: rows are added up in memory.
-            self.loop([L.Expr.lift(_IDENTITY[how])], [found], kept, [None])
-            window = Atom(found.reg, 0, shape, [0 if k in axes else s for k, s in enumerate(found.strides)], char)
+            self.loop([L.Expr.lift(_IDENTITY[how])], [target], kept, [None])
+            window = Atom(target.reg, 0, shape, [0 if k in axes else s for k, s in enumerate(target.strides)], char)
             self.loop([sym.expr], [window], shape, [how])
-        return self._reduced(found, result)
+        return self._reduced(target, result)
 
     def _reduced(self, atom, shape):
         return self._sym(Atom(atom.reg, 0, shape, [s * ITEMSIZE[atom.char] for s in c_elements(shape)], atom.char))
 
-    def _carried(self, sym, how, axes, char, order, turned, found):
-        """Reduce with carried values, in loops inside those of the axes that stay; store in `found`."""
+    def _carried(self, sym, how, axes, char, order, turned, target):
+        """Reduce with carried values, in loops inside those of the axes that stay; store in `target`."""
         shape = sym.shape
         nest = Nest(self, shape, [k for k in order if k not in axes] + [k for k in order if k in axes], turned)
         wide = "d" if char == "f" and how in ("add", "mul") else char
@@ -214,8 +214,8 @@ class LoopPlanner(Products, Planner):
         nest.add(total)
         for loop in nest.chain[depth:]:
             loop.carries[-1].next = total
-        if found is not None:
-            nest.bodies[depth].append(ir.Store(self.bases[found.reg][0], nest.index(found, axes), total))
+        if target is not None:
+            nest.bodies[depth].append(ir.Store(self.bases[target.reg][0], nest.index(target, axes), total))
         return total
 
     def scan(self, sym, axis, how, reverse, exclusive):
@@ -425,11 +425,11 @@ class LoopPlanner(Products, Planner):
         """The value of a row."""
         operands = self.operands
         if row.elementwise:
-            found = row.expr(*operands)
+            value = row.expr(*operands)
             if row.name == "clone" and target is None and self.out.shape:
                 # The copy stays as it is when the operand is written to.
-                return self.ref_of(self._fresh(found.broadcast_to(self.out.shape)))
-            return self.deliver(found, target)
+                return self.ref_of(self._fresh(value.broadcast_to(self.out.shape)))
+            return self.deliver(value, target)
         # Functions are computed once, however often the rule reads their result.
         self.eager = ValuePlanner.eager
         if row.linear:
@@ -451,10 +451,10 @@ class LoopPlanner(Products, Planner):
         if sym.shape != out.shape:
             sym = sym.reshape(out.shape) if sym.size == 1 and sym.ndim > len(out.shape) else sym.broadcast_to(out.shape)
         if target is None and out.shape == ():
-            found = self._cast(sym, out.char) if sym.char != out.char or sym.atom is None else sym
-            if self.is_value(found.atom):
-                return self.bases[found.atom.reg]
-            return self.load(self.ref_of(found.atom))
+            value = self._cast(sym, out.char) if sym.char != out.char or sym.atom is None else sym
+            if self.is_value(value.atom):
+                return self.bases[value.atom.reg]
+            return self.load(self.ref_of(value.atom))
         atom = sym.atom
         if target is None:
             if atom is None or atom.char != out.char or self.is_value(atom):
@@ -466,11 +466,11 @@ class LoopPlanner(Products, Planner):
     def _store(self, sym, target):
         if 0 in target.shape:
             return
-        place = self.sym_of(target).atom
+        atom = self.sym_of(target).atom
         if sym.shape != target.shape:
             # A value goes to an array of one element.
-            place = Atom(place.reg, 0, sym.shape, (0,) * sym.ndim, place.char)
-        self.loop([sym.expr], [place], sym.shape, [None])
+            atom = Atom(atom.reg, 0, sym.shape, (0,) * sym.ndim, atom.char)
+        self.loop([sym.expr], [atom], sym.shape, [None])
 
     def load(self, ref):
         """The element of an ArrayRef of size 1 as a Value."""

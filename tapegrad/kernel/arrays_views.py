@@ -93,11 +93,11 @@ def added(one, other, body):
     if one.plus is not None and other.plus is not None:
         plus = ir.Let(L.arg(one.plus) + L.arg(other.plus), "l")
         body.append(plus)
-    found = moved(ir.Index(one.base, one.steps), other.base, other.steps)
-    return ir.Index(found.base, found.steps, None, plus)
+    total = moved(ir.Index(one.base, one.steps), other.base, other.steps)
+    return ir.Index(total.base, total.steps, None, plus)
 
 
-def plain(index, body):
+def without_table(index, body):
     """`index` without table: what the table says is loaded by a statement in `body`."""
     if index.table is None:
         return index
@@ -182,7 +182,7 @@ def _window(x, shape, strides, offset):
         turned.append(tuple(c // (n - 1) for c in change))
     if any(low < 0 or high >= n for (low, high), n in zip(reach, x.shape)):
         return None
-    found = [int(sum(c * s for c, s in zip(change, x.strides))) for change in turned]
+    jumps = [int(sum(c * s for c, s in zip(change, x.strides))) for change in turned]
     base = int(sum(i * s for i, s in zip(start, x.strides)))
-    loops = [(loop, c) for (loop, _), c in zip(offset.steps, found[len(shape) :])]
-    return ArrayRef(x.buffer, moved(x.offset, base, loops), shape, tuple(found[: len(shape)]), x.char)
+    loops = [(loop, c) for (loop, _), c in zip(offset.steps, jumps[len(shape) :])]
+    return ArrayRef(x.buffer, moved(x.offset, base, loops), shape, tuple(jumps[: len(shape)]), x.char)

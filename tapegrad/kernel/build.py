@@ -6,7 +6,7 @@ values.  The tree is walked in the order of execution: a template gives one
 its `Carry` objects before its body is walked, and their `next` after.
 
 A template whose value is read in other iterations, or in other loops, stores it
-in its spill buffer (`spilling`) at the place of its execution number.
+in its spill buffer (`spilling`) at the position of its execution number.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..rules import lang as L
 from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays
-from .arrays_views import ArrayRef, c_elements, plain
+from .arrays_views import ArrayRef, c_elements, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
 from .copies import copy_array, copy_loop
 from .nest import AffineIndex, LoopNode
 from .reasons import NotLowered
-from .references import Argument, Carried, Constant, Direct, Element, Gathered, Number, Numbers, Phi, Placed, References, Spilled
+from .references import Argument, Carried, Constant, Direct, Element, Gathered, InStorage, Number, Numbers, Phi, References, Spilled
 from .spilling import lay_out
 
 _WHERE = BY_NAME["where"]
@@ -87,7 +87,7 @@ class Builder:
     # -- the tree ---------------------------------------------------------------------
     def _fill(self, body):
         for node in body.nodes:
-            for storage, what in body.copies.get(node.place, ()):
+            for storage, what in body.copies.get(node.position, ()):
                 self.bring(self.value(what), self._whole(storage))
             if isinstance(node, LoopNode):
                 self._loop(node)
@@ -99,7 +99,7 @@ class Builder:
     def _loop(self, level):
         outer, loop = self.blocks[-1], level.loop
         if level.ragged:
-            loop.which = level.parent.index(level.parent.place, self.tables)
+            loop.which = level.parent.index(level.parent.execution_number, self.tables)
         for what in level.carries:
             level.carries[what] = ir.Carry(self._executed(self.value(what.init)))
         self.blocks.append(_Block(level.body, loop.body))
@@ -122,8 +122,8 @@ class Builder:
     def _keep(self, t):
         """Bring the value of `t` to its spill buffer."""
         if t.stored:
-            place = self._row_of(t, t.body.place)
-            self._add(ir.Store(t.spill, t.body.index(place, self.tables), t.value))
+            spot = self._row_of(t, t.body.execution_number)
+            self._add(ir.Store(t.spill, t.body.index(spot, self.tables), t.value))
 
     def _add(self, *statements):
         self.blocks[-1].statements.extend(statements)
@@ -168,7 +168,7 @@ class Builder:
             return self._whole(t.storage)
         if not t.stored or meta.shape == ():
             return None
-        offset = t.body.index(self._row_of(t, t.body.place), self.tables)
+        offset = t.body.index(self._row_of(t, t.body.execution_number), self.tables)
         return ArrayRef(t.spill, offset, meta.shape, c_elements(meta.shape), meta.char)
 
     def _stacked(self, t):
@@ -192,7 +192,7 @@ class Builder:
         value = self._executed(self.value(t.operands[0]))
         if how == "bool" and isinstance(value, ArrayRef):
             # An array of one element.
-            value = ir.Load(value.buffer, plain(value.offset, self.blocks[-1].statements))
+            value = ir.Load(value.buffer, without_table(value.offset, self.blocks[-1].statements))
             self._add(value)
         numbers = t.body.fit(columns.integer[t.members], self.tables)
         number = t.body.index(numbers, self.tables) if numbers.steps else numbers.base
@@ -213,7 +213,7 @@ class Builder:
         if isinstance(value, ArrayRef):
             raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
         data = np.frombuffer(b"".join(seen), np.dtype(value.char))
-        before = ir.Load(self._constant(data), t.body.index(t.body.place, self.tables))
+        before = ir.Load(self._constant(data), t.body.index(t.body.execution_number, self.tables))
         self._add(before, ir.Guard(number, value, before))
 
     # -- values -------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class Builder:
             return what.template.value
         if kind is Carried:
             return what.level.carries[what]
-        if kind is Placed:
+        if kind is InStorage:
             return self._whole(what.storage)
         if kind is Number:
             return ir.constant(what.value)
@@ -265,10 +265,10 @@ class Builder:
                 return self.row(self.inputs[what.argument], 0, meta)
             what = Element(what.argument, AffineIndex(0))
         block = self.blocks[self._depth(what)]
-        found = block.known.get(what)
-        if found is None:
-            found = block.known[what] = self._loaded(what, block)
-        return found
+        value = block.known.get(what)
+        if value is None:
+            value = block.known[what] = self._loaded(what, block)
+        return value
 
     def _loaded(self, what, block):
         body, kind = block.body, type(what)
@@ -308,10 +308,10 @@ class Builder:
 
     def _constant(self, data):
         key = (data.dtype.char, data.tobytes())
-        found = self.constants.get(key)
-        if found is None:
-            found = self.constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
-        return found
+        buffer = self.constants.get(key)
+        if buffer is None:
+            buffer = self.constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
+        return buffer
 
     def _stack(self, what):
         """Array constants of which each iteration reads one, in one buffer."""

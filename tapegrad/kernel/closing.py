@@ -174,7 +174,7 @@ def columns_of(items, count):
     """
     starts = np.zeros(len(items) + 1, np.int64)
     starts[1:] = np.cumsum([len(operands) for *_, operands in items])
-    operands = np.fromiter((o for *_, given in items for o in given), np.int32, int(starts[-1]))
+    operands = np.fromiter((o for *_, slots in items for o in slots), np.int32, int(starts[-1]))
     item_of = np.full(count, -1, np.int32)
     item_of[[slot for slot, *_ in items]] = np.arange(len(items))
     return starts, operands, item_of

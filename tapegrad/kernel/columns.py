@@ -77,11 +77,11 @@ class Columns:
     def pairs(self):
         """The instructions that compute the first two operands of each one, as int32; -1 where there is none."""
         count = np.diff(self.first)
-        found = np.full((len(self), 2), -1, np.int32)
+        pairs = np.full((len(self), 2), -1, np.int32)
         for k in range(2):
             has = np.flatnonzero(count > k)
-            found[has, k] = self.operands[self.first[has] + k]
-        return np.maximum(found, -1)
+            pairs[has, k] = self.operands[self.first[has] + k]
+        return np.maximum(pairs, -1)
 
 
 class _Outside:
@@ -155,7 +155,7 @@ def columns(tape):
     operands = np.zeros(first[-1], np.int64)
     code = np.zeros(len(slots), np.int32)
     at = slots[is_scalar]
-    places = first[:-1][is_scalar]
+    starts = first[:-1][is_scalar]
     fixed = np.zeros(len(at), np.int64)
     a, b = records["a"][at].astype(np.int64), records["b"][at].astype(np.int64)
     own = arity[scalar_ops]
@@ -165,10 +165,10 @@ def columns(tape):
     is_number = _numbers(outside)
     for k, slot in ((0, a), (1, b)):
         has = own > k
-        found = np.where(slot == 0, missing, reference[slot])
-        operands[(places + k + (own == 3))[has]] = found[has]
-        fixed |= np.where(has & (found < 0) & is_number[np.minimum(found, -1)], 1 << k, 0)
-    operands[places[own == 3]] = inline[own == 3]
+        refs = np.where(slot == 0, missing, reference[slot])
+        operands[(starts + k + (own == 3))[has]] = refs[has]
+        fixed |= np.where(has & (refs < 0) & is_number[np.minimum(refs, -1)], 1 << k, 0)
+    operands[starts[own == 3]] = inline[own == 3]
     code[is_scalar] = 4 * scalar_ops + fixed
 
     integer = np.zeros(len(slots), np.int64)
@@ -192,33 +192,33 @@ def _leaves(tape, outside, reference, op):
     if tape.elements:
         which, at, slots = np.array(tape.elements, np.int64).T
         reference[slots] = outside.add(ELEMENT, which, at, np.zeros(len(slots)))
-    known = {slot for _, _, slot in tape.elements}
+    elements = {slot for _, _, slot in tape.elements}
     for k, slot in enumerate(tape.leaves):
         if slot:
             reference[slot] = outside.add(ARGUMENT, k, 0, np.zeros(1))[0]
     # What the function captured is a constant.
-    captured = [slot for slot in np.flatnonzero(op == SCALAR_LEAF).tolist() if slot not in known]
+    captured = [slot for slot in np.flatnonzero(op == SCALAR_LEAF).tolist() if slot not in elements]
     reference[captured] = outside.add(NUMBER, 0, 0, tape.records["value"][captured])
 
 
 def _constants(tape, outside):
     """References to the tape's constants."""
-    found = []
+    references = []
     for k, constant in enumerate(tape.constants):
         if np.ndim(constant) == 0 and np.asarray(constant).dtype.char == "d":
-            found.append(int(outside.add(NUMBER, 0, 0, [float(constant)])[0]))
+            references.append(int(outside.add(NUMBER, 0, 0, [float(constant)])[0]))
         else:
-            found.append(int(outside.add(ARRAY, k, 0, np.zeros(1))[0]))
-    return found
+            references.append(int(outside.add(ARRAY, k, 0, np.zeros(1))[0]))
+    return references
 
 
 def _inline(values, used, outside):
     """References to inline constants, equal bits once; 0 where none is used."""
-    found = np.zeros(len(values), np.int64)
+    result = np.zeros(len(values), np.int64)
     bits, inverse = np.unique(np.ascontiguousarray(values[used]).view(np.int64), return_inverse=True)
     references = outside.add(NUMBER, 0, 0, bits.view(np.float64))
-    found[used] = references[inverse]
-    return found
+    result[used] = references[inverse]
+    return result
 
 
 def _numbers(outside):

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..common.errors import require
 from . import ir
-from .arrays_views import plain
+from .arrays_views import without_table
 from .columns import ELEMENT, NUMBER
 
 #: Uneven stretches of one owner are one loop over a table if there are more of them than this.
@@ -57,17 +57,17 @@ def pieces(references, refs):
     inside = np.maximum(refs, 0)
     owners, ranks = references.owner[inside], references.rank[inside]
     outside = np.flatnonzero(refs < 0)
-    things = -1 - refs[outside]
-    require(np.isin(columns.kind[things], (ELEMENT, NUMBER)).all(), "a copy of what is no scalar")
-    element = columns.kind[things] == ELEMENT
-    owners[outside] = np.where(element, -1 - columns.which[things], _CONSTANTS)
-    ranks[outside] = np.where(element, columns.at[things], 0)
+    numbers = -1 - refs[outside]
+    require(np.isin(columns.kind[numbers], (ELEMENT, NUMBER)).all(), "a copy of what is no scalar")
+    element = columns.kind[numbers] == ELEMENT
+    owners[outside] = np.where(element, -1 - columns.which[numbers], _CONSTANTS)
+    ranks[outside] = np.where(element, columns.at[numbers], 0)
     distinct, first = np.unique(owners, return_index=True)
-    found = []
+    result = []
     for owner in distinct[np.argsort(first)].tolist():
         at = np.flatnonzero(owners == owner)
-        found += [Piece(part, refs[part], owner, ranks[part]) for part in _even(at, ranks[at])]
-    return found
+        result += [Piece(part, refs[part], owner, ranks[part]) for part in _even(at, ranks[at])]
+    return result
 
 
 def _even(at, ranks):
@@ -120,7 +120,7 @@ def copy_loop(piece, source, at, numbers, target):
 def copy_array(source, target):
     """Statements that copy one ArrayRef to another of its shape, which does not overlap it."""
     statements = body = []
-    offsets = [plain(ref.offset, statements) for ref in (source, target)]
+    offsets = [without_table(ref.offset, statements) for ref in (source, target)]
     reads, writes = (list(offset.steps) for offset in offsets)
     for extent, read, write in zip(*_merged(source.shape, source.strides, target.strides)):
         loop = ir.Loop(extent)
@@ -135,12 +135,12 @@ def copy_array(source, target):
 
 def _merged(shape, reads, writes):
     """Extents and strides with axes joined that both sides go through as one."""
-    found = []
+    axes = []
     for extent, read, write in zip(shape, reads, writes):
         if extent == 1:
             continue
-        if found and found[-1][1] == extent * read and found[-1][2] == extent * write:
-            found[-1] = (found[-1][0] * extent, read, write)
+        if axes and axes[-1][1] == extent * read and axes[-1][2] == extent * write:
+            axes[-1] = (axes[-1][0] * extent, read, write)
         else:
-            found.append((extent, read, write))
-    return tuple(zip(*found)) if found else ((), (), ())
+            axes.append((extent, read, write))
+    return tuple(zip(*axes)) if axes else ((), (), ())

@@ -53,17 +53,17 @@ class CutLoop:
 
 def costs(body):
     """Cost of each statement of `body` and of the loops in it, by id."""
-    found = {}
+    cost_of = {}
     for statement in body:
         cost = _COST[type(statement)]
         if isinstance(statement, ir.Loop):
             inner = costs(statement.body)
-            found.update(inner)
+            cost_of.update(inner)
             cost += sum(inner[id(s)] for s in statement.body) + 2 * len(statement.carries)
         elif isinstance(statement, ir.Let):
             cost += sum(_NODES.get(node.op, 1) for node in ir.nodes(statement.expr))
-        found[id(statement)] = cost
-    return found
+        cost_of[id(statement)] = cost
+    return cost_of
 
 
 def cut(program, limit, single_loops=False, cost=None):
@@ -124,15 +124,15 @@ def is_number(value):
 
 def crossings(pieces):
     """Values and loops (for their counters) that are used in another piece than their own, in order of use."""
-    home, found = {}, {}
+    home, by_id = {}, {}
 
-    def use(thing, piece):
-        if not is_number(thing) and home[id(thing)] is not piece:
-            found.setdefault(id(thing), thing)
+    def use(used, piece):
+        if not is_number(used) and home[id(used)] is not piece:
+            by_id.setdefault(id(used), used)
 
     def inline(statement, piece):
-        for thing in uses(statement):
-            use(thing, piece)
+        for used in uses(statement):
+            use(used, piece)
         home[id(statement)] = piece
         if isinstance(statement, ir.Loop):
             home.update((id(c), piece) for c in statement.carries)
@@ -146,8 +146,8 @@ def crossings(pieces):
             if not isinstance(item, CutLoop):
                 inline(item, piece)
                 continue
-            for thing in uses(item.loop):
-                use(thing, piece)
+            for used in uses(item.loop):
+                use(used, piece)
             home[id(item.loop)] = piece
             home.update((id(c), piece) for c in item.loop.carries)
             for inner in item.pieces:
@@ -157,17 +157,17 @@ def crossings(pieces):
 
     for piece in pieces:
         visit(piece)
-    return list(found.values())
+    return list(by_id.values())
 
 
 def buffers(piece):
     """The buffers that a piece and those in it refer to, each once, in order."""
-    found = {}
+    by_id = {}
     for item in piece.items:
         statements = ir.walk([item.loop if isinstance(item, CutLoop) else item])
         for statement in statements:
             if isinstance(statement, (ir.Load, ir.Store)):
-                found[id(statement.buffer)] = statement.buffer
+                by_id[id(statement.buffer)] = statement.buffer
             elif isinstance(statement, ir.Run):
-                found.update((id(b), b) for _, b, _ in statement.operands)
-    return list(found.values())
+                by_id.update((id(b), b) for _, b, _ in statement.operands)
+    return list(by_id.values())

@@ -72,20 +72,20 @@ class Emission:
         cost = costs(program.body)
         self.size = sum(cost[id(s)] for s in program.body)
         pieces = cut(program, options.limit, temporary > _SMALL, cost)
-        found = plan(pieces, program)
+        layout = plan(pieces, program)
         module = ir.Module("kernel")
-        shared = Shared(module, program, found, options, self.size)
-        entry = options.entry and found.nbytes <= LIMIT
+        shared = Shared(module, program, layout, options, self.size)
+        entry = options.entry and layout.nbytes <= LIMIT
         main = ir.Function(module, ir.FunctionType(I64, [POINTER] * 3), "main" if entry else "kernel")
         main.linkage = "internal" if entry else ""
         self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))
         self.main = main
-        self._begin(found, shared)
-        self._pieces(pieces, found, shared)
+        self._begin(layout, shared)
+        self._pieces(pieces, layout, shared)
         self._end(pieces)
         if entry:
-            emit_entry(module, main, found.nbytes, H_SWEEP, len(program.inputs) > 1)
-        self.module, self.nbytes, self.keeps = module, found.nbytes, shared.keeps
+            emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
+        self.module, self.nbytes, self.keeps = module, layout.nbytes, shared.keeps
         self.text = loop_names(vectorise_calls(str(module)))
         self.lets = [s for s in K.walk(program.body) if isinstance(s, K.Let)]
 
@@ -95,22 +95,22 @@ class Emission:
             return b.gep(self.main.args[2], [const(offset)], source_etype=I8)
         return b.load(b.gep(self.main.args[1], [const(buffer.number)], source_etype=POINTER), typ=POINTER)
 
-    def _begin(self, found, shared):
+    def _begin(self, layout, shared):
         b = self.b
         b.store(NONE, self.main.args[2])
-        for key, offset in found.slots.items():
+        for key, offset in layout.slots.items():
             if isinstance(key, tuple):
                 b.store(const(0), self._address(None, offset))
         for buffer in self.program.outputs:
             if buffer.zeroed:
                 shared.zero(b, self._address(buffer), buffer.nbytes)
 
-    def _pieces(self, pieces, found, shared):
+    def _pieces(self, pieces, layout, shared):
         b = self.b
         finish = self.main.append_basic_block("finish")
-        for piece, zeroed in zip(pieces, found.zeroed):
+        for piece, zeroed in zip(pieces, layout.zeroed):
             for buffer in zeroed:
-                shared.zero(b, self._address(None, found.places[id(buffer)]), buffer.nbytes)
+                shared.zero(b, self._address(None, layout.offsets[id(buffer)]), buffer.nbytes)
             emitted = PieceEmitter(shared, piece)
             if len(pieces) > 1:
                 # Memory is used again by the next piece: nothing may move from one to the other.
@@ -140,13 +140,13 @@ class Emission:
 
 
 def _temporaries(program):
-    found = {}
+    by_id = {}
     for statement in K.walk(program.body):
         buffers = [statement.buffer] if isinstance(statement, (K.Load, K.Store)) else []
         if isinstance(statement, K.Run):
             buffers = [buffer for _, buffer, _ in statement.operands]
-        found.update((id(b), b) for b in buffers if b.role == K.TEMPORARY)
-    return list(found.values())
+        by_id.update((id(b), b) for b in buffers if b.role == K.TEMPORARY)
+    return list(by_id.values())
 
 
 #: Type in whose bits a float is looked at, the bits of its exponent, and the lowest of these.

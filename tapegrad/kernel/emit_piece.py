@@ -65,25 +65,25 @@ class Shared:
 
     def tag(self, key):
         """Access tag for what overlaps nothing else."""
-        known = self._tags.get(key)
-        if known is None:
+        tag = self._tags.get(key)
+        if tag is None:
             kind = self.module.add_metadata([f"m{len(self._tags)}", self._root, const(0)])
-            known = self._tags[key] = self.module.add_metadata([kind, kind, const(0)])
-        return known
+            tag = self._tags[key] = self.module.add_metadata([kind, kind, const(0)])
+        return tag
 
     def address(self, array):
         """Address of a constant array, which is kept as long as the code; and the array."""
-        known = self._addresses.get(id(array))
-        if known is None:
+        entry = self._addresses.get(id(array))
+        if entry is None:
             kept = np.ascontiguousarray(array)
             self.keeps += [array, kept]
-            known = self._addresses[id(array)] = const(kept.ctypes.data).inttoptr(POINTER), kept
-        return known
+            entry = self._addresses[id(array)] = const(kept.ctypes.data).inttoptr(POINTER), kept
+        return entry
 
-    def zero(self, b, place, nbytes):
+    def zero(self, b, address, nbytes):
         """Set memory to zero."""
         memset = self.module.declare_intrinsic("llvm.memset", [POINTER, I64])
-        b.call(memset, [place, ir.Constant(I8, 0), const(nbytes), ir.Constant(I1, 0)])
+        b.call(memset, [address, ir.Constant(I8, 0), const(nbytes), ir.Constant(I1, 0)])
 
     def new_name(self):
         self.count += 1
@@ -123,15 +123,15 @@ class PieceEmitter:
         ir.IRBuilder(self.entry).branch(body)
 
     # -- memory -------------------------------------------------------------------
-    def _load(self, place, type_, tag, invariant=False):
-        found = self.b.load(place, typ=type_)
-        found.set_metadata("tbaa", self.shared.tag(tag))
+    def _load(self, address, type_, tag, invariant=False):
+        value = self.b.load(address, typ=type_)
+        value.set_metadata("tbaa", self.shared.tag(tag))
         if invariant:
-            found.set_metadata("invariant.load", self.shared.nothing)
-        return found
+            value.set_metadata("invariant.load", self.shared.nothing)
+        return value
 
-    def _store(self, value, place, tag):
-        self.b.store(value, place).set_metadata("tbaa", self.shared.tag(tag))
+    def _store(self, value, address, tag):
+        self.b.store(value, address).set_metadata("tbaa", self.shared.tag(tag))
 
     def _at(self, offset):
         return self.b.gep(self.workspace, [const(offset)], inbounds=True, source_etype=I8)
@@ -141,31 +141,31 @@ class PieceEmitter:
 
     def base(self, buffer):
         """Where a buffer begins; loaded once, at the entry."""
-        known = self.bases.get(id(buffer))
-        if known is None:
+        address = self.bases.get(id(buffer))
+        if address is None:
             if buffer.role == K.CONSTANT:
-                known = self.shared.address(buffer.data)[0]
+                address = self.shared.address(buffer.data)[0]
             else:
                 b = ir.IRBuilder(self.entry)
-                if buffer.role == K.TEMPORARY and id(buffer) not in self.plan.places:
-                    known = self._on_stack(b, buffer)
+                if buffer.role == K.TEMPORARY and id(buffer) not in self.plan.offsets:
+                    address = self._on_stack(b, buffer)
                 elif buffer.role == K.TEMPORARY:
-                    known = b.gep(self.workspace, [const(self.plan.places[id(buffer)])], inbounds=True, source_etype=I8)
+                    address = b.gep(self.workspace, [const(self.plan.offsets[id(buffer)])], inbounds=True, source_etype=I8)
                 else:
                     table = self.inputs if buffer.role == K.INPUT else self.outputs
-                    known = b.load(b.gep(table, [const(buffer.number)], inbounds=True, source_etype=POINTER), typ=POINTER)
-                    known.set_metadata("invariant.load", self.shared.nothing)
-            self.bases[id(buffer)] = known
-        return known
+                    address = b.load(b.gep(table, [const(buffer.number)], inbounds=True, source_etype=POINTER), typ=POINTER)
+                    address.set_metadata("invariant.load", self.shared.nothing)
+            self.bases[id(buffer)] = address
+        return address
 
     def _on_stack(self, b, buffer):
-        place = b.alloca(ir.ArrayType(MEMORY[buffer.char], max(buffer.size, 1)))
-        place.align = ALIGNMENT
+        address = b.alloca(ir.ArrayType(MEMORY[buffer.char], max(buffer.size, 1)))
+        address.align = ALIGNMENT
         # llvmlite still gives it the type of a pointer to an array.
-        place.type = POINTER
+        address.type = POINTER
         if buffer.zeroed:
-            self.shared.zero(b, place, buffer.nbytes)
-        return place
+            self.shared.zero(b, address, buffer.nbytes)
+        return address
 
     def position(self, index):
         """The integer that an index names."""
@@ -184,8 +184,8 @@ class PieceEmitter:
             if isinstance(total, ir.Constant):
                 total = const(int(kept[total.constant]))
                 return total if index.plus is None else self._plus(total, index.plus)
-            place = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
-            total = convert(b, self._load(place, MEMORY[kept.dtype.char], "tables", True), kept.dtype.char, "q")
+            entry = b.gep(address, [total], inbounds=True, source_etype=MEMORY[kept.dtype.char])
+            total = convert(b, self._load(entry, MEMORY[kept.dtype.char], "tables", True), kept.dtype.char, "q")
         return total if index.plus is None else self._plus(total, index.plus)
 
     def _plus(self, total, value):
@@ -198,25 +198,25 @@ class PieceEmitter:
     # -- what crosses between pieces ----------------------------------------------
     def value(self, value):
         """A value in a register."""
-        known = self.values.get(id(value))
-        if known is None and is_number(value):
-            known = self.values[id(value)] = number(value.expr.args[0], value.char)
-        if known is None:
-            known = self._load(self._word(id(value)), MEMORY[value.char], "words")
+        register = self.values.get(id(value))
+        if register is None and is_number(value):
+            register = self.values[id(value)] = number(value.expr.args[0], value.char)
+        if register is None:
+            register = self._load(self._word(id(value)), MEMORY[value.char], "words")
             if value.char == "?":
-                known = self.b.icmp_unsigned("!=", known, ir.Constant(I8, 0))
-            self.values[id(value)] = known
-        return known
+                register = self.b.icmp_unsigned("!=", register, ir.Constant(I8, 0))
+            self.values[id(value)] = register
+        return register
 
     def counter(self, loop):
-        known = self.counters.get(id(loop))
-        if known is None:
-            known = self.counters[id(loop)] = self._load(self._word(id(loop)), I64, "words")
-        return known
+        counter = self.counters.get(id(loop))
+        if counter is None:
+            counter = self.counters[id(loop)] = self._load(self._word(id(loop)), I64, "words")
+        return counter
 
-    def define(self, value, found):
+    def define(self, value, register):
         """Note a value of this piece, and write it to its word where others need it."""
-        self.values[id(value)] = found
+        self.values[id(value)] = register
         if id(value) in self.plan.slots:
             if self.depth:
                 self.pending.append(value)
@@ -224,8 +224,8 @@ class PieceEmitter:
                 self._cross(value)
 
     def _cross(self, value):
-        found = self.values[id(value)]
-        self._store(self.b.zext(found, I8) if value.char == "?" else found, self._word(id(value)), "words")
+        register = self.values[id(value)]
+        self._store(self.b.zext(register, I8) if value.char == "?" else register, self._word(id(value)), "words")
 
     # -- statements ------------------------------------------------------------------
     def statement(self, statement):
@@ -237,8 +237,8 @@ class PieceEmitter:
             at = index.base if index.table is None else int(index.table[index.base])
             self.define(load, number(np.ravel(buffer.data)[at], buffer.char))
             return
-        found = self._load(self.element(buffer, index), MEMORY[buffer.char], id(buffer), buffer.role in (K.INPUT, K.CONSTANT))
-        self.define(load, self.b.icmp_unsigned("!=", found, ir.Constant(I8, 0)) if buffer.char == "?" else found)
+        loaded = self._load(self.element(buffer, index), MEMORY[buffer.char], id(buffer), buffer.role in (K.INPUT, K.CONSTANT))
+        self.define(load, self.b.icmp_unsigned("!=", loaded, ir.Constant(I8, 0)) if buffer.char == "?" else loaded)
 
     def Let(self, let):
         self.define(let, emit_let(self.b, let, self.value, self.shared.always, self.shared.reordered))
@@ -252,9 +252,9 @@ class PieceEmitter:
     def Guard(self, guard):
         b, value = self.b, self.value(guard.value)
         if not isinstance(guard.seen, bool):
-            wanted = self._bits(guard.seen, guard.value.char)
-            found = b.zext(value, I8) if guard.value.char == "?" else b.bitcast(value, wanted.type) if value.type != wanted.type else value
-            bad = b.icmp_unsigned("!=", found, wanted)
+            seen = self._bits(guard.seen, guard.value.char)
+            now = b.zext(value, I8) if guard.value.char == "?" else b.bitcast(value, seen.type) if value.type != seen.type else value
+            bad = b.icmp_unsigned("!=", now, seen)
         else:
             truth = convert(b, value, guard.value.char, "?")
             bad = b.not_(truth) if guard.seen else truth
@@ -294,7 +294,7 @@ class PieceEmitter:
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
         if run.integer is not None:
             b.store(self.position(run.integer), self._at(plan.record + INTEGER))
-        addresses = [b.ptrtoint(place, I64) for place in (registers, record, self._at(plan.scratch))]
+        addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, record, self._at(plan.scratch))]
         signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
         callee = b.inttoptr(const(run_address()), signature.as_pointer())
         program = b.ptrtoint(shared.address(words)[0], I64)

@@ -64,8 +64,8 @@ class FloatEmitter(Emitter):
         self.read, self.char, self.always, self.reordered = operand, char, always, reordered
 
     def _own(self, value):
-        found = self.read(value)
-        return found if value.char == "?" else convert(self.b, found, value.char, self.char)
+        register = self.read(value)
+        return register if value.char == "?" else convert(self.b, register, value.char, self.char)
 
     def _emit(self, expr):
         if expr.op in ("maximum", "minimum"):
@@ -132,7 +132,7 @@ def emit_let(b, let, operand, always=(), reordered=frozenset()):
 
 def reordered_nodes(carries):
     """Ids of the nodes between carries that may be reordered and what they become."""
-    found = set()
+    ids = set()
 
     def reaches(value, carry, known):
         """Whether `value` is computed from `carry`, in the same iteration."""
@@ -155,13 +155,13 @@ def reordered_nodes(carries):
             else:
                 on[id(node)] = node.op != "const" and any([on[id(a)] for a in node.args])
                 if on[id(node)]:
-                    found.add(id(node))
+                    ids.add(id(node))
         return on[id(let.expr)]
 
     for carry in carries:
         if carry.reorder:
             reaches(carry.next, carry, {})
-    return found
+    return ids
 
 
 def bits(seen, char):

@@ -73,18 +73,18 @@ class _Listing:
         return f"{letter}{self.used[letter] - 1}"
 
     def buffer(self, buffer):
-        known = self.names.get(id(buffer))
-        if known is None:
-            known = self.names[id(buffer)] = self._new(_LETTERS[buffer.role])
+        name = self.names.get(id(buffer))
+        if name is None:
+            name = self.names[id(buffer)] = self._new(_LETTERS[buffer.role])
             marks = "".join(f", {mark}" for mark in ("zeroed", "finite") if getattr(buffer, mark))
-            self.heads.append(f"{known}: {np.dtype(buffer.char)}[{buffer.size}]{marks}{_data(buffer.data)}")
-        return known
+            self.heads.append(f"{name}: {np.dtype(buffer.char)}[{buffer.size}]{marks}{_data(buffer.data)}")
+        return name
 
     def value(self, value):
-        known = self.names.get(id(value))
-        if known is None:
-            known = self.names[id(value)] = self._new("a")
-        return known
+        name = self.names.get(id(value))
+        if name is None:
+            name = self.names[id(value)] = self._new("a")
+        return name
 
     def index(self, index):
         text = self._affine(index)
@@ -98,11 +98,11 @@ class _Listing:
         text = "-" + text[2:] if text.startswith("- ") else text
         if index.table is None:
             return text
-        known = self.names.get(id(index.table))
-        if known is None:
-            known = self.names[id(index.table)] = self._new("c")
-            self.heads.append(f"{known}: table[{len(index.table)}]{_data(index.table)}")
-        return f"{known}[{text}]"
+        name = self.names.get(id(index.table))
+        if name is None:
+            name = self.names[id(index.table)] = self._new("c")
+            self.heads.append(f"{name}: table[{len(index.table)}]{_data(index.table)}")
+        return f"{name}[{text}]"
 
     def body(self, body, depth):
         for statement in body:

@@ -51,11 +51,11 @@ class Tables:
         """The number of the array `values`."""
         values = np.ascontiguousarray(values)
         key = (values.dtype.char, values.tobytes())
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = len(self.arrays)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.arrays)
             self.arrays.append(values)
-        return found
+        return number
 
 
 class LoopNode:
@@ -64,7 +64,7 @@ class LoopNode:
     Attributes
     ----------
     parent : Body
-        Where it stands, as node number `place`.
+        Where it stands, as node number `position`.
     depth : int
         Number of loops around it.
     body : Body
@@ -77,8 +77,8 @@ class LoopNode:
         What it carries, `references.Carried` -> `ir.Carry`.
     """
 
-    def __init__(self, parent, place, extent):
-        self.parent, self.place, self.depth = parent, place, len(parent.levels)
+    def __init__(self, parent, position, extent):
+        self.parent, self.position, self.depth = parent, position, len(parent.levels)
         self.ragged = not isinstance(extent, (int, np.integer))
         self.extent = np.ascontiguousarray(extent, np.int64) if self.ragged else int(extent)
         counts = np.broadcast_to(self.extent, (parent.count,))
@@ -92,9 +92,9 @@ class LoopNode:
     @cached_property
     def begins(self):
         """Whether each iteration is the first of its execution."""
-        found = np.zeros(len(self.of), bool)
-        found[self.first] = True
-        return found
+        begins = np.zeros(len(self.of), bool)
+        begins[self.first] = True
+        return begins
 
     @cached_property
     def begun(self):
@@ -126,17 +126,17 @@ class Body:
     def __init__(self, levels, count, outer):
         self.levels, self.count, self.nodes = levels, count, []
         self.runs = [*outer, np.arange(count)] if levels else []
-        #: Place -> storages, and what is copied into them before that node.
+        #: Position -> storages, and what is copied into them before that node.
         self.copies = {}
         self._counters = {}
 
     def counter(self, depth):
         """The counter of the loop at `depth` in each execution."""
-        found = self._counters.get(depth)
-        if found is None:
+        counter = self._counters.get(depth)
+        if counter is None:
             level = self.levels[depth]
-            found = self._counters[depth] = self.runs[depth] if level.ragged else self.runs[depth] % level.extent
-        return found
+            counter = self._counters[depth] = self.runs[depth] if level.ragged else self.runs[depth] % level.extent
+        return counter
 
     def execution(self, depth):
         """The execution number of the enclosing body of `depth` loops."""
@@ -149,7 +149,7 @@ class Body:
         return node.members if isinstance(node, StatementNode) else node.begun
 
     @cached_property
-    def place(self):
+    def execution_number(self):
         """The spot that is the execution number."""
         steps, stride = [], 1
         for level in reversed(self.levels):
@@ -162,12 +162,12 @@ class Body:
     @cached_property
     def _pairs(self):
         """Of each loop, innermost first: its depth and two executions one iteration of it apart."""
-        found = []
+        pairs = []
         for level in reversed(self.levels):
             if level.step is not None:
                 one, two = np.searchsorted(self.runs[level.depth], [level.step, level.step + 1])
-                found.append((level.depth, int(one), int(two)))
-        return found
+                pairs.append((level.depth, int(one), int(two)))
+        return pairs
 
     def fit(self, values, tables):
         """The spot whose elements are `values`, one for each execution."""
@@ -218,7 +218,7 @@ class StatementNode:
     ----------
     number : int
     body : Body
-    place : int
+    position : int
         Its number among the nodes of the body.
     members : ndarray
         The instructions it stands for.
@@ -233,10 +233,10 @@ class StatementNode:
     value : ir.Value or ArrayRef
     """
 
-    __slots__ = ("number", "body", "place", "members", "operands", "stored", "spill", "offset", "storage", "value")
+    __slots__ = ("number", "body", "position", "members", "operands", "stored", "spill", "offset", "storage", "value")
 
-    def __init__(self, number, body, place, members):
-        self.number, self.body, self.place, self.members = number, body, place, members
+    def __init__(self, number, body, position, members):
+        self.number, self.body, self.position, self.members = number, body, position, members
         self.operands = []
         self.stored = False
         self.spill, self.offset, self.storage, self.value = None, 0, None, None
@@ -254,13 +254,13 @@ def nest(structure):
     root, templates = Body([], 1, []), []
 
     def fill(body, nodes):
-        for place, node in enumerate(nodes):
+        for position, node in enumerate(nodes):
             if isinstance(node, Line):
                 require(len(node.members) == body.count, "another number of instructions than of executions")
-                body.nodes.append(StatementNode(len(templates), body, place, node.members))
+                body.nodes.append(StatementNode(len(templates), body, position, node.members))
                 templates.append(body.nodes[-1])
             else:
-                body.nodes.append(LoopNode(body, place, node.extent))
+                body.nodes.append(LoopNode(body, position, node.extent))
                 fill(body.nodes[-1].body, node.body)
 
     fill(root, structure.nodes)

@@ -89,26 +89,26 @@ class TapeKernel(Kernel):
         status : int
             FINE; NOT_FINITE, if a gradient is not finite; else the number of a guard that saw
             something else than at recording, or OTHER.
-        found : tuple of ndarray, or None
+        arrays : tuple of ndarray, or None
             Values, then gradients, if all is fine.
         """
-        found = tuple([np.empty(shape, char) for shape, char in self._metas])
+        arrays = tuple([np.empty(shape, char) for shape, char in self._metas])
         arguments = tuple(arguments)
-        status = W.enter(self._way.pointer, id(arguments), id(found))
-        return status, (found if status == FINE else None)
+        status = W.enter(self._way.pointer, id(arguments), id(arrays))
+        return status, (arrays if status == FINE else None)
 
-    def results(self, found):
-        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of what `run` found."""
-        values = [self.value(found, k) for k in range(self.values)]
-        rest = iter(found[self.values :])
+    def results(self, arrays):
+        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `run`."""
+        values = [self.value(arrays, k) for k in range(self.values)]
+        rest = iter(arrays[self.values :])
         return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
 
-    def value(self, found, k):
-        """Value `k` of what `run` found."""
+    def value(self, arrays, k):
+        """Value `k` of the `arrays` of `run`."""
         slot, what = self.tape.outputs[k]
         if not slot:
             return what
-        return found[k].item() if what is SCALAR else normalise(found[k])
+        return arrays[k].item() if what is SCALAR else normalise(arrays[k])
 
     def __str__(self):
         what = "values and gradients" if self.gradients else "values"

@@ -44,7 +44,7 @@ class Plan:
         Of the words of crossing values, crossing counters (by loop) and ragged counters (``("ragged", id)``).
     run : int
         Of the registers of array programs; `scratch` and `record` follow.
-    places : dict of id to int
+    offsets : dict of id to int
         Of the temporaries that are not on a stack.
     zeroed : list of list of Buffer
         For each piece, the temporaries that have to be zero before it.
@@ -55,7 +55,7 @@ class Plan:
     run: int = 0
     scratch: int = 0
     record: int = 0
-    places: dict = field(default_factory=dict)
+    offsets: dict = field(default_factory=dict)
     zeroed: list = field(default_factory=list)
 
 
@@ -65,26 +65,26 @@ def _aligned(nbytes):
 
 def lives(pieces):
     """Temporaries with the first and last piece that refers to them: ``{id: (buffer, first, last)}``."""
-    found = {}
+    intervals = {}
     for k, piece in enumerate(pieces):
         for buffer in buffers(piece):
             if buffer.role == ir.TEMPORARY:
-                found[id(buffer)] = (buffer, found[id(buffer)][1] if id(buffer) in found else k, k)
-    return found
+                intervals[id(buffer)] = (buffer, intervals[id(buffer)][1] if id(buffer) in intervals else k, k)
+    return intervals
 
 
-def place(wanted):
-    """Places for ``(nbytes, first, last)`` intervals, given by increasing `first`: offsets and the bytes used."""
-    placed, offsets, top = [], [], 0  # placed: (offset, end, last) of what lives, by offset
-    for nbytes, first, last in wanted:
-        placed = [other for other in placed if other[2] >= first]
+def assign_offsets(intervals):
+    """Offsets for ``(nbytes, first, last)`` intervals, given by increasing `first`, and the bytes used."""
+    live, offsets, top = [], [], 0  # live: (offset, end, last) of what lives, by offset
+    for nbytes, first, last in intervals:
+        live = [other for other in live if other[2] >= first]
         at = 0
-        for offset, end, _ in placed:
+        for offset, end, _ in live:
             if at + nbytes <= offset:
                 break
             at = max(at, end)
         end = at + _aligned(max(nbytes, 1))
-        insort(placed, (at, end, last))
+        insort(live, (at, end, last))
         offsets.append(at)
         top = max(top, end)
     return offsets, top
@@ -92,39 +92,39 @@ def place(wanted):
 
 def _not_on_stack(alive, pieces):
     """Of temporaries with their first and last pieces, those that need a place in the workspace."""
-    found, room = [], [0 if any(isinstance(item, CutLoop) for item in piece.items) else _STACK for piece in pieces]
+    in_workspace, room = [], [0 if any(isinstance(item, CutLoop) for item in piece.items) else _STACK for piece in pieces]
     for buffer, first, last in alive:
         if first == last and buffer.nbytes <= min(_ON_STACK, room[first]):
             room[first] -= _aligned(buffer.nbytes)
         else:
-            found.append((buffer, first, last))
-    return found
+            in_workspace.append((buffer, first, last))
+    return in_workspace
 
 
 def plan(pieces, program):
     """The `Plan` of a program cut into `pieces`."""
-    found = Plan(nbytes=8, zeroed=[[] for _ in pieces])
+    layout = Plan(nbytes=8, zeroed=[[] for _ in pieces])
 
     def word(key):
-        found.slots[key] = found.nbytes
-        found.nbytes += 8
+        layout.slots[key] = layout.nbytes
+        layout.nbytes += 8
 
     for statement in ir.walk(program.body):
         if isinstance(statement, ir.Loop) and statement.ragged:
             word(("ragged", id(statement)))
-    for thing in crossings(pieces):
-        word(id(thing))
+    for used in crossings(pieces):
+        word(id(used))
     if any(isinstance(s, ir.Run) for s in ir.walk(program.body)):
-        found.run = _aligned(found.nbytes)
-        found.record = found.run + 8 * REGISTERS
-        found.scratch = _aligned(found.record + _RECORD)
-        found.nbytes = found.scratch + _SCRATCH
-    base = _aligned(found.nbytes)
+        layout.run = _aligned(layout.nbytes)
+        layout.record = layout.run + 8 * REGISTERS
+        layout.scratch = _aligned(layout.record + _RECORD)
+        layout.nbytes = layout.scratch + _SCRATCH
+    base = _aligned(layout.nbytes)
     alive = _not_on_stack(lives(pieces).values(), pieces)
-    offsets, top = place([(buffer.nbytes, first, last) for buffer, first, last in alive])
+    offsets, top = assign_offsets([(buffer.nbytes, first, last) for buffer, first, last in alive])
     for (buffer, first, _), offset in zip(alive, offsets):
-        found.places[id(buffer)] = base + offset
+        layout.offsets[id(buffer)] = base + offset
         if buffer.zeroed:
-            found.zeroed[first].append(buffer)
-    found.nbytes = base + top
-    return found
+            layout.zeroed[first].append(buffer)
+    layout.nbytes = base + top
+    return layout

@@ -43,6 +43,6 @@ def faults_are_reasons():
         if config.strict:
             raise
         where = traceback.extract_tb(fault.__traceback__)[-1]
-        place = f"{os.path.basename(os.path.dirname(where.filename))}/{os.path.basename(where.filename)}:{where.lineno}"
+        source = f"{os.path.basename(os.path.dirname(where.filename))}/{os.path.basename(where.filename)}:{where.lineno}"
         what = f"{type(fault).__name__} ({fault})" if str(fault) else type(fault).__name__
-        raise NotLowered(f"making its kernel failed inside of tapegrad, with {what} in {place}; please report this") from fault
+        raise NotLowered(f"making its kernel failed inside of tapegrad, with {what} in {source}; please report this") from fault

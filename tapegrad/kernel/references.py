@@ -14,7 +14,7 @@ these that describes all of them:
 `Argument`, `Constant`  a whole array; `Constants` one for each execution
 `Spilled`                an element of the owner's *spill buffer*, where it stores the values of all executions
 `Phi`                an element of the common spill buffer of several owners
-`Placed`                an array that is written element by element (`storage`)
+`InStorage`             an array that is written element by element (`storage`)
 ======================  ===============================================================
 
 In ``s = y[0]``, ``for i in range(n): s = s + np.sin(s) * x[2 * i]`` and the loop of its adjoint::
@@ -127,7 +127,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class InStorage:
     """What a storage holds now."""
 
     storage: object
@@ -201,18 +201,18 @@ class References:
             elif t.body.count == 1:
                 t.operands = [self.single(r) for r in columns.operands[begin:end].tolist()]
             else:
-                places = first[t.members]
+                starts = first[t.members]
                 for k in range(end - begin):
-                    refs = columns.operands[places + k]
-                    t.operands.append(self.describe(refs, t.body, t.place, t.members))
+                    refs = columns.operands[starts + k]
+                    t.operands.append(self.describe(refs, t.body, t.position, t.members))
         for t in self.templates:
             for what in t.operands:
                 self.use(what)
         for storage in self.storages:
-            for (body, place), refs in storage.copies.items():
-                what = self.describe(refs, body, place, times_of(body, place))
+            for (body, position), refs in storage.copies.items():
+                what = self.describe(refs, body, position, times_of(body, position))
                 self.use(what)
-                body.copies.setdefault(place, []).append((storage, what))
+                body.copies.setdefault(position, []).append((storage, what))
         for slot, _ in columns.tape.outputs:
             if slot:
                 self.use(self.single(int(columns.reference[slot])))
@@ -251,12 +251,12 @@ class References:
             return self._one_outside(r)
         t = self.templates[self._owners[r]]
         if t.storage is not None:
-            return Placed(t.storage)
+            return InStorage(t.storage)
         if len(t.members) == 1 or self._ranks[r] == len(t.members) - 1 and self.is_scalar(t):
             return Direct(t)
         return Spilled(t, AffineIndex(self._ranks[r]))
 
-    def describe(self, refs, body, place, times):
+    def describe(self, refs, body, position, times):
         """What the references `refs` are.
 
         Parameters
@@ -264,42 +264,42 @@ class References:
         refs : ndarray
             One for each execution of `body`.
         body : Body
-        place : int
+        position : int
             Before which node of the body the value is wanted.
         times : ndarray
             When.
         """
         if (refs < 0).all():
-            found = self._outside(refs, body)
-            if found is not None:
-                return found
+            operand = self._outside(refs, body)
+            if operand is not None:
+                return operand
         inside = np.maximum(refs, 0)
         owners, ranks = np.where(refs >= 0, self.owner[inside], refs), np.where(refs >= 0, self.rank[inside], 0)
         if self.storages:
-            placed = [t.storage for t in map(self.templates.__getitem__, distinct(owners[owners >= 0])) if t.storage is not None]
-            if placed:
-                return Placed(placed[0])
+            storages = [t.storage for t in map(self.templates.__getitem__, distinct(owners[owners >= 0])) if t.storage is not None]
+            if storages:
+                return InStorage(storages[0])
         alone = owners[0] >= 0 and bool((owners == owners[0]).all())
         if alone:
             t = self.templates[owners[0]]
-            if self._reaches(t, body, place) and np.array_equal(ranks, _latest(t, body, times)):
+            if self._reaches(t, body, position) and np.array_equal(ranks, _latest(t, body, times)):
                 return Direct(t)
         for level in reversed(body.levels):
-            found = self._carried(refs, owners, ranks, body, level)
-            if found is not None and not (alone and type(found.init) is Phi):
-                return found
+            operand = self._carried(refs, owners, ranks, body, level)
+            if operand is not None and not (alone and type(operand.init) is Phi):
+                return operand
         if alone:
             return Spilled(t, body.fit(ranks, self.tables))
         return Phi(body, owners, ranks)
 
-    def _reaches(self, t, body, place):
-        """Whether the value of `t` can be named in `body` before node `place`."""
+    def _reaches(self, t, body, position):
+        """Whether the value of `t` can be named in `body` before node `position`."""
         depth = _common(t.body, body)
         if depth < len(t.body.levels) and not self.is_scalar(t):
             # The place of an array may depend on counters of loops that are over.
             return False
-        one = t.place if depth == len(t.body.levels) else t.body.levels[depth].place
-        two = place if depth == len(body.levels) else body.levels[depth].place
+        one = t.position if depth == len(t.body.levels) else t.body.levels[depth].position
+        two = position if depth == len(body.levels) else body.levels[depth].position
         return one < two
 
     def _carried(self, refs, owners, ranks, body, level):
@@ -329,7 +329,7 @@ class References:
         if (inits >= times).any():
             # The first iteration computes it itself.
             return None
-        return Carried(level, t, self.describe(inits, level.parent, level.place, times))
+        return Carried(level, t, self.describe(inits, level.parent, level.position, times))
 
     def is_scalar(self, t):
         """Whether the value of `t` has no dimensions."""
@@ -349,23 +349,23 @@ class References:
 
     def _outside(self, refs, body):
         """The description of references that are all from outside; None if they are of several kinds."""
-        columns, things = self.columns, -1 - refs
-        if (things == things[0]).all():
+        columns, numbers = self.columns, -1 - refs
+        if (numbers == numbers[0]).all():
             return self._one_outside(int(refs[0]))
-        kinds, which = columns.kind[things], columns.which[things]
+        kinds, which = columns.kind[numbers], columns.which[numbers]
         if (kinds != kinds[0]).any():
             return None
         if kinds[0] == NUMBER:
-            bits = columns.number[things].view(np.int64)
+            bits = columns.number[numbers].view(np.int64)
             if (bits == bits[0]).all():
                 return Number(int(bits[0]))
             spot = body.table(bits, self.tables)
             return Numbers(spot.table, AffineIndex(0, spot.steps))
         if kinds[0] == ELEMENT and (which == which[0]).all():
-            return Element(int(which[0]), body.fit(columns.at[things], self.tables))
+            return Element(int(which[0]), body.fit(columns.at[numbers], self.tables))
         if kinds[0] == ARRAY:
-            constants, place = np.unique(which, return_inverse=True)
-            return Constants(tuple(constants.tolist()), body.fit(place, self.tables))
+            constants, inverse = np.unique(which, return_inverse=True)
+            return Constants(tuple(constants.tolist()), body.fit(inverse, self.tables))
         return None
 
 

@@ -38,7 +38,7 @@ class Storage:
     writes : set of StatementNode
         Those that change what is there.
     copies : dict
-        (body, place) -> references, one for each execution, to what is copied there before that node.
+        (body, position) -> references, one for each execution, to what is copied there before that node.
     """
 
     def __init__(self, templates, writes):
@@ -103,25 +103,25 @@ class _Placement:
         self.writers = {references.templates[number] for number in writers}
 
     def run(self):
-        found = []
-        for templates in self._joined(self.writers, True):
+        storages = []
+        for templates in self._groups(self.writers, True):
             whole = self._sound(templates)
             if whole is not None:
-                found.append(whole)
+                storages.append(whole)
                 continue
             # What computes the first version does so elsewhere.
-            parts = self._joined({t for t in templates if t in self.writers}, False)
-            found += [s for s in map(self._sound, parts) if s is not None]
-        for storage in found:
+            parts = self._groups({t for t in templates if t in self.writers}, False)
+            storages += [s for s in map(self._sound, parts) if s is not None]
+        for storage in storages:
             for t in storage.templates:
                 t.storage = storage
-        return found
+        return storages
 
     def _targets(self, t):
         """References to what the write `t` changes."""
         return self.columns.operands[self.columns.first[t.members]]
 
-    def _joined(self, writers, with_first):
+    def _groups(self, writers, with_first):
         """Templates that may share a place: writes and what they change; `with_first`: what is no write itself too."""
         references, group = self.references, {}
 
@@ -137,10 +137,10 @@ class _Placement:
                 other = references.templates[owner]
                 if other in writers or with_first and int(other.members[0]) not in self.root:
                     group[find(owner)] = find(t.number)
-        found = {}
+        groups = {}
         for number in sorted(group):
-            found.setdefault(find(number), []).append(references.templates[number])
-        return list(found.values())
+            groups.setdefault(find(number), []).append(references.templates[number])
+        return list(groups.values())
 
     def _sound(self, templates):
         storage = Storage(templates, {t for t in templates if t in self.writers})
@@ -163,15 +163,15 @@ class _Placement:
                 refs = columns.operands[columns.first[t.members] + k]
                 mine = (refs >= 0) & own[references.owner[np.maximum(refs, 0)]]
                 if mine.any() or k == 0 and t in storage.writes:
-                    _copied(storage, refs, ~mine, t.body, t.place)
+                    _copied(storage, refs, ~mine, t.body, t.position)
                     reads += t.members[~mine].tolist()
         for t in storage.writes:
             values = columns.operands[columns.first[t.members] + 1]
             if any(self.root.get(v, v) == r for v, r in zip(values.tolist(), self._targets(t).tolist())):
                 raise _Unsound
         versions = [(int(i), int(i), t in storage.writes) for t in storage.templates for i in t.members.tolist()]
-        for (body, place), refs in storage.copies.items():
-            versions += [(time - 0.5, r, None) for time, r in zip(times_of(body, place).tolist(), refs.tolist())]
+        for (body, position), refs in storage.copies.items():
+            versions += [(time - 0.5, r, None) for time, r in zip(times_of(body, position).tolist(), refs.tolist())]
         versions.sort(key=lambda version: version[0])
         times = np.array([time for time, _, _ in versions])
         last = [-1 if write is None else self.last.get(r, -1) for _, r, write in versions]
@@ -190,20 +190,20 @@ class _Placement:
                 raise _Unsound
 
 
-def times_of(body, place):
-    """When node `place` of `body` begins."""
-    node = body.nodes[place]
+def times_of(body, position):
+    """When node `position` of `body` begins."""
+    node = body.nodes[position]
     return node.members if hasattr(node, "members") else node.begun
 
 
-def _copied(storage, refs, other, body, place):
-    """Note where those of `refs` that are versions from elsewhere (`other`) are copied, before node `place` of `body`."""
+def _copied(storage, refs, other, body, position):
+    """Note where those of `refs` that are versions from elsewhere (`other`) are copied, before node `position` of `body`."""
     if other.all():
         # A first iteration that computes it itself has nothing to copy before.
-        if (refs >= times_of(body, place)).any() or not np.array_equal(storage.copies.setdefault((body, place), refs), refs):
+        if (refs >= times_of(body, position)).any() or not np.array_equal(storage.copies.setdefault((body, position), refs), refs):
             raise _Unsound
     elif other.any():
         level = body.levels[-1] if body.levels else None
         if level is None or (other & ~level.begins).any():
             raise _Unsound
-        _copied(storage, refs[level.first], other[level.first], level.parent, level.place)
+        _copied(storage, refs[level.first], other[level.first], level.parent, level.position)

@@ -66,7 +66,7 @@ class _Tangents:
             if tape.active[item.slot]:
                 self._item(item)
         self._scalars(low, len(tape.records) - 1)
-        writer.place = len(tape.records) - 1
+        writer.origin = len(tape.records) - 1
         results = [self._result(slot, meta) for slot, meta in tape.outputs]
         return close(writer, results, [False] * extra, interleaved=True)
 
@@ -111,7 +111,7 @@ class _Tangents:
         tape, writer, entry, row = self.tape, self.writer, item.entry, item.entry.function
         if entry.kind == GUARD:
             return
-        writer.place = item.slot
+        writer.origin = item.slot
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
         slots = row.slots(len(item.operands))
@@ -121,24 +121,25 @@ class _Tangents:
         flat = row is _STACK and len(entry.meta.shape) == 1
         operands = () if flat else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
-            given = [self._of(lane, item.operands[k]) for k in slots]
-            if not any(t is not None for t in given):
+            tangents = [self._of(lane, item.operands[k]) for k in slots]
+            if not any(t is not None for t in tangents):
                 continue
             if flat:
-                found = self._stacked([Term(writer, 0, (), entry.meta.char, 0.0) if t is None else t for t in given], entry.meta.char)
+                terms = [Term(writer, 0, (), entry.meta.char, 0.0) if t is None else t for t in tangents]
+                tangent = self._stacked(terms, entry.meta.char)
             else:
                 try:
-                    found = row.tangent(given, operands, Term.of(writer, item.slot), attrs)
+                    tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)
                 except NotLowered as reason:
                     raise NotLowered(f"{row.name}: {reason.what}", tape.place(item.slot)) from None
-            if found is None:
+            if tangent is None:
                 continue
-            found = found.cast(entry.meta.char).broadcast_to(entry.meta.shape)
+            tangent = tangent.cast(entry.meta.char).broadcast_to(entry.meta.shape)
             if entry.meta is SCALAR:
-                fixed = found.number is not None and found.slot <= 0
-                self.word[lane, item.slot] = writer.fixed(found.number) if fixed else found.slot
+                fixed = tangent.number is not None and tangent.slot <= 0
+                self.word[lane, item.slot] = writer.fixed(tangent.number) if fixed else tangent.slot
             else:
-                self.terms[lane][item.slot] = found
+                self.terms[lane][item.slot] = tangent
 
     def _stacked(self, terms, char):
         """Values of one shape below each other."""
@@ -148,10 +149,10 @@ class _Tangents:
 
     def _result(self, slot, meta):
         """The tangents of one output, all lanes."""
-        found = [self._of(lane, slot) if slot else None for lane in range(self.lanes)]
-        if all(t is None for t in found):
+        tangents = [self._of(lane, slot) if slot else None for lane in range(self.lanes)]
+        if all(t is None for t in tangents):
             shape, char = (meta.shape, meta.char) if slot else (np.shape(meta), "d")
             return 0, np.zeros((self.lanes, *shape), char)
         zero = Term(self.writer, 0, meta.shape, meta.char, 0.0)
-        slot = self._stacked([zero if t is None else t for t in found], meta.char).slot
+        slot = self._stacked([zero if t is None else t for t in tangents], meta.char).slot
         return slot, self.writer.meta(slot)

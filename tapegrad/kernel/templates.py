@@ -74,9 +74,9 @@ class Template:
         for operand, partial in _partials(row, pattern):
             if pattern & (WANT_X, WANT_Y)[operand]:
                 self._factor = V if forward and operand else W
-                found = self.product(L.Expr.lift(partial))
-                if found is not None:
-                    self.contributions.append((operand, *found))
+                product = self.product(L.Expr.lift(partial))
+                if product is not None:
+                    self.contributions.append((operand, *product))
 
     # -- instructions ---------------------------------------------------------
     def emit(self, name, *operands):
@@ -181,8 +181,8 @@ class Template:
             condition, yes, no = partial.args
             chosen = self.condition(condition)
             if isinstance(chosen, L.Expr):
-                found = self.product(yes if chosen.args[0] else no)
-                return found and (found[0], sign * found[1])
+                product = self.product(yes if chosen.args[0] else no)
+                return product and (product[0], sign * product[1])
             value = self._either(chosen, self._signed(self.product(yes)), self._signed(self.product(no)))
             return None if value is None else (value, sign)
         factor = self.value(partial)
@@ -191,10 +191,10 @@ class Template:
             return (self._factor, sign if number > 0 else -sign) if number else None
         return self.emit("multiply", self._factor, factor), sign
 
-    def _signed(self, found):
-        if found is None:
+    def _signed(self, product):
+        if product is None:
             return None
-        value, sign = found
+        value, sign = product
         return value if sign > 0 else self.emit("negative", value)
 
 
@@ -285,7 +285,7 @@ class Plan:
         if row.arity < 2 or row.name == "where":
             pattern &= WANT_X | WANT_Y
         try:
-            found = template(row, pattern, decisions, self.forward)
+            row_template = template(row, pattern, decisions, self.forward)
         except Undecided as needed:
             outcome = np.broadcast_to(evaluate(needed.condition, self.constants[slots]), slots.shape).astype(bool)
             for truth in (True, False):
@@ -296,25 +296,25 @@ class Plan:
         except NotLowered as reason:
             raise NotLowered(reason.what, slot=int(slots[0])) from None
         self.template[slots] = len(self._templates)
-        self._templates.append(found)
-        own = [c for *_, c in found.instructions if c is not None and not c.is_const]
+        self._templates.append(row_template)
+        own = [c for *_, c in row_template.instructions if c is not None and not c.is_const]
         if own:
-            given = self.constants[slots]
-            columns = [np.broadcast_to(evaluate(c, given), given.shape) for c in own]
-            self._pool.append(np.stack(columns, 1).astype(float).reshape(-1))
+            constants = self.constants[slots]
+            values = [np.broadcast_to(evaluate(c, constants), constants.shape) for c in own]
+            self._pool.append(np.stack(values, 1).astype(float).reshape(-1))
             self.pools[slots] = self._filled + len(own) * np.arange(len(slots))
             self._filled += len(own) * len(slots)
 
     def _columns(self):
         starts, ends, rows, literals, contributions = [0], [0], [], [], []
-        for found in self._templates:
-            place = 0
-            for opcode, left, right, constant in found.instructions:
+        for template in self._templates:
+            offset = 0
+            for opcode, left, right, constant in template.instructions:
                 own = constant is not None and not constant.is_const
-                rows.append((opcode, left, right, place if own else -1))
+                rows.append((opcode, left, right, offset if own else -1))
                 literals.append(0.0 if constant is None or own else constant.args[0])
-                place += own
-            contributions += found.contributions
+                offset += own
+            contributions += template.contributions
             starts.append(len(rows))
             ends.append(len(contributions))
         self.starts, self.ends = np.array(starts), np.array(ends)

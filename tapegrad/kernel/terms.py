@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from ..array.eager import ROW_OF, value_function
-from ..interpreter.contributions import Placed, Scattered, fills, once
+from ..interpreter.contributions import Scattered, Windowed, fills, once
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import SCALAR, c_strides
@@ -53,8 +53,8 @@ class Term(L.Operators):
     def of(cls, writer, slot):
         """The term of a slot or constant."""
         meta = writer.meta(slot)
-        known = slot < 0 and (meta is SCALAR or meta.shape == () and meta.char == "?")
-        number = float(writer.values[-1 - slot]) if known else None
+        has_number = slot < 0 and (meta is SCALAR or meta.shape == () and meta.char == "?")
+        number = float(writer.values[-1 - slot]) if has_number else None
         return cls(writer, slot, meta.shape, meta.char, number)
 
     @property
@@ -86,8 +86,8 @@ class Term(L.Operators):
     def _number(self, number, shape=(), char="d"):
         return Term(self.writer, 0, shape, char, float(number))
 
-    def _lift(self, thing):
-        return thing if isinstance(thing, Term) else self._number(thing)
+    def _lift(self, value):
+        return value if isinstance(value, Term) else self._number(value)
 
     def cast(self, char):
         """This value in another dtype."""
@@ -269,7 +269,7 @@ class Term(L.Operators):
     def place(self, shape, strides, offset):
         """Contribution: this array added into a window of zeros of `shape`."""
         source, strides = once(self, strides)
-        return source.reshape(shape) if fills(source, shape, strides, offset) else Placed(source, shape, strides, int(offset))
+        return source.reshape(shape) if fills(source, shape, strides, offset) else Windowed(source, shape, strides, int(offset))
 
     def scatter(self, index, shape):
         """Contribution: this array added at flat positions `index` of zeros of `shape`."""
@@ -301,8 +301,8 @@ class Term(L.Operators):
 
     def put_at(self, index, value):
         value = self._number(0.0) if value is None else value
-        given = value if value.shape == () else value.reshape((index.size,))
-        return self._entry("put", self.shape, (("shape", (index.size,)),), others=(given, index))
+        values = value if value.shape == () else value.reshape((index.size,))
+        return self._entry("put", self.shape, (("shape", (index.size,)),), others=(values, index))
 
     def assemble(self, shape, parts):
         """Zeros, in the dtype of this value, with windows ``(value, shape, strides, offset)`` written in order."""
@@ -332,22 +332,22 @@ class Term(L.Operators):
 
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         axis = int(axis) % self.ndim
-        found = self.flip([axis]) if reverse else self
-        found = found._entry("cumsum" if how == "add" else "cumprod", self.shape, (("axis", axis),))
+        result = self.flip([axis]) if reverse else self
+        result = result._entry("cumsum" if how == "add" else "cumprod", self.shape, (("axis", axis),))
         if exclusive:
-            found = found._delayed(axis, 0.0 if how == "add" else 1.0)
-        return found.flip([axis]) if reverse else found
+            result = result._delayed(axis, 0.0 if how == "add" else 1.0)
+        return result.flip([axis]) if reverse else result
 
     def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
         shape = np.broadcast_shapes(self.shape, factors.shape)
         axis, char = int(axis) % len(shape), _result([self, factors])
-        given = [t.broadcast_to(shape) for t in (self, factors)]
+        operands = [t.broadcast_to(shape) for t in (self, factors)]
         attrs = (("axis", axis), ("reverse", reverse), ("lag", lag))
-        found = given[0]._entry("recurrence", shape, attrs, others=given[1:], char=char)
+        result = operands[0]._entry("recurrence", shape, attrs, others=operands[1:], char=char)
         if exclusive:
-            found = given[1] * found if lag else found
-            found = found.flip([axis])._delayed(axis, 0.0).flip([axis]) if reverse else found._delayed(axis, 0.0)
-        return found
+            result = operands[1] * result if lag else result
+            result = result.flip([axis])._delayed(axis, 0.0).flip([axis]) if reverse else result._delayed(axis, 0.0)
+        return result
 
     def _delayed(self, axis, first):
         """Moved on by one place along `axis`; the first place becomes `first`."""
@@ -387,5 +387,5 @@ def _row(name):
 def _result(terms):
     """The dtype of an element-wise result: numbers and scalars are weak beside arrays."""
     weak = [t.is_scalar or t.number is not None and t.char == "d" for t in terms]
-    found = np.result_type(*(1.0 if w else np.dtype(t.char) for t, w in zip(terms, weak))).char
-    return found if found in "df" else "d"
+    char = np.result_type(*(1.0 if w else np.dtype(t.char) for t, w in zip(terms, weak))).char
+    return char if char in "df" else "d"

@@ -42,8 +42,8 @@ def emit_entry(module, main, nbytes, sweep, several):
     function.attributes.add("noinline")
     result, exception, handle, x, g, value = function.args
     b = ir.IRBuilder(function.append_basic_block("begin"))
-    inputs, outputs = b.inttoptr(x, POINTER) if several else _place(b, I64, 1), _place(b, I64, 2)
-    workspace = _place(b, I8, max(64, nbytes))
+    inputs, outputs = b.inttoptr(x, POINTER) if several else _on_stack(b, I64, 1), _on_stack(b, I64, 2)
+    workspace = _on_stack(b, I8, max(64, nbytes))
     workspace.align = 64
     if not several:
         b.store(b.inttoptr(x, POINTER), inputs)
@@ -57,18 +57,18 @@ def emit_entry(module, main, nbytes, sweep, several):
     b.position_at_end(fine)
     b.ret(ir.Constant(I32, 0))
     b.position_at_end(failed)
-    place = b.add(handle, ir.Constant(I64, 8 * sweep))
-    address = b.load(b.inttoptr(place, POINTER), typ=I64)
+    word = b.add(handle, ir.Constant(I64, 8 * sweep))
+    address = b.load(b.inttoptr(word, POINTER), typ=I64)
     b.ret(b.call(b.inttoptr(address, _ENTRY.as_pointer()), list(function.args), tail="tail"))
     _by_address(module, function, sweep, several)
 
 
-def _place(b, element, count):
+def _on_stack(b, element, count):
     """Room on the stack."""
-    place = b.alloca(element, count)
+    address = b.alloca(element, count)
     # llvmlite before 0.46 gives it the type of a pointer to the element, or to an opaque pointer, which has no valid name.
-    place.type = POINTER
-    return place
+    address.type = POINTER
+    return address
 
 
 def _by_address(module, entry, sweep, several):
@@ -79,7 +79,7 @@ def _by_address(module, entry, sweep, several):
     function = ir.Function(module, _KERNEL, "kernel")
     b = ir.IRBuilder(function.append_basic_block("begin"))
     inputs, outputs, _ = function.args
-    spare, handle = _place(b, I64, 2), _place(b, I64, sweep + 1)
+    spare, handle = _on_stack(b, I64, 2), _on_stack(b, I64, sweep + 1)
 
     def word(table, k):
         return b.gep(table, [ir.Constant(I64, k)], source_etype=I64)

@@ -40,7 +40,7 @@ class Writer:
         Floats and arrays, named by negative numbers from -1; those of the tape first.
     inputs : list of (int, Meta, list of (int, int))
         Further arguments: slot of the leaf or 0, description, (position, slot) of elements.
-    place : int
+    origin : int
         The forward slot that instructions are made for.
     """
 
@@ -54,7 +54,7 @@ class Writer:
         self.origins = np.arange(self.count, dtype=np.int32)
         self.entries, self.values, self.inputs = {}, list(tape.constants), []
         self.metas = {}
-        self.place = 0
+        self.origin = 0
         self._numbers = {}
         self._known = {key_of(i.entry, i.operands): i.slot for i in tape.items if i.entry.kind == ROW or _is_ufunc(i.entry)}
 
@@ -72,7 +72,7 @@ class Writer:
             self.reserve(1)
         slot = self.count
         self.ops[slot], self.lefts[slot], self.rights[slot], self.constants[slot] = op, a, b, constant
-        self.origins[slot] = self.place
+        self.origins[slot] = self.origin
         self.count = slot + 1
         return slot
 
@@ -95,8 +95,8 @@ class Writer:
         if function is None or not depth:
             return None
         inline, operands = float(self.constants[slot]), (int(self.lefts[slot]), int(self.rights[slot]))
-        given = [self.number_of(o, depth - 1) if o else inline for o in operands]
-        return None if None in given else function(*given)
+        numbers = [self.number_of(o, depth - 1) if o else inline for o in operands]
+        return None if None in numbers else function(*numbers)
 
     def argument(self, meta, whole=True):
         """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""
@@ -124,7 +124,7 @@ class Writer:
     def _entry(self, entry, operands):
         key = key_of(entry, operands)
         slot = self._known.get(key)
-        if slot is None or self.interleaved and self.place < slot < self.first:
+        if slot is None or self.interleaved and self.origin < slot < self.first:
             slot = self._known[key] = self._append(TRACED, 0, 0, 0.0)
             self.entries[slot] = (entry, operands)
             self.metas[slot] = entry.meta
@@ -134,11 +134,11 @@ class Writer:
         """The negative number that names a constant float or array."""
         if isinstance(value, float):
             key = (value, np.copysign(1.0, value)) if value == value else "nan"
-            found = self._numbers.get(key)
-            if found is None:
+            number = self._numbers.get(key)
+            if number is None:
                 self.values.append(value)
-                found = self._numbers[key] = -len(self.values)
-            return found
+                number = self._numbers[key] = -len(self.values)
+            return number
         self.values.append(value)
         return -len(self.values)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tapegrad.kernel import ir
-from tapegrad.kernel.arrays_views import ArrayRef, added, c_elements, contiguous, moved, plain, view, whole
+from tapegrad.kernel.arrays_views import ArrayRef, added, c_elements, contiguous, moved, view, whole, without_table
 from tapegrad.tape.meta import meta_of
 
 
@@ -84,7 +84,7 @@ def test_sums_of_indices():
     one, two = ir.Index(1, ((loop, 2),)), ir.Index(4, ((loop, -2),))
     total = added(one, two, body)
     assert (total.base, total.steps, body) == (5, (), [])
-    loaded = plain(ir.Index(0, ((loop, 1),), np.array([4, 1, 3])), body)
+    loaded = without_table(ir.Index(0, ((loop, 1),), np.array([4, 1, 3])), body)
     assert loaded.table is None and body == [loaded.plus] and body[0].buffer.role == ir.CONSTANT
     both = added(moved(loaded, 2), loaded, body)
     assert both.base == 2 and body[-1] is both.plus and both.plus.char == "l"

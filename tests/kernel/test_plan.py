@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.cut import CutLoop, buffers, costs, crossings, cut
-from tapegrad.kernel.plan import lives, place, plan
+from tapegrad.kernel.plan import assign_offsets, lives, plan
 from tests.kernel.programs import Writer, a, at, rosenbrock, temporary
 
 
@@ -14,7 +14,7 @@ from tests.kernel.programs import Writer, a, at, rosenbrock, temporary
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 9), st.integers(0, 5)), max_size=25))
 def test_no_two_that_live_together_overlap(wanted):
     wanted = sorted(((nbytes, first, first + length) for nbytes, first, length in wanted), key=lambda w: w[1])
-    offsets, top = place(wanted)
+    offsets, top = assign_offsets(wanted)
     for k, (nbytes, first, last) in enumerate(wanted):
         assert offsets[k] % 64 == 0 and offsets[k] + nbytes <= top
         for j in range(k):
@@ -24,7 +24,7 @@ def test_no_two_that_live_together_overlap(wanted):
 
 
 def test_memory_is_used_again_as_soon_as_it_is_free():
-    offsets, top = place([(64, 0, 1), (128, 0, 2), (64, 2, 2), (100, 3, 3)])
+    offsets, top = assign_offsets([(64, 0, 1), (128, 0, 2), (64, 2, 2), (100, 3, 3)])
     assert offsets == [0, 64, 0, 0] and top == 192
 
 
@@ -96,4 +96,4 @@ def test_ragged_counters_and_array_programs_have_memory():
     found = plan(cut(w.program(), 100), w.program())
     assert found.slots == {("ragged", id(w.top[0].body[0])): 8}
     assert 16 <= found.run and found.run + 8 * 256 <= found.record and found.record + 32 <= found.scratch
-    assert found.scratch + 4096 <= found.places[id(t)] and found.places[id(t)] + 2400 <= found.nbytes
+    assert found.scratch + 4096 <= found.offsets[id(t)] and found.offsets[id(t)] + 2400 <= found.nbytes

@@ -68,7 +68,7 @@ def expand(
 ):  # fmt: skip
     """Append the adjoints of the instructions `low` to `high` to the columns; returns the new `count`.
 
-    Rows of `instructions` are (opcode, left, right, place in the pool or -1), with
+    Rows of `instructions` are (opcode, left, right, offset in the pool or -1), with
     the literal constant beside them; rows of `contributions` (operand, value, sign).
     """
     for i in range(high, low - 1, -1):
@@ -85,13 +85,13 @@ def expand(
             ref = contributions[k, 1]
             value = w if ref == 3 else base + ref - 5
             positive = contributions[k, 2] > 0
-            known = word[target]
-            if known == 0 and positive:
+            adjoint = word[target]
+            if adjoint == 0 and positive:
                 word[target] = value
                 continue
-            ops[count] = negative if known == 0 else add if positive else subtract
-            lefts[count] = value if known == 0 else known
-            rights[count] = 0 if known == 0 else value
+            ops[count] = negative if adjoint == 0 else add if positive else subtract
+            lefts[count] = value if adjoint == 0 else adjoint
+            rights[count] = 0 if adjoint == 0 else value
             constants[count] = 0.0
             origins[count] = i
             word[target] = count
@@ -123,7 +123,7 @@ def advance(
             count = _written(
                 i, t, of_x, of_y, ops, lefts, rights, constants, origins, count, pools, pool, starts, instructions, literals
             )
-            found = 0
+            tangent = 0
             for k in range(ends[t], ends[t + 1]):
                 if (of_x if contributions[k, 0] == 0 else of_y) == 0:
                     # Made for nothing, and dropped with what is not needed.
@@ -131,15 +131,15 @@ def advance(
                 ref = contributions[k, 1]
                 value = of_x if ref == 3 else of_y if ref == 4 else base + ref - 5
                 positive = contributions[k, 2] > 0
-                if found == 0 and positive:
-                    found = value
+                if tangent == 0 and positive:
+                    tangent = value
                     continue
-                ops[count] = negative if found == 0 else add if positive else subtract
-                lefts[count] = value if found == 0 else found
-                rights[count] = 0 if found == 0 else value
+                ops[count] = negative if tangent == 0 else add if positive else subtract
+                lefts[count] = value if tangent == 0 else tangent
+                rights[count] = 0 if tangent == 0 else value
                 constants[count] = 0.0
                 origins[count] = i
-                found = count
+                tangent = count
                 count += 1
-            word[lane, i] = found
+            word[lane, i] = tangent
     return count

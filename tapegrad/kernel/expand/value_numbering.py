@@ -57,21 +57,21 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
                 y = c if b == 0 else constants[b]
                 if unary and of_a or arithmetic and of_a and of_b:
                     if unary:
-                        found = -x
+                        value = -x
                     elif op == add:
-                        found = x + y
+                        value = x + y
                     elif op == subtract:
-                        found = x - y
+                        value = x - y
                     elif op == multiply:
-                        found = x * y
+                        value = x * y
                     elif y == 0.0:
-                        found = x * np.inf if x != 0.0 and x == x else np.nan
+                        value = x * np.inf if x != 0.0 and x == x else np.nan
                         if np.copysign(1.0, y) < 0.0:
-                            found = -found
+                            value = -value
                     else:
-                        found = x / y
+                        value = x / y
                     op = ops[i] = SCALAR_LEAF
-                    fixed[i], constants[i] = 1, found
+                    fixed[i], constants[i] = 1, value
                     lefts[i] = rights[i] = a = b = 0
                 elif arithmetic and (of_a or of_b):
                     k = x if of_a else y
@@ -97,17 +97,17 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
                 if op != SCALAR_LEAF:
                     lefts[i], rights[i] = a, b
         key = bits[i]
-        place = _hash(op, a, b, key, mask)
+        bucket = _hash(op, a, b, key, mask)
         while True:
-            j = table[place]
+            j = table[bucket]
             if j == 0:
-                table[place] = i
+                table[bucket] = i
                 break
             if ops[j] == op and lefts[j] == a and rights[j] == b and bits[j] == key:
                 if i >= first and (j >= first or j <= latest[i] or op == SCALAR_LEAF):
                     alias[i] = j
                 break
-            place = (place + 1) & mask
+            bucket = (bucket + 1) & mask
 
 
 @compiled_on_arrays("void(int64, int64, int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], int8[::1])")

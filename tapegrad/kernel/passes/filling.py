@@ -22,7 +22,7 @@ MOST = 4
 def narrow(program):
     """Narrow fills in `program`, in place."""
     history = {}
-    for place, top in enumerate(program.body):
+    for position, top in enumerate(program.body):
         loads = set()
         for statement in ir.walk([top]):
             if isinstance(statement, ir.Load):
@@ -30,12 +30,12 @@ def narrow(program):
             elif isinstance(statement, ir.Run):
                 loads |= statement.reads | statement.writes
         for buffer in loads:
-            history.setdefault(buffer, []).append((place, None))
+            history.setdefault(buffer, []).append((position, None))
         for store in _stores(top):
             if store.buffer not in loads:
-                history.setdefault(store.buffer, []).append((place, store))
+                history.setdefault(store.buffer, []).append((position, store))
     body = []
-    for place, top in enumerate(program.body):
+    for position, top in enumerate(program.body):
         body.append(top)
         if not isinstance(top, ir.Loop):
             continue
@@ -44,7 +44,7 @@ def narrow(program):
         for store in _stores(top):
             # What else the loop writes there would come before what is filled after it.
             alone = store.value not in own and writes.count(store.buffer) == 1
-            missing = _missing(store, place, history[store.buffer]) if alone else None
+            missing = _missing(store, position, history[store.buffer]) if alone else None
             if missing is not None:
                 top.body.remove(store)
                 body += [ir.Store(store.buffer, ir.Index(element), store.value) for element in missing]
@@ -63,14 +63,14 @@ def _stores(top):
     return [s for s in stores if s.index.table is None and s.index.plus is None and s.index.steps in even]
 
 
-def _missing(fill, place, history):
+def _missing(fill, position, history):
     """Elements of `fill` that nothing writes before something is read; None if there are many or all."""
-    if (place, fill) not in history:
+    if (position, fill) not in history:
         return None
     first, last = span(fill.index)
     left = [(first, last)]
     for later, store in history:
-        if later <= place:
+        if later <= position:
             continue
         if store is None:
             break

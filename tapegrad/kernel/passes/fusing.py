@@ -91,14 +91,14 @@ def shifts(first, loop, second, other, inside):
 
 def in_order(first, loop, second, other, inside):
     """Whether `second` of `other` may follow `first` of `loop` within each iteration (see `shifts`)."""
-    found = shifts(first, loop, second, other, inside)
-    return found is not None and (found[0] > found[1] or found[1] <= 0)
+    shift = shifts(first, loop, second, other, inside)
+    return shift is not None and (shift[0] > shift[1] or shift[1] <= 0)
 
 
 def at_once(first, loop, second, other, inside):
     """Whether they meet in the same iteration only, if ever."""
-    found = shifts(first, loop, second, other, inside)
-    return found is not None and (found[0] > found[1] or found == (0, 0))
+    shift = shifts(first, loop, second, other, inside)
+    return shift is not None and (shift[0] > shift[1] or shift == (0, 0))
 
 
 def _distinct(table):
@@ -166,7 +166,7 @@ class _Group:
 
 class _Placing:
     def __init__(self):
-        self.place = {}
+        self.position = {}
         self.bins = {}
         self.groups = {}
         self.alike = {}
@@ -191,60 +191,60 @@ class _Placing:
             else:
                 self.single(statement)
         result = []
-        for place in range(self.last + 2):
-            if place % 2:
-                result.append(self.groups[place].loop)
+        for position in range(self.last + 2):
+            if position % 2:
+                result.append(self.groups[position].loop)
             else:
-                result += self.bins.get(place, ())
+                result += self.bins.get(position, ())
         return result
 
     # -- what depends on what -------------------------------------------------------
     def after(self, values):
-        """The first place where all of `values` can be used."""
+        """The first position at which all of `values` can be used."""
         earliest = self.floor
         for value in values:
-            place = self.place.get(value)
-            if place is not None:
-                earliest = max(earliest, place + place % 2)
+            position = self.position.get(value)
+            if position is not None:
+                earliest = max(earliest, position + position % 2)
         return earliest
 
     def conflicts(self, touched):
-        """For each place with an access that must stay before one of `touched`: the pairs of them, and whether
+        """For each position with an access that must stay before one of `touched`: the pairs of them, and whether
         the second reads what the first wrote."""
-        found = {}
+        pairs = {}
         for buffer, index, stores in touched:
             bounds = None if index is None else span(index)
-            for place, other, wrote, there in self.accesses.get(buffer, ()):
+            for position, other, wrote, there in self.accesses.get(buffer, ()):
                 if (stores or wrote) and not (bounds and there and (there[1] < bounds[0] or bounds[1] < there[0])):
-                    found.setdefault(place, []).append((other, index, wrote and not stores))
-        return found
+                    pairs.setdefault(position, []).append((other, index, wrote and not stores))
+        return pairs
 
-    def remember(self, touched, place):
+    def remember(self, touched, position):
         for buffer, index, stores in touched:
-            known = self.accesses.setdefault(buffer, [])
-            known.append((place, index, stores, None if index is None else span(index)))
-            if len(known) > 2 * APART:
-                # The older half as one: anything, at the latest of their places.
-                old = known[:APART]
-                known[:APART] = [(max(entry[0] for entry in old), None, any(entry[2] for entry in old), None)]
+            entries = self.accesses.setdefault(buffer, [])
+            entries.append((position, index, stores, None if index is None else span(index)))
+            if len(entries) > 2 * APART:
+                # The older half as one: anything, at the latest of their positions.
+                old = entries[:APART]
+                entries[:APART] = [(max(entry[0] for entry in old), None, any(entry[2] for entry in old), None)]
 
     # -- placing --------------------------------------------------------------------
     def single(self, statement):
         touched = accesses([statement])
-        place = self.after(ir.operands(statement))
+        position = self.after(ir.operands(statement))
         for earlier in self.conflicts(touched):
-            place = max(place, earlier)
-        place += place % 2
-        self.bins.setdefault(place, []).append(statement)
-        self.place[statement] = place
-        self.remember(touched, place)
+            position = max(position, earlier)
+        position += position % 2
+        self.bins.setdefault(position, []).append(statement)
+        self.position[statement] = position
+        self.remember(touched, position)
         if isinstance(statement, ir.Guard) and statement.early:
-            self.floor = max(self.floor, place)
+            self.floor = max(self.floor, position)
 
-    def partner(self, new, places, conflicts, ways):
-        """The first of `places` whose loop `new` may join, and which of the `ways` of counting it needs."""
-        for place in places:
-            group = self.groups[place]
+    def partner(self, new, positions, conflicts, ways):
+        """The first of `positions` whose loop `new` may join, and which of the `ways` of counting it needs."""
+        for position in positions:
+            group = self.groups[position]
             inner = group.inside | new.inside
             if group.suits(new):
                 for way in ways:
@@ -256,9 +256,9 @@ class _Placing:
                         and (at_once if strict and reads else in_order)(
                             first, group.loop, reindexed(second, loops=turned), new.loop, inner
                         )
-                        for first, second, reads in conflicts.get(place, ())
+                        for first, second, reads in conflicts.get(position, ())
                     ):
-                        return place, way
+                        return position, way
         return None, None
 
     def loop(self, loop):
@@ -287,22 +287,22 @@ class _Placing:
                 ways.append((loop, -1, loop.extent - 1))
             group, way = self.partner(new, alike[bisect_left(alike, max(hard, latest)) :], conflicts, ways)
         if group is None:
-            place = self.last = self.last + 2
-            require(place > max(hard, latest), "a loop is placed before what it depends on")
-            self.groups[place] = new
+            position = self.last = self.last + 2
+            require(position > max(hard, latest), "a loop is placed before what it depends on")
+            self.groups[position] = new
             if not loop.ragged and not early:
-                alike.append(place)
+                alike.append(position)
         else:
-            place = group
-            group = self.groups[place]
+            position = group
+            group = self.groups[position]
             reindex(loop.body, {loop: (group.loop, *way[1:])})
             touched = accesses(inside[1:])
             group.take(new)
         for statement in own:
-            self.place[statement] = place
-        self.remember(touched, place)
+            self.position[statement] = position
+        self.remember(touched, position)
         if early:
-            self.floor = max(self.floor, place + 1)
+            self.floor = max(self.floor, position + 1)
 
 
 def independent(loop, inside, touched, inner):
@@ -326,7 +326,7 @@ def shape(loop):
 
 def accesses(statements):
     """Triples (buffer, index or None, whether it is written) of what `statements` touch, each once."""
-    found = {}
+    by_key = {}
     for statement in statements:
         if isinstance(statement, (ir.Load, ir.Store)):
             if statement.buffer.role != ir.CONSTANT:
@@ -334,10 +334,10 @@ def accesses(statements):
                 index = statement.index
                 table = None if index.table is None else id(index.table)
                 key = statement.buffer, index.base, index.steps, table, index.plus, stores
-                found[key] = statement.buffer, index, stores
+                by_key[key] = statement.buffer, index, stores
         elif isinstance(statement, ir.Run):
             for buffer in statement.writes:
-                found[buffer, True] = buffer, None, True
+                by_key[buffer, True] = buffer, None, True
             for buffer in statement.reads - statement.writes:
-                found[buffer, False] = buffer, None, False
-    return list(found.values())
+                by_key[buffer, False] = buffer, None, False
+    return list(by_key.values())

@@ -48,22 +48,22 @@ def halve(program):
         parts.append(_Columns(buffer, buffer.size // rows, left))
         left += parts[-1].count
     goes = _Destinations(program)
-    found = {}
+    products = {}
     for run in [s for s in program.body if isinstance(s, ir.Run) and s.product is not None]:
         target = goes.of(run)
-        for columns in parts:
-            if columns.output is target and _fills(run, rows, columns.count):
-                found[run] = columns
-    if not found or not all(goes.ends(b) for b in program.outputs):
+        for block in parts:
+            if block.output is target and _fills(run, rows, block.count):
+                products[run] = block
+    if not products or not all(goes.ends(b) for b in program.outputs):
         return program
     size = max(LEAST, -(-rows // BLOCKS))
     edges = [(start, min(start + size, rows)) for start in range(0, rows, size)]
     body = []
     for statement in program.body:
-        if statement in found:
-            columns = found[statement]
+        if statement in products:
+            block = products[statement]
             for start, stop in edges:
-                count = min(columns.count, stop - columns.left)
+                count = min(block.count, stop - block.left)
                 if count > 0:
                     body.append(part(statement, start, stop, count))
         else:
@@ -139,7 +139,7 @@ class _Destinations:
 
     def _targets(self, load):
         """The outputs to whose element of the same number the value of `load` goes; None among them for anything else."""
-        found, seen, waiting = set(), {load}, [load]
+        targets, seen, waiting = set(), {load}, [load]
         while waiting:
             value = waiting.pop()
             for user in self.users.get(value, ()):
@@ -151,7 +151,7 @@ class _Destinations:
                     isinstance(user, ir.Store) and user.value is value and user.index.plus is not value
                     and user.buffer.role == ir.OUTPUT and user.index.same(load.index)
                 ):  # fmt: skip
-                    found.add(user.buffer)
+                    targets.add(user.buffer)
                 else:
-                    found.add(None)
-        return found
+                    targets.add(None)
+        return targets

@@ -111,18 +111,18 @@ class _Ordering:
         def value(wanted):
             if wanted not in within:
                 return wanted
-            found = made.get(wanted)
-            if found is None:
+            copy = made.get(wanted)
+            if copy is None:
                 if wanted not in own or len(made) == MOST:
                     raise _Stays
                 if isinstance(wanted, ir.Load) and wanted.index.plus is None:
-                    found = ir.Load(wanted.buffer, reindexed(wanted.index, loops={loop: (None, 0, loop.extent - 1)}))
+                    copy = ir.Load(wanted.buffer, reindexed(wanted.index, loops={loop: (None, 0, loop.extent - 1)}))
                 elif isinstance(wanted, ir.Let):
-                    found = ir.Let(rebuilt(wanted.expr, lambda operand: L.arg(value(operand))), wanted.char)
+                    copy = ir.Let(rebuilt(wanted.expr, lambda operand: L.arg(value(operand))), wanted.char)
                 else:
                     raise _Stays
-                made[wanted] = found
-            return found
+                made[wanted] = copy
+            return copy
 
         try:
             for each in loop.body:

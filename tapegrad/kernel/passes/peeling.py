@@ -89,11 +89,11 @@ def _apart(first, second):
     for buffer, index, stores in accesses(second.body):
         for other, wrote in touched.get(buffer, ()):
             if stores or wrote:
-                found = shifts(other, first, index, second, ())
-                if found is None or found[0] < found[1]:
+                shift = shifts(other, first, index, second, ())
+                if shift is None or shift[0] < shift[1]:
                     return 0
-                if found[0] == found[1]:
-                    met.add(found[0])
+                if shift[0] == shift[1]:
+                    met.add(shift[0])
     (apart,) = met if len(met) == 1 else (0,)
     return apart if 0 < apart <= MOST else 0
 

@@ -47,7 +47,7 @@ class _Temporary:
 
     store: ir.Store | None = None
     loop: ir.Loop | None = None
-    place: int = -1
+    position: int = -1
     single: list = field(default_factory=list)
     loads: list = field(default_factory=list)
     odd: bool = False
@@ -83,29 +83,29 @@ class _Recomputing:
         self.new = {}
         self.copies = {}
         self.inserted = {}
-        self.place = {}
+        self.position = {}
         self.rank = {}
-        for place, statement in enumerate(program.body):
-            self.place[statement] = place
+        for position, statement in enumerate(program.body):
+            self.position[statement] = position
             if isinstance(statement, ir.Loop):
-                self.scan(statement.body, statement, place, 1)
+                self.scan(statement.body, statement, position, 1)
                 for carry in statement.carries:
                     self.owner[carry] = statement
             else:
-                self.touch(statement, None, place, 0)
+                self.touch(statement, None, position, 0)
 
-    def scan(self, body, loop, place, depth):
+    def scan(self, body, loop, position, depth):
         for rank, statement in enumerate(body):
             if isinstance(statement, ir.Loop):
                 for carry in statement.carries:
                     self.owner[carry] = None
-                self.scan(statement.body, loop, place, depth + 1)
+                self.scan(statement.body, loop, position, depth + 1)
             else:
                 self.owner[statement] = loop if depth == 1 else None
                 self.rank.setdefault(statement, rank)
-                self.touch(statement, loop, place, depth)
+                self.touch(statement, loop, position, depth)
 
-    def touch(self, statement, loop, place, depth):
+    def touch(self, statement, loop, position, depth):
         if isinstance(statement, ir.Run):
             for buffer in statement.reads | statement.writes:
                 self.about(buffer).odd = True
@@ -113,17 +113,17 @@ class _Recomputing:
             return
         index = statement.index
         about = self.about(statement.buffer)
-        plain = index.table is None and index.plus is None and depth < 2 and (loop is None or not loop.ragged)
-        if not plain or statement.buffer.zeroed:
+        simple = index.table is None and index.plus is None and depth < 2 and (loop is None or not loop.ragged)
+        if not simple or statement.buffer.zeroed:
             about.odd = True
         elif isinstance(statement, ir.Load):
-            about.loads.append((statement, loop, place))
+            about.loads.append((statement, loop, position))
         elif loop is None:
-            about.single.append((statement, place))
+            about.single.append((statement, position))
         elif about.store is not None or len(index.steps) != 1:
             about.odd = True
         else:
-            about.store, about.loop, about.place = statement, loop, place
+            about.store, about.loop, about.position = statement, loop, position
             self.homes.setdefault(statement.value, statement)
 
     def about(self, buffer):
@@ -144,18 +144,18 @@ class _Recomputing:
     def run(self):
         usable = [buffer for buffer in self.temporaries if self.usable(buffer)]
         self.usable_buffers = set(usable)
-        usable.sort(key=lambda b: (self.temporaries[b].place, self.rank.get(self.temporaries[b].store.value, -1)))
+        usable.sort(key=lambda b: (self.temporaries[b].position, self.rank.get(self.temporaries[b].store.value, -1)))
         for buffer in usable:
             if buffer in self.kept or not self.temporaries[buffer].loads:
                 continue
             tried = _Trial(self)
             try:
                 loads = self.temporaries[buffer].loads
-                found = {load: self.again(load, loop, place, buffer, tried) for load, loop, place in loads}
+                values = {load: self.again(load, loop, position, buffer, tried) for load, loop, position in loads}
             except _Cost:
                 self.kept.add(buffer)
                 continue
-            self.new.update(found)
+            self.new.update(values)
             self.gone.add(buffer)
             tried.accept()
         for loop, statements in self.inserted.items():
@@ -164,17 +164,17 @@ class _Recomputing:
         first = {where: statements for where, statements in self.inserted.items() if isinstance(where, int)}
         if first:
             body = []
-            for place, statement in enumerate(self.program.body):
-                body += first.get(place, ())
+            for position, statement in enumerate(self.program.body):
+                body += first.get(position, ())
                 body.append(statement)
             self.program.body = body
         return self.new
 
-    def again(self, load, loop, place, buffer, tried):
+    def again(self, load, loop, position, buffer, tried):
         """The value of `load`, computed where it stands."""
         about = self.temporaries[buffer]
         source = about.loop
-        if place <= about.place:
+        if position <= about.position:
             raise _Cost
         steps = dict(load.index.steps)
         own = steps.pop(loop, 0)
@@ -187,19 +187,19 @@ class _Recomputing:
         if len(outside) > PEELED:
             raise _Cost
         for k in outside:
-            self.alike(about, k, place)
-        where = loop if loop is not None else place
+            self.alike(about, k, position)
+        where = loop if loop is not None else position
         tried.begin(source, where, (loop, factor, offset), not outside)
         return tried.value(about.store.value, allowed=False)
 
-    def alike(self, about, k, place):
+    def alike(self, about, k, position):
         """Check that the element of iteration k, outside of the loop, is what the loop would have computed."""
         if k is None:
             raise _Cost
         element = about.store.index.base + k * about.step
         for store, stored in about.single:
             if store.index.base == element:
-                if stored > place or not self.matches(about.store.value, store.value, about.loop, k):
+                if stored > position or not self.matches(about.store.value, store.value, about.loop, k):
                     raise _Cost
                 return
         raise _Cost
@@ -268,13 +268,13 @@ class _Trial:
         owner = work.owner.get(value, False)
         if owner is not source:
             # Something computed before the storing loop; what is inside of other loops of it cannot be had.
-            if owner is None or work.place.get(owner if owner else value, 0) > work.place[source]:
+            if owner is None or work.position.get(owner if owner else value, 0) > work.position[source]:
                 raise _Cost
             return value
         key = value, self.where, self.counter, self.homes
-        known = self.made.get(key) or work.copies.get(key)
-        if known is not None:
-            return known
+        copy = self.made.get(key) or work.copies.get(key)
+        if copy is not None:
+            return copy
         home = self.home(value)
         if allowed and self.homes and home is not None:
             buffer, index = home
@@ -303,7 +303,7 @@ class _Trial:
             index = store.index
             before = ir.Index(index.base - index.steps[0][1], index.steps)
             about = work.temporaries[store.buffer]
-            initial = [(s.value, place < about.place) for s, place in about.single if s.index.base == before.base]
+            initial = [(s.value, position < about.position) for s, position in about.single if s.index.base == before.base]
             index = before if initial == [(value.init, True)] else None
         else:
             store = work.homes.get(value)

@@ -22,32 +22,32 @@ from .. import ir
 def rename(program):
     """Let what is stored to a temporary only to be copied be stored where it is copied to, in place."""
     uses, last, first, read, readers = {}, {}, {}, {}, Counter()
-    for place, top in enumerate(program.body):
+    for position, top in enumerate(program.body):
         for statement in ir.walk([top]):
             readers.update(ir.operands(statement))
             if isinstance(statement, ir.Loop):
                 readers.update(value for carry in statement.carries for value in (carry.init, carry.next))
             if isinstance(statement, (ir.Load, ir.Store)):
                 uses.setdefault(statement.buffer, []).append(statement)
-                first.setdefault(statement.buffer, place)
-                read[statement.buffer] = place
+                first.setdefault(statement.buffer, position)
+                read[statement.buffer] = position
                 if isinstance(statement, ir.Store):
-                    last[statement.buffer] = place
+                    last[statement.buffer] = position
             elif isinstance(statement, ir.Run):
                 for buffer in statement.reads | statement.writes:
                     uses.setdefault(buffer, []).append(statement)
-                    first.setdefault(buffer, place)
-                    read[buffer] = place
+                    first.setdefault(buffer, position)
+                    read[buffer] = position
                 for buffer in statement.writes:
-                    last[buffer] = place
+                    last[buffer] = position
     kept = []
-    for place, top in enumerate(program.body):
+    for position, top in enumerate(program.body):
         source, target = _copied(top)
         # What goes on changing takes the place of what is not used any more.
         goes_on = source is not None and len(uses[target]) != 1
         if (
-            source is None or first[target] != place or last.get(source, place) >= place or source.size != target.size
-            or goes_on and read[source] > place
+            source is None or first[target] != position or last.get(source, position) >= position or source.size != target.size
+            or goes_on and read[source] > position
         ):
             kept.append(top)
             continue

@@ -79,13 +79,13 @@ def reindex(body, loops):
 
 def written(body):
     """Buffers that `body` writes."""
-    found = set()
+    buffers = set()
     for statement in ir.walk(body):
         if isinstance(statement, ir.Store):
-            found.add(statement.buffer)
+            buffers.add(statement.buffer)
         elif isinstance(statement, ir.Run):
-            found |= statement.writes
-    return found
+            buffers |= statement.writes
+    return buffers
 
 
 class Copying:

@@ -131,9 +131,9 @@ class _Walk:
             target = target.outer
         scope = self.scope
         while True:
-            found = scope.memory.get(buffer, index)
-            if found is not None:
-                self.new[load] = found
+            value = scope.memory.get(buffer, index)
+            if value is not None:
+                self.new[load] = value
                 return
             if scope is target:
                 break
@@ -142,9 +142,9 @@ class _Walk:
         outer = target
         while outer.outer is not None and buffer not in outer.writes:
             outer = outer.outer
-            found = outer.memory.get(buffer, index)
-            if found is not None:
-                self.new[load] = found
+            value = outer.memory.get(buffer, index)
+            if value is not None:
+                self.new[load] = value
                 return
         self.place(load, target)
         target.memory.put(buffer, index, load)
@@ -159,9 +159,9 @@ class _Walk:
         while scope.outer is not None and all(self.where(v).depth < scope.depth for v in expr.leaves()):
             scope = scope.outer
         key = (let.char, expr.key(self.names))
-        found = scope.known.get(key)
-        if found is not None:
-            self.new[let] = found
+        earlier = scope.known.get(key)
+        if earlier is not None:
+            self.new[let] = earlier
             return
         scope.known[key] = let
         if expr.op == "const":

@@ -34,7 +34,7 @@ def classes(text, weight, runs, table, bodies):
     """
     table[:] = -1
     mask = table.size - 1
-    found = 0
+    count = 0
     for r in range(runs.shape[0]):
         first, period = runs[r, 0], runs[r, 2]
         # The least rotation: two candidates, the worse of which moves past what was compared.
@@ -67,15 +67,15 @@ def classes(text, weight, runs, table, bodies):
                     break
             slot = (slot + 1) & mask
         if table[slot] < 0:
-            table[slot] = found
-            bodies[found, 0] = at
-            bodies[found, 1] = period
-            bodies[found, 2] = 0
-            found += 1
+            table[slot] = count
+            bodies[count, 0] = at
+            bodies[count, 1] = period
+            bodies[count, 2] = 0
+            count += 1
         runs[r, 3] = table[slot]
         runs[r, 4] = at
         bodies[table[slot], 2] += weight[runs[r, 1]] - weight[first + period]
-    return found
+    return count
 
 
 @compiled_on_arrays(f"void({_ints}, int32[:, ::1], {_rows}, {_rows}, {_ints}, {_ints}, {_ints}, {_rows})")
@@ -166,7 +166,7 @@ def plan(exact, runs, phase, plans):
     A first or last iteration is left out if the numbers of iterations of loops in it differ from those in
     all the others, which are equal: a loop with fixed numbers is worth more.
     """
-    found = 0
+    filled = 0
     for r in range(runs.shape[0]):
         first, end, period = runs[r, 0], runs[r, 1], runs[r, 2]
         first += (runs[r, 4] + phase[runs[r, 3]] - first) % period
@@ -188,12 +188,12 @@ def plan(exact, runs, phase, plans):
                         first += period
                         break
         if count >= 2:
-            plans[found, 0] = first
-            plans[found, 1] = count
-            plans[found, 2] = period
-            plans[found, 3] = runs[r, 3]
-            found += 1
-    return found
+            plans[filled, 0] = first
+            plans[filled, 1] = count
+            plans[filled, 2] = period
+            plans[filled, 3] = runs[r, 3]
+            filled += 1
+    return filled
 
 
 #: Tokens by which a body is looked up.

@@ -34,7 +34,7 @@ def recurring(text, weight, k, grams, table, reached, runs, steps):
     mask = table.size - 1
     table[:] = -1
     reached[:] = -1
-    found = 0
+    filled = 0
     work = size
     drop = 1
     for _ in range(k):
@@ -70,15 +70,15 @@ def recurring(text, weight, k, grams, table, reached, runs, steps):
         work += end - t + before - first
         reached[period] = end
         count = (end - first) // period
-        if count >= LEAST and found < runs.shape[0]:
-            runs[found, 0] = first
-            runs[found, 1] = end
-            runs[found, 2] = period
-            runs[found, 3] = count
-            runs[found, 4] = (count - 1) * (weight[first + period] - weight[first])
-            found += 1
+        if count >= LEAST and filled < runs.shape[0]:
+            runs[filled, 0] = first
+            runs[filled, 1] = end
+            runs[filled, 2] = period
+            runs[filled, 3] = count
+            runs[filled, 4] = (count - 1) * (weight[first + period] - weight[first])
+            filled += 1
     steps[0] += work
-    return found
+    return filled
 
 
 @compiled_on_arrays(f"int64({_ints}, {_ints}, int64, int64, int64, int64[:, ::1], int8[::1])")
@@ -137,12 +137,12 @@ def find_runs(text, weight, steps):
     grams = np.empty(size, np.int64)
     table = np.empty(1 << max(4, (2 * size).bit_length()), np.int64)
     reached = np.empty(size + 1, np.int64)
-    found = [np.empty((0, 5), np.int64)]
+    parts = [np.empty((0, 5), np.int64)]
     for k in GRAMS:
         if k < size:
             rows = np.empty((size // LEAST + 1, 5), np.int64)
-            found.append(rows[: recurring(text, weight, k, grams, table, reached, rows, steps)])
-    runs = np.concatenate(found)
+            parts.append(rows[: recurring(text, weight, k, grams, table, reached, rows, steps)])
+    runs = np.concatenate(parts)
     if not len(runs):
         return runs
     runs = runs[np.lexsort((runs[:, 0], runs[:, 2]))]

@@ -88,13 +88,13 @@ class Search:
         Loops are new tokens for each text: the numbers of iterations of a loop in a body are those in one
         execution of that body.
         """
-        known = {}
+        tokens = {}
         exact = text
         for _ in range(ROUNDS):
             weight = self.weigh(text)
             runs = find_runs(text, weight, self.steps)
             for stage in stages:
-                folded = self.fold(text, starts, exact, weight, runs, stage, known)
+                folded = self.fold(text, starts, exact, weight, runs, stage, tokens)
                 if folded is not None:
                     break
             if folded is None:
@@ -112,7 +112,7 @@ class Search:
         each[loops] = np.array(self.weights, np.int64)[text[loops] - self.base]
         return np.concatenate(([0], np.cumsum(each)))
 
-    def fold(self, text, starts, exact, weight, runs, stage, known):
+    def fold(self, text, starts, exact, weight, runs, stage, tokens):
         """One round: the new text, starts and exact names; None if nothing is worth folding."""
         size = text.size
         least, gain, share = stage
@@ -137,7 +137,7 @@ class Search:
         used, first = np.unique(plans[:, 3], return_index=True)
         bodies = np.stack([plans[first, 0], plans[first, 2]], axis=1)
         plans[:, 3] = np.searchsorted(used, plans[:, 3])
-        symbols = np.array([self.token(text, starts, *body, known) for body in bodies.tolist()])
+        symbols = np.array([self.token(text, starts, *body, tokens) for body in bodies.tolist()])
         out, ends, same = (np.empty(size + 1, np.int64) for _ in range(3))
         rows = np.empty((size, 3), np.int64)
         sizes = np.empty(1, np.int64)
@@ -148,13 +148,13 @@ class Search:
         length = sizes[0]
         return out[:length].copy(), ends[: length + 1].copy(), same[:length].copy()
 
-    def token(self, text, starts, first, period, known):
+    def token(self, text, starts, first, period, tokens):
         """The token of the loop over ``text[first : first + period]``."""
         body = text[first : first + period]
         name = body.tobytes()
-        token = known.get(name)
+        token = tokens.get(name)
         if token is None:
-            known[name] = token = self.base + len(self.bodies)
+            tokens[name] = token = self.base + len(self.bodies)
             self.bodies.append(body.copy())
             # The second iteration is like those after it.
             self.samples.append(starts[first + period : first + 2 * period + 1].copy())
@@ -164,15 +164,15 @@ class Search:
     def tree(self, top):
         """The grammar, run."""
         base = self.base
-        known = {}
+        measured = {}
 
         def measure(text):
             total, depth = text.size, 1
             for s in (text[text >= base] - base).tolist():
-                if s not in known:
-                    known[s] = measure(self.bodies[s])
-                total += known[s][0]
-                depth = max(depth, known[s][1] + 1)
+                if s not in measured:
+                    measured[s] = measure(self.bodies[s])
+                total += measured[s][0]
+                depth = max(depth, measured[s][1] + 1)
             return total, depth
 
         bounds = np.concatenate(([0], np.cumsum([body.size for body in self.bodies]))).astype(np.int64)

@@ -6,7 +6,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.array.eager import Eager
 from tapegrad.array.lifted import Lifted
-from tapegrad.interpreter.contributions import Placed, Scattered
+from tapegrad.interpreter.contributions import Scattered, Windowed
 from tapegrad.rules import ROWS
 from tests.array.dual.test_every_row import ran, usable
 from tests.rules.checker import generator
@@ -40,7 +40,7 @@ def test_vjp_on_tensors(name):
             parts = [(e, f)] if not isinstance(e, tuple) else zip(e, f, strict=True)
             for one, other in parts if e is not None else ():
                 # What depends on the adjoint depends on it as a tensor.
-                other = other.joined(None, other.source) if isinstance(other, (Placed, Scattered)) else other
+                other = other.joined(None, other.source) if isinstance(other, (Windowed, Scattered)) else other
                 assert isinstance(other.a, tg.Tensor) and other.a.requires_grad
                 np.testing.assert_allclose(other.a.numpy(), one.a, rtol=1e-11, atol=1e-12, err_msg=str(example))
 
