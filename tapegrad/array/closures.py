@@ -56,12 +56,12 @@ def _written(expression, lines, indent):
             return f"({float(node.args[0])!r})" if math.isfinite(node.args[0]) else f"float({str(node.args[0])!r})"
         key = node.key()
         if key not in names:
-            given = [visit(a) for a in node.args]
+            operands = [visit(a) for a in node.args]
             form = _ON_FLOATS.get(node.op)
             if form is None:
                 raise _Unknown(node.op)
             names[key] = f"v{len(lines)}"
-            lines.append(f"{indent}{names[key]} = {form.format(*given)}")
+            lines.append(f"{indent}{names[key]} = {form.format(*operands)}")
         return names[key]
 
     return visit(expression)
@@ -99,8 +99,8 @@ def tangent_on_floats(row):
             if not _OWN_BITS.isdisjoint(_operations(expression)):
                 return None
             lines.append(f"    if t{k} != 0.0:")
-            found = _written(expression, lines, "        ")
-            lines.append(f"        p = {found}")
+            partial = _written(expression, lines, "        ")
+            lines.append(f"        p = {partial}")
             lines.append("        if p != 0.0:")
             lines.append(f"            total += t{k} * p")
     except _Unknown:
@@ -131,8 +131,8 @@ def adjoints_on_floats(row):
             if not _OWN_BITS.isdisjoint(_operations(expression)):
                 return None
             if not expression.is_const:
-                found = _written(expression, lines, "    ")
-                lines.append(f"    p{k} = 0.0 if {found} == 0.0 else w * {found}")
+                partial = _written(expression, lines, "    ")
+                lines.append(f"    p{k} = 0.0 if {partial} == 0.0 else w * {partial}")
                 added[k] = f"p{k}"
             elif expression.args[0] != 0.0:
                 factor = expression.args[0]

@@ -241,9 +241,9 @@ class Differentiable(Methods):
     def _extras(self, make=True):
         # Fast-path tensors leave the slot unset.
         try:
-            found = self._x
+            extras = self._x
         except AttributeError:
-            found = self._x = None
-        if found is None and make:
-            found = self._x = Extras()
-        return found
+            extras = self._x = None
+        if extras is None and make:
+            extras = self._x = Extras()
+        return extras

@@ -202,9 +202,9 @@ class Dual(Differentiable):
     def _apply_row(self, row, operands, attrs=(), value=None, integer=0):
         """`tapegrad.array.record.apply` where some operand is a dual number."""
         if not attrs:
-            found = _on_scalars(row, operands)
-            if found is not None:
-                return found
+            dual = _on_scalars(row, operands)
+            if dual is not None:
+                return dual
         operands = [o if isinstance(o, Differentiable) else as_operand(o, row.name) for o in operands]
         level, lanes = _common(operands)
         primals = [_inside(o, level) for o in operands]
@@ -219,9 +219,9 @@ class Dual(Differentiable):
 
     def _apply_two(self, row, a, b):
         """`tapegrad.array.record.apply_two` where some operand is a dual number."""
-        found = _on_scalars(row, (a, b))
-        if found is not None:
-            return found
+        dual = _on_scalars(row, (a, b))
+        if dual is not None:
+            return dual
         level, lanes = _common((a, b))
         primals = [_inside(a, level), _inside(b, level)]
         result = _record.apply_two(row, *primals)
@@ -316,18 +316,18 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     if any(t is not None for t in tangents):
         plain_values = not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Differentiable) for t in tangents)
         if plain_values and row.elementwise:
-            given = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
+            by_slot = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
             values = [p._v if isinstance(p, Differentiable) else p for p in primals]
-            tangent = _compiled()(row, [*values, value], given, lanes)
+            tangent = _compiled()(row, [*values, value], by_slot, lanes)
             return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
         primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
         if plain_values:  # in C order, as in a sweep: how NumPy adds depends on strides
             tangents = [t if t is None else np.asarray(t, order="C") for t in tangents]
         lift = Eager if plain_values and lanes is None else Lifted
         wrapped = [None if t is None else Eager(t) if lift is Eager else Lifted(t, lanes) for t in tangents]
-        found = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))
-        if found is not None:
-            tangent = _fitted(found, value, lanes)
+        lifted = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))
+        if lifted is not None:
+            tangent = _fitted(lifted, value, lanes)
     return made(primal, tangent, lanes, level)
 
 
@@ -348,14 +348,14 @@ def _operand(primal, constant):
     return primal if constant or type(primal) is float or primal.dtype.kind == "f" else primal.astype(np.float64)
 
 
-def _fitted(found, value, lanes):
-    """What a rule has found as a tangent of `value`: its shape, its dtype, its lanes."""
+def _fitted(lifted, value, lanes):
+    """What a rule gives as a tangent of `value`: its shape, its dtype, its lanes."""
     shape, dtype = np.shape(value), np.float64 if type(value) is float else value.dtype
-    if lanes is not None and found.lanes is None:
-        found = Lifted(np.broadcast_to(found.a, (lanes, *found.shape)), lanes)
-    if found.shape != shape:
-        found = found.broadcast_to(shape)
-    tangent = found.a
+    if lanes is not None and lifted.lanes is None:
+        lifted = Lifted(np.broadcast_to(lifted.a, (lanes, *lifted.shape)), lanes)
+    if lifted.shape != shape:
+        lifted = lifted.broadcast_to(shape)
+    tangent = lifted.a
     if tangent.dtype != dtype:
         tangent = tangent.astype(dtype)
     return tangent if isinstance(tangent, Differentiable) else normalise(tangent)
@@ -407,10 +407,10 @@ def check_tangent(tangent, value, shape):
         raise SeedShapeError(
             f"a tangent of shape {np.shape(tangent)} was given for a value of shape {tuple(np.shape(value))}; it {must}"
         )
-    found = np.dtype(np.float64) if type(tangent) is float else tangent.dtype
-    if found != dtype:
+    tangent_dtype = np.dtype(np.float64) if type(tangent) is float else tangent.dtype
+    if tangent_dtype != dtype:
         if not weak:
-            raise DtypeError(f"a tangent of dtype {found} was given for a value of dtype {dtype}; convert with .astype")
+            raise DtypeError(f"a tangent of dtype {tangent_dtype} was given for a value of dtype {dtype}; convert with .astype")
         tangent = np.asarray(tangent, dtype)
     return tangent
 

@@ -55,11 +55,11 @@ def _map(function, tree, *others, what, where=""):
                 raise StructureError(
                     f"{what}{where}: a dict with the keys {list(tree)} has a partner that is {_described(other)}"
                 )
-        found = {
+        mapped = {
             key: _map(function, value, *(o[key] for o in others), what=what, where=f"{where}[{key!r}]")
             for key, value in tree.items()
         }
-        return found if type(tree) is dict else type(tree)(found)
+        return mapped if type(tree) is dict else type(tree)(mapped)
     if isinstance(tree, (tuple, list)):
         for other in others:
             if not isinstance(other, (tuple, list)) or len(other) != len(tree):
@@ -97,15 +97,15 @@ def _described(thing):
 # ---- in and out --------------------------------------------------------------------------
 
 
-def _entered(thing, what):
+def _entered(primal, what):
     """A primal as a dual number can hold it: float, new array, tracked tensor or dual number."""
-    if isinstance(thing, Differentiable):
-        if tracked(thing):
-            return thing
-        thing = np.asarray(thing._v)
-    if isinstance(thing, (dict, tuple, list, str, bytes)) or thing is None or callable(thing):
-        raise StructureError(f"{what} is not a number or an array but {_described(thing)}")
-    return as_float(thing, what)
+    if isinstance(primal, Differentiable):
+        if tracked(primal):
+            return primal
+        primal = np.asarray(primal._v)
+    if isinstance(primal, (dict, tuple, list, str, bytes)) or primal is None or callable(primal):
+        raise StructureError(f"{what} is not a number or an array but {_described(primal)}")
+    return as_float(primal, what)
 
 
 def _parts(result, level, what):
@@ -206,10 +206,10 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
     >>> tg.jvp(np.cumsum, (np.array([1.0, 2.0, 3.0]),), (np.array([1.0, 0.0, 1.0]),))
     (array([1., 3., 6.]), array([1., 1., 2.]))
     """
-    for thing, what in ((primals, "primals"), (tangents, "tangents")):
-        if not isinstance(thing, (tuple, list)):
+    for sequence, what in ((primals, "primals"), (tangents, "tangents")):
+        if not isinstance(sequence, (tuple, list)):
             raise StructureError(
-                f"jvp: {what} must be a tuple or list of the arguments, not {_described(thing)}; write (x,)"
+                f"jvp: {what} must be a tuple or list of the arguments, not {_described(sequence)}; write (x,)"
             )
 
     with _Level() as level:
@@ -316,12 +316,12 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     @functools.wraps(f)
     def jacobian(*args, **kwargs):
         several = isinstance(argnums, (tuple, list))
-        found = []
+        jacobians = []
         for k in argnums if several else (argnums,):
             if not -len(args) <= k < len(args):
                 raise StructureError(f"jacfwd({function_name(f)}): argnums names argument {k}, but {len(args)} were given")
-            found.append(_jacobian(f, args, k % len(args), kwargs))
-        return tuple(found) if several else found[0]
+            jacobians.append(_jacobian(f, args, k % len(args), kwargs))
+        return tuple(jacobians) if several else jacobians[0]
 
     return jacobian
 
@@ -358,5 +358,5 @@ def _arranged(parts, shape):
     """Rows of tangents, joined, with the directions last and in the shape of the argument."""
     rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=0)
     out = rows.shape[1:]
-    found = np.reshape(np.moveaxis(rows, 0, -1), (*out, *shape))
-    return found if isinstance(found, Differentiable) else normalise(np.array(found, order="C", copy=None))
+    jacobian = np.reshape(np.moveaxis(rows, 0, -1), (*out, *shape))
+    return jacobian if isinstance(jacobian, Differentiable) else normalise(np.array(jacobian, order="C", copy=None))

@@ -81,9 +81,9 @@ def _affine(shape, key, steps, offset=0):
 
 def _positions(shape, key):
     """Flat positions of the elements ``a[key]``; read-only, so that nobody need watch them."""
-    found = np.array(_all_positions(shape)[key], np.int64, order="C", copy=None)
-    found.flags.writeable = False
-    return found
+    positions = np.array(_all_positions(shape)[key], np.int64, order="C", copy=None)
+    positions.flags.writeable = False
+    return positions
 
 
 #: Elements up to which the positions of an array are kept for the next time, and for how many shapes.
@@ -112,22 +112,22 @@ def getitem(x, key):
         # One element of a float64 array, in a loop: the shortest way.
         keys = (key,) if kind is int else key
         if len(keys) == value.ndim and value.dtype.char == "d" and all([type(k) is int for k in keys]):
-            found = value.item(keys)
+            selected = value.item(keys)
             offset = 0
             for k, extent in zip(keys, value.shape):
                 offset = offset * extent + (k if k >= 0 else k + extent)
             store = x._t
             if store is None or store.trace is None or store.ident != get_ident():
-                return apply_view(_SELECT, x, _ONE_ELEMENT, found, offset)
+                return apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
             # Read again in a recording it is the same value: a finished tape would have it once anyway.
             read = store.trace.read
             slot = read.get((x._i, offset))
             if slot is None:
-                t = apply_view(_SELECT, x, _ONE_ELEMENT, found, offset)
+                t = apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
                 if t._t is store:
                     read[x._i, offset] = t._i
                 return t
-            t = plain(found)
+            t = plain(selected)
             t._t, t._i, t._k = store, slot, store.tokens[slot]
             return t
     if type(value) is float:
@@ -136,15 +136,15 @@ def getitem(x, key):
         value = np.asarray(value)
     key = _clean(key)
     if _is_basic(key):
-        found = value[key]
+        selected = value[key]
         if not tracked(x):
-            return note_view(x, plain(found if isinstance(found, np.ndarray) and found.ndim else _boxed(found)))
+            return note_view(x, plain(selected if isinstance(selected, np.ndarray) and selected.ndim else _boxed(selected)))
         strides, offset = _affine(value.shape, key, c_strides(value.shape, 1))
-        if isinstance(found, np.ndarray):
-            shape, row = found.shape, "getitem"
+        if isinstance(selected, np.ndarray):
+            shape, row = selected.shape, "getitem"
         else:
-            shape, row, found = (), "select", _boxed(found)
-        view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=found, integer=offset)
+            shape, row, selected = (), "select", _boxed(selected)
+        view = apply(row, (x,), (("shape", shape), ("strides", strides)), value=selected, integer=offset)
         return note_view(x, view) if shape else view
     if not tracked(x):
         return plain(_boxed(value[key]))
@@ -152,10 +152,10 @@ def getitem(x, key):
     return apply("gather", (x, index.reshape(-1)), (("shape", index.shape),), value=_boxed(value[key]))
 
 
-def _boxed(found):
-    if isinstance(found, np.float64) or isinstance(found, np.ndarray) and found.ndim == 0 and found.dtype.char == "d":
-        return float(found)
-    return np.asarray(found)
+def _boxed(value):
+    if isinstance(value, np.float64) or isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.char == "d":
+        return float(value)
+    return np.asarray(value)
 
 
 def setitem(x, key, value):
@@ -221,16 +221,16 @@ def _write(root, value, shape, strides=None, offset=0, index=None):
     # Who else sees the array: the tensor, this name, and getrefcount itself.
     if sys.getrefcount(old) > 3 or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
         old = np.array(old, order="C")
-    given = value._v if isinstance(value, Differentiable) else value
+    new = value._v if isinstance(value, Differentiable) else value
     if index is None:
         if shape:
-            look(old, shape, strides, offset)[...] = given
+            look(old, shape, strides, offset)[...] = new
         else:
-            old.reshape(-1)[offset] = given
+            old.reshape(-1)[offset] = new
         attrs = (("shape", shape), ("strides", strides))
         root._become(apply("setitem", (root, value), attrs, value=old, integer=offset))
     else:
-        old.reshape(-1)[index] = given
+        old.reshape(-1)[index] = new
         root._become(apply("put", (root, value, index.reshape(-1)), (("shape", shape),), value=old))
     for view, shape, strides, offset in apart:
         # The same elements, maybe in new memory.
@@ -244,9 +244,9 @@ def _is_view(value, root, shape, strides, offset):
     extras = value._extras(False)
     if extras is None or extras.made is not root or value.shape != shape:
         return False
-    found = window_of(root, value)
-    return found is not None and found[1] == offset and all(
-        n == 1 or s == t for n, s, t in zip(shape, strides, found[0])
+    window = window_of(root, value)
+    return window is not None and window[1] == offset and all(
+        n == 1 or s == t for n, s, t in zip(shape, strides, window[0])
     )
 
 

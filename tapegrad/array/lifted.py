@@ -49,8 +49,8 @@ def elementwise(name, values):
         if not any(isinstance(v, Differentiable) for v in values):
             return _of_constants(value_function(name), values)
         if name in ("mul", "mul0"):
-            values, plain = _factors(values)
-            name = "mul" if plain else name
+            values, plain_product = _factors(values)
+            name = "mul" if plain_product else name
         if name in _WITHOUT_DERIVATIVE:
             return record_aux(value_function(name), *map(_undifferentiated, values))
         row = BY_NAME.get("where" if name == "select" else ROW_OF.get(name, name))
@@ -67,8 +67,8 @@ def _of_constants(function, values):
     """``function(*values)``; one number repeated stays that."""
     arrays = [v for v in values if isinstance(v, np.ndarray) and v.ndim]
     if arrays and all(uniform(v) for v in arrays):
-        found = function(*[v[(0,) * v.ndim] if isinstance(v, np.ndarray) and v.ndim else v for v in values])
-        return np.broadcast_to(found, np.broadcast_shapes(*(v.shape for v in arrays)))
+        number = function(*[v[(0,) * v.ndim] if isinstance(v, np.ndarray) and v.ndim else v for v in values])
+        return np.broadcast_to(number, np.broadcast_shapes(*(v.shape for v in arrays)))
     return function(*values)
 
 
@@ -83,18 +83,18 @@ def _factors(values):
     A number that is repeated for each element is that number.  A product with a finite number other than zero is zero only
     where the other factor is: that it is absolute makes no difference.
     """
-    found = list(values)
+    factors = list(values)
     for k, (v, other) in enumerate(zip(values, values[::-1])):
         if isinstance(v, Differentiable):
             continue
         if v.__class__ is float:
             # No infinity and no nan minus itself is zero.
-            return found, v != 0.0 and v - v == 0.0
+            return factors, v != 0.0 and v - v == 0.0
         if isinstance(v, np.ndarray) and v.ndim and uniform(v) and v.shape == np.shape(other) and v.dtype == other.dtype:
-            v = found[k] = float(v[(0,) * v.ndim])
+            v = factors[k] = float(v[(0,) * v.ndim])
         if np.ndim(v) == 0 and v != 0 and np.isfinite(v):
-            return found, True
-    return found, False
+            return factors, True
+    return factors, False
 
 
 class Lifted(L.Operators):
@@ -171,25 +171,25 @@ class Lifted(L.Operators):
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y
         ndim = max(x.ndim, y.ndim)
-        found = Lifted(_product(x.aligned(ndim), y.aligned(ndim)), _lanes((x, y)))
-        shape = found.shape
+        product = Lifted(_product(x.aligned(ndim), y.aligned(ndim)), _lanes((x, y)))
+        shape = product.shape
         if row:
             shape = (*shape[:-2], shape[-1])
-        return found.reshape(shape[:-1] if column else shape)
+        return product.reshape(shape[:-1] if column else shape)
 
     def constant(self, array):
         return Lifted(np.asarray(array, self.a.dtype))
 
     def _linalg(self, name, *others):
         # As in the sweep: no error for a singular matrix, but NaN.
-        things = (self, *others)
-        ndim = max(x.ndim for x in things)
-        arrays = [x.aligned(ndim) for x in things]
+        operands = (self, *others)
+        ndim = max(x.ndim for x in operands)
+        arrays = [x.aligned(ndim) for x in operands]
         with np.errstate(all="ignore"):
             value = getattr(_umath_linalg, name)(*(np.asarray(_value(x)) for x in arrays))
         if any(isinstance(x, Differentiable) for x in arrays):
             value = apply(name, arrays, value=value if value.ndim or value.dtype.char != "d" else float(value))
-        return Lifted(value, _lanes(things))
+        return Lifted(value, _lanes(operands))
 
     def inv(self):
         return self._linalg("inv")
@@ -315,17 +315,17 @@ class Lifted(L.Operators):
         lanes = _lanes([value for value, *_ in parts])
         whole = Lifted(np.zeros(tuple(shape) if lanes is None else (lanes, *shape), self.a.dtype), lanes)
         for value, extents, strides, offset in parts:
-            given = value.aligned(len(extents)) if isinstance(value, Lifted) else value
+            part = value.aligned(len(extents)) if isinstance(value, Lifted) else value
             if strides is None:
-                if isinstance(given, Differentiable) and given.shape == whole.a.shape:
-                    whole.a = given
+                if isinstance(part, Differentiable) and part.shape == whole.a.shape:
+                    whole.a = part
                     continue
                 strides = c_strides(shape, 1)
             attrs = whole._window(extents, strides, whole.size)
-            if isinstance(given, Differentiable) or isinstance(whole.a, Differentiable):
-                whole.a = apply("setitem", (whole.a, given), attrs, integer=offset)
+            if isinstance(part, Differentiable) or isinstance(whole.a, Differentiable):
+                whole.a = apply("setitem", (whole.a, part), attrs, integer=offset)
             elif 0 not in extents:
-                _strided(whole.a, *(v for _, v in attrs), offset)[...] = given
+                _strided(whole.a, *(v for _, v in attrs), offset)[...] = part
         return whole
 
     def put_at(self, index, value):
@@ -333,14 +333,14 @@ class Lifted(L.Operators):
         lanes = _lanes((self, value))
         whole = self if self.lanes == lanes else Lifted(np.broadcast_to(self.a, (lanes, *self.shape)), lanes)
         positions = whole._positions(index, whole.size)
-        given = 0.0
+        elements = 0.0
         if value is not None:
-            given = value if value.lanes == lanes else Lifted(np.broadcast_to(value.a, (lanes, *value.shape)), lanes)
-            given = np.reshape(given.a, (-1,))
-        if any(isinstance(a, Differentiable) for a in (whole.a, given, positions)):
-            return whole._with(apply("put", (whole.a, given, positions), (("shape", positions.shape),)))
+            elements = value if value.lanes == lanes else Lifted(np.broadcast_to(value.a, (lanes, *value.shape)), lanes)
+            elements = np.reshape(elements.a, (-1,))
+        if any(isinstance(a, Differentiable) for a in (whole.a, elements, positions)):
+            return whole._with(apply("put", (whole.a, elements, positions), (("shape", positions.shape),)))
         changed = np.array(whole.a, order="C")
-        changed.reshape(-1)[positions] = given
+        changed.reshape(-1)[positions] = elements
         return whole._with(changed)
 
     # -- reductions and scans ---------------------------------------------------
@@ -369,11 +369,11 @@ class Lifted(L.Operators):
         b, f = np.broadcast_arrays(self.aligned(ndim), factors.aligned(ndim))
         lanes = _lanes((self, factors))
         axis = axis % ndim + (lanes is not None)
-        found = apply("recurrence", (b, f), (("axis", axis), ("reverse", reverse), ("lag", lag)))
+        result = apply("recurrence", (b, f), (("axis", axis), ("reverse", reverse), ("lag", lag)))
         if exclusive:
-            found = elementwise("mul0", (f, found)) if lag else found
-            found = np.flip(_delayed(np.flip(found, axis), axis, 0.0), axis) if reverse else _delayed(found, axis, 0.0)
-        return Lifted(found, lanes)
+            result = elementwise("mul0", (f, result)) if lag else result
+            result = np.flip(_delayed(np.flip(result, axis), axis, 0.0), axis) if reverse else _delayed(result, axis, 0.0)
+        return Lifted(result, lanes)
 
 
 def _side_by_side(x, y):
@@ -395,8 +395,8 @@ def _one_product(x, y):
         rows = np.reshape(x.a, (x.lanes * x.shape[0], x.shape[1])) if x.ndim == 2 else x.a
         return Lifted(np.reshape(_product(rows, y.a), (x.lanes, *x.shape[:-1], y.shape[-1])), x.lanes)
     if x.lanes is None and x.ndim == 2 and (y.ndim == 1 or y.ndim == 2 and y.shape[-1] == 1):
-        columns = y.a if y.ndim == 1 else np.reshape(y.a, (y.lanes, y.shape[0]))
-        return Lifted(np.reshape(_product(columns, np.transpose(x.a)), (y.lanes, x.shape[0], *y.shape[1:])), y.lanes)
+        vectors = y.a if y.ndim == 1 else np.reshape(y.a, (y.lanes, y.shape[0]))
+        return Lifted(np.reshape(_product(vectors, np.transpose(x.a)), (y.lanes, x.shape[0], *y.shape[1:])), y.lanes)
     return None
 
 
@@ -414,9 +414,9 @@ def _strided(array, shape, strides, offset):
     return np.lib.stride_tricks.as_strided(array.reshape(-1)[offset:], shape, [s * array.itemsize for s in strides])
 
 
-def _lanes(things):
+def _lanes(operands):
     """The lanes of the first that has any."""
-    for x in things:
+    for x in operands:
         if isinstance(x, Lifted) and x.lanes is not None:
             return x.lanes
     return None

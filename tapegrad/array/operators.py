@@ -130,8 +130,8 @@ def _compare(function):
             return NotImplemented
         if LISTENERS:
             notify(f"comparison ({_UFUNC[function].__name__})", self, other)
-        found = function(self._v, other._v if isinstance(other, Differentiable) else other)
-        return record_nondiff(_UFUNC[function], (self, other), found)
+        result = function(self._v, other._v if isinstance(other, Differentiable) else other)
+        return record_nondiff(_UFUNC[function], (self, other), result)
 
     return method
 

@@ -50,8 +50,8 @@ def plain(value):
 
 def _described(t):
     """The description of an array tensor, found out when it is first needed."""
-    t._m = found = meta_of(t._v)
-    return found
+    t._m = meta = meta_of(t._v)
+    return meta
 
 
 def normalise(value):
@@ -337,7 +337,7 @@ def apply_two(row, a, b, depth=3):
     operands are looked at by the same lines twice, for the same reason.
     """
     Tensor, Parameter = registry.Tensor, registry.Parameter
-    given = other = None
+    raw_a = raw_b = None
     kind = a.__class__
     if kind is Tensor or kind is Parameter:
         x = a._v
@@ -345,7 +345,7 @@ def apply_two(row, a, b, depth=3):
     else:
         if kind is registry.Dual:
             return a._apply_two(row, a, b)
-        given = a
+        raw_a = a
         x = a = a if kind is float else as_operand(a, row.name)
         on_a = False
     kind = b.__class__
@@ -354,15 +354,15 @@ def apply_two(row, a, b, depth=3):
         on_b = b._t is not None or b._r
     else:
         if kind is registry.Dual:
-            return b._apply_two(row, a if given is None else given, b)
-        other = b
+            return b._apply_two(row, a if raw_a is None else raw_a, b)
+        raw_b = b
         y = b = b if kind is float else as_operand(b, row.name)
         on_b = False
     if x.__class__ is float:
-        if y.__class__ is not float and given is not None and y.dtype.char != "d":
-            x = a = _strong(given, x, y.dtype.char)
-    elif y.__class__ is float and other is not None and x.dtype.char != "d":
-        y = b = _strong(other, y, x.dtype.char)
+        if y.__class__ is not float and raw_a is not None and y.dtype.char != "d":
+            x = a = _strong(raw_a, x, y.dtype.char)
+    elif y.__class__ is float and raw_b is not None and x.dtype.char != "d":
+        y = b = _strong(raw_b, y, x.dtype.char)
     if x.__class__ is float and y.__class__ is float and row.scalar is not None:
         value = scalar_value(row, (x, y))
     else:
@@ -380,16 +380,16 @@ def apply_two(row, a, b, depth=3):
     return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
 
 
-def _strong(given, number, char):
-    """The constant `number`, given as `given`, so that it promotes as in NumPy beside an array that is not float64, but of `char`.
+def _strong(operand, number, char):
+    """The constant `number`, that is `operand`, so that it promotes as in NumPy beside an array that is not float64, but of `char`.
 
     A Python float, and a tracked one, is weak; a NumPy scalar is float64; a
     Python int beside integers stays one.
     """
-    if isinstance(given, (np.float64, np.ndarray)):
+    if isinstance(operand, (np.float64, np.ndarray)):
         return np.asarray(number)
-    if given.__class__ is int and char not in "df":
-        return np.asarray(given, "l" if char == "?" else char)
+    if operand.__class__ is int and char not in "df":
+        return np.asarray(operand, "l" if char == "?" else char)
     return number
 
 
@@ -437,10 +437,10 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     """
     slots = row.slots(len(operands)) if row.constants else _RANGES[len(operands)] if len(operands) < 3 else range(len(operands))
     store = None
-    places = []
+    operand_slots = []
     for k, on in zip(slots, flags):
         if not on:
-            places.append(0)
+            operand_slots.append(0)
             continue
         t = operands[k]
         own = t._t
@@ -449,22 +449,22 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
                 store = thread_state().store
                 if flags.count(True) > 1 and any(operands[j]._t is not None for j, on in zip(slots, flags) if on):
                     break
-            place = store.leaves.get(t._k)
-            places.append(store.enter(t) if place is None else place)
+            operand_slot = store.leaves.get(t._k)
+            operand_slots.append(store.enter(t) if operand_slot is None else operand_slot)
         elif store is own:
-            places.append(t._i)
+            operand_slots.append(t._i)
         elif store is None and own.ident == get_ident():
             store = own
-            places.append(t._i)
+            operand_slots.append(t._i)
         else:
             break
     scalar = value.__class__ is float
     if (
-        len(places) < len(flags)
+        len(operand_slots) < len(flags)
         or len(store.tokens) + len(operands) >= store.limit
         or (store.nbytes > store.byte_limit and not store.explicit and not store.pinned)
     ):
-        store, places = _placed([operands[k] if on else None for k, on in zip(slots, flags)])
+        store, operand_slots = _store_with_room([operands[k] if on else None for k, on in zip(slots, flags)])
     try:
         frame = _frame(depth)
     except ValueError:  # called by tapegrad itself, at the bottom of the stack
@@ -481,7 +481,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     if scalar and row.scalar_instruction and _all_scalars(metas) and (
         # A choice between a value and a constant has no room for the constant in its record, only in an entry.
         trace is None
-        or (len(values) < 3 or 0 not in places) and all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
+        or (len(values) < 3 or 0 not in operand_slots)
+        and all(m is SCALAR or trace_of((o,)) is None for o, m in zip(operands, metas))
     ):
         if row.calls_scipy:
             store.special = True
@@ -492,12 +493,12 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         opcode = row.opcode
         if len(values) == 3:
             # Only `where` has a third, constant operand: it is the inline constant.
-            left, right = (places[0], places[1], float(values[0])), 0
+            left, right = (operand_slots[0], operand_slots[1], float(values[0])), 0
         else:
             sides = [float(v) for v in values]
-            for k, place, on in zip(slots, places, flags):
+            for k, operand_slot, on in zip(slots, operand_slots, flags):
                 if on:
-                    sides[k] = place
+                    sides[k] = operand_slot
             left, right = sides if len(sides) == 2 else (sides[0], 0)
     elif trace is not None:
         trace.note(row, attrs, operands, values, integer, value)
@@ -511,14 +512,14 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             (out := signature.out).strides != value.strides or out.shape != value.shape or out.dtype is not value.dtype
         ):  # fmt: skip
             signature = Signature.noted(store, key, meta_of(value))
-        if len(places) > 2:
-            store.write_operands(places)
+        if len(operand_slots) > 2:
+            store.write_operands(operand_slots)
         if signature.saves:
             integer = _keep(store, signature, operands, values, value)
         # Not the value itself: the store may keep that for a rule.
         token = 1.0 * value if scalar else object()
         opcode = signature.opcode
-        left, right = (places[0], places[1] if len(places) > 1 else 0, float(integer) if integer else 0.0), 0
+        left, right = (operand_slots[0], operand_slots[1] if len(operand_slots) > 1 else 0, float(integer) if integer else 0.0), 0
     slot = len(store.tokens)
     store.ops.append(opcode)
     store.lefts.append(left)
@@ -539,7 +540,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
 _RANGES = (range(0), range(1), range(2))
 
 
-def _placed(operands):
+def _store_with_room(operands):
     """The store to record on, with room, and the slots of the operands on it (None: a constant)."""
     live = [t for t in operands if t is not None]
     store = choose_store(live)

@@ -97,10 +97,10 @@ class Tensor(Differentiable):
             return plain(1.0 * self._v)
         if self._t is not None:
             return plain(sealed(self._v))
-        found = plain(self._v)
+        constant = plain(self._v)
         # Not weakly: instructions may read the memory of a leaf that is gone.
-        found._extras().source = source_of(self)
-        return found
+        constant._extras().source = source_of(self)
+        return constant
 
     def __repr__(self) -> str:
         leaf = self._t is None

@@ -70,11 +70,11 @@ def sharers(x):
     """The tensors on no tape that may look at the memory of constant or leaf `x`, besides itself."""
     root = root_of(x)[0]
     source = source_of(root)
-    found = [root, source, *(r() for r in source._extras().leaves)]
+    tensors = [root, source, *(r() for r in source._extras().leaves)]
     for t in (root, source):
         if t._x is not None and t._x.views is not None:
-            found += t._x.views.alive()
-    return [t for t in found if t is not None and t is not x and t._t is None]
+            tensors += t._x.views.alive()
+    return [t for t in tensors if t is not None and t is not x and t._t is None]
 
 
 def _looks_at(root, x):
@@ -121,12 +121,12 @@ def views_of(root):
     extras = root._extras(False)
     if extras is None or extras.views is None:
         return []
-    found = []
+    views = []
     for view in extras.views.alive():
         window = window_of(root, view)
         if window is not None:
-            found.append((view, view.shape, *window))
-    return found
+            views.append((view, view.shape, *window))
+    return views
 
 
 def span(shape, strides, offset):

@@ -54,17 +54,17 @@ def _array(element, dimensions):
 def _parts(signature):
     """``"int64(int64, int32[::1], float64[:, ::1])"`` as the result and (element, dimensions) of each argument."""
     result, _, rest = signature.partition("(")
-    found, depth, word = [], 0, ""
+    arguments, depth, word = [], 0, ""
     for letter in rest.rstrip(")") + ",":
         depth += (letter == "[") - (letter == "]")
         if letter == "," and depth == 0:
             word = word.strip()
             element, _, axes = word.partition("[")
-            found.append((element, axes.count(",") + 1 if axes else 0))
+            arguments.append((element, axes.count(",") + 1 if axes else 0))
             word = ""
         else:
             word += letter
-    return result, found
+    return result, arguments
 
 
 def compiled_on_arrays(signature):
@@ -78,32 +78,32 @@ def compiled_on_arrays(signature):
     result, parts = _parts(signature)
 
     def decorate(function):
-        names, given, kinds = [], [], []
+        names, arguments, kinds = [], [], []
         scope = {"function": Deferred(function, _inlined)}
         for k, (element, dimensions) in enumerate(parts):
             names.append(f"a{k}")
             kinds.append(element if not dimensions else "int64")
             if not dimensions:
-                given.append(f"a{k}")
+                arguments.append(f"a{k}")
                 continue
             scope[f"array_{element}_{dimensions}"] = _array(element, dimensions)
             extents = [f"n{k}_{axis}" for axis in range(dimensions)]
             names += extents
             kinds += ["int64"] * dimensions
-            given.append(f"array_{element}_{dimensions}(a{k}, {', '.join(extents)})")
-        exec(f"def by_address({', '.join(names)}):\n    return function({', '.join(given)})\n", scope)
+            arguments.append(f"array_{element}_{dimensions}(a{k}, {', '.join(extents)})")
+        exec(f"def by_address({', '.join(names)}):\n    return function({', '.join(arguments)})\n", scope)
         by_address = scope["by_address"]
         by_address.__module__, by_address.__qualname__, by_address.__name__ = function.__module__, function.__qualname__, function.__name__
         run = compiled(f"{result}({', '.join(kinds)})")(by_address)
-        wanted = [(_DTYPES[element], dimensions) if dimensions else None for element, dimensions in parts]
+        layouts = [(_DTYPES[element], dimensions) if dimensions else None for element, dimensions in parts]
 
         def call(*args):
             flat = []
-            for a, want in zip(args, wanted, strict=True):
-                if want is None:
+            for a, layout in zip(args, layouts, strict=True):
+                if layout is None:
                     flat.append(a)
                 else:
-                    if a.dtype != want[0] or a.ndim != want[1] or not a.flags.c_contiguous:
+                    if a.dtype != layout[0] or a.ndim != layout[1] or not a.flags.c_contiguous:
                         raise InternalError(f"{function.__name__} was called with an array of {a.dtype} of shape {a.shape}")
                     flat.append(_word(id(a) + _DATA).value)
                     flat += a.shape

@@ -89,14 +89,14 @@ def _called(function):
 
 def resolved(function):
     """`function` with the Numba objects in place of what stands for them among its globals."""
-    found = dict(function.__globals__)
+    scope = dict(function.__globals__)
     for name in function.__code__.co_names:
-        thing = found.get(name)
-        if isinstance(thing, Deferred):
-            found[name] = thing.real
-        elif isinstance(thing, types.BuiltinFunctionType) and thing in _MADE:
-            found[name] = _called(_MADE[thing][0])
-    made = types.FunctionType(function.__code__, found, function.__name__, function.__defaults__, function.__closure__)
+        value = scope.get(name)
+        if isinstance(value, Deferred):
+            scope[name] = value.real
+        elif isinstance(value, types.BuiltinFunctionType) and value in _MADE:
+            scope[name] = _called(_MADE[value][0])
+    made = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
     made.__qualname__ = function.__qualname__
     return made
 
@@ -191,8 +191,8 @@ _NUMBERS = {"int64": ("i64", "PyLong_AsLongLong", "PyLong_FromLongLong"), "float
 def _entry(signature):
     """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, without the interpreter's lock inside."""
     result, _, rest = signature.partition("(")
-    given = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
-    kinds = [_NUMBERS[name] for name in given]
+    arguments = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
+    kinds = [_NUMBERS[name] for name in arguments]
     used = {*kinds, *([_NUMBERS[result]] if result != "void" else [])}
     lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used)]
     lines += [

@@ -26,8 +26,8 @@ def _round(lane, word):
 
 
 @inlined
-def _merged(found, lane):
-    return (found ^ _round(0, lane)) * P1 + P4
+def _merged(hashed, lane):
+    return (hashed ^ _round(0, lane)) * P1 + P4
 
 
 @compiled("int64(int64, int64)")
@@ -41,17 +41,17 @@ def digest(data, nbytes):
         start = data + 8 * LANES * row
         for lane in range(LANES):
             set_int_at(lanes, lane, _round(int_at(lanes, lane), int_at(start, lane)))
-    found = nbytes
+    hashed = nbytes
     for lane in range(LANES):
-        found = _merged(found, int_at(lanes, lane))
+        hashed = _merged(hashed, int_at(lanes, lane))
     at = data + 8 * LANES * rows
     for k in range(nbytes // 8 - LANES * rows):
-        found = _merged(found, load_int(at + 8 * k))
+        hashed = _merged(hashed, load_int(at + 8 * k))
     rest = nbytes % 8
     if rest:
         # Its first bytes, in a word of zeros.
         store_int(lanes, 0)
         copy_bytes(lanes, data + nbytes - rest, rest)
-        found = _merged(found, load_int(lanes))
+        hashed = _merged(hashed, load_int(lanes))
     release(lanes)
-    return found
+    return hashed

@@ -58,11 +58,11 @@ class Emitter:
 
     def emit(self, expr):
         """The expression as a value of its own type, emitted once."""
-        known = self.done.get(id(expr))
-        if known is None:
+        entry = self.done.get(id(expr))
+        if entry is None:
             # The node is kept beside its value so that its id stays its own.
-            known = self.done[id(expr)] = (self._emit(expr), expr)
-        return known[0]
+            entry = self.done[id(expr)] = (self._emit(expr), expr)
+        return entry[0]
 
     def flags(self, expr):
         """Fast-math flags of an arithmetic node."""
@@ -120,12 +120,12 @@ class Emitter:
 
     def _libm(self, name, nargs):
         module = self.b.module
-        known = module.globals.get(name)
-        if known is None:
-            known = ir.Function(module, ir.FunctionType(F64, [F64] * nargs), name)
-            known.attributes.add("nounwind")
-            known.attributes.add("readnone")
-        return known
+        function = module.globals.get(name)
+        if function is None:
+            function = ir.Function(module, ir.FunctionType(F64, [F64] * nargs), name)
+            function.attributes.add("nounwind")
+            function.attributes.add("readnone")
+        return function
 
     def _compiled(self, name, values):
         """Call a function compiled by Numba, in its calling convention; it raises nothing."""
@@ -165,9 +165,9 @@ class Emitter:
             w.store(ir.Constant(I64, 1), count)
             zero = ir.Constant(I32, 0)
             for k, cell in enumerate(cells):
-                place = [zero, ir.Constant(I32, k)]
-                w.store(w.bitcast(cell, PTR), w.gep(pointers, place))
-                w.store(ir.Constant(I64, 8), w.gep(steps, place))
+                index = [zero, ir.Constant(I32, k)]
+                w.store(w.bitcast(cell, PTR), w.gep(pointers, index))
+                w.store(ir.Constant(I64, 8), w.gep(steps, index))
             w.call(loop, [w.bitcast(pointers, PTR), w.bitcast(count, PTR), w.bitcast(steps, PTR), data])
             w.ret(w.load(cells[-1]))
         return b.call(wrapper, values)

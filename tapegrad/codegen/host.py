@@ -33,16 +33,16 @@ def _cpuinfo():
     except OSError:
         return {}
     pairs = [line.split(":", 1) for line in text.decode(errors="replace").split("\n\n")[0].splitlines() if ":" in line]
-    found = {name.strip(): value.strip() for name, value in pairs}
-    return {name: found.get(name, "") for name in _LINES} if found.get("flags") else {}
+    fields = {name.strip(): value.strip() for name, value in pairs}
+    return {name: fields.get(name, "") for name in _LINES} if fields.get("flags") else {}
 
 
 @cache
 def identity():
     """Text that is the same only where the same machine code is made and can run."""
-    known = _cpuinfo()
-    if known:
-        processor = "\n".join(f"{name}: {value}" for name, value in known.items())
+    fields = _cpuinfo()
+    if fields:
+        processor = "\n".join(f"{name}: {value}" for name, value in fields.items())
     else:
         processor = "\n".join(_asked())
     return f"llvmlite {llvmlite.__version__}\n{processor}"
@@ -63,7 +63,7 @@ def cpu_name():
 @cache
 def features():
     """The instruction sets of the processor, by LLVM's names (which are Linux's for those asked for here)."""
-    known = _cpuinfo()
-    if known:
-        return frozenset(known["flags"].split())
+    fields = _cpuinfo()
+    if fields:
+        return frozenset(fields["flags"].split())
     return frozenset(name[1:] for name in _asked()[1].split(",") if name.startswith("+"))

@@ -107,10 +107,10 @@ class _Object:
             self.bytes += self.code[offset : offset + size]
         (table,) = [s for s in self.sections if s[1] == _TABLE]
         self.text = self.sections[table[6]][4]
-        found = [_SYMBOL.unpack_from(self.code, table[4] + _SYMBOL.size * k) for k in range(table[5] // _SYMBOL.size)]
+        symbols = [_SYMBOL.unpack_from(self.code, table[4] + _SYMBOL.size * k) for k in range(table[5] // _SYMBOL.size)]
         exported = {
             self._text(self.text, name): self.starts[section] + value
-            for name, info, _, section, value, _ in found
+            for name, info, _, section, value, _ in symbols
             if info == _FUNCTION and section in self.starts
         }
         inside, outside = [], {}
@@ -120,20 +120,21 @@ class _Object:
             if kind == _REL:
                 raise _Unlinked
             for at in range(offset, offset + size, _RELOCATION.size):
-                place, about, addend = _RELOCATION.unpack_from(self.code, at)
+                position, about, addend = _RELOCATION.unpack_from(self.code, at)
                 if about & 0xFFFFFFFF != _ABSOLUTE64:
                     raise _Unlinked
-                name, _, _, section, value, _ = found[about >> 32]
-                place += self.starts[target]
+                name, _, _, section, value, _ = symbols[about >> 32]
+                position += self.starts[target]
                 if section in self.starts:
-                    inside.append((place, self.starts[section] + value + addend))
+                    inside.append((position, self.starts[section] + value + addend))
                 elif section == 0 and name and not addend:
-                    outside.setdefault(self._text(self.text, name), []).append(place)
+                    outside.setdefault(self._text(self.text, name), []).append(position)
                 else:
                     raise _Unlinked
-        about = {"exported": exported, "inside": len(inside), "outside": {name: len(places) for name, places in outside.items()}}
+        counts = {name: len(positions) for name, positions in outside.items()}
+        about = {"exported": exported, "inside": len(inside), "outside": counts}
         head = json.dumps(about).encode()
-        numbers = [place for place, _ in inside] + [target for _, target in inside] + sum(outside.values(), [])
+        numbers = [position for position, _ in inside] + [target for _, target in inside] + sum(outside.values(), [])
         return _MAGIC + _WORD.pack(len(head)) + head + np.array(numbers, np.int64).tobytes() + bytes(self.bytes)
 
 
@@ -181,10 +182,10 @@ def _calls():
 
 def _take(size):
     """Address of new pages that can be written."""
-    found = _calls()[0](None, size, _READ | _WRITABLE, _PRIVATE | _ANONYMOUS, -1, 0)
-    if found == _FAILED:
+    address = _calls()[0](None, size, _READ | _WRITABLE, _PRIVATE | _ANONYMOUS, -1, 0)
+    if address == _FAILED:
         raise MemoryError(f"no {size} bytes for machine code (errno {ctypes.get_errno()})")
-    return found
+    return address
 
 
 def _seal(address, size):

@@ -82,7 +82,7 @@ def compiled_function(name):
 def _define_ufunc(name):
     special = imported("scipy.special")
     ufunc, types = UFUNCS[name]
-    found = getattr(special, ufunc, None) or getattr(special._ufuncs, ufunc)
-    address, data = inner_loop(found, types)
+    function = getattr(special, ufunc, None) or getattr(special._ufuncs, ufunc)
+    address, data = inner_loop(function, types)
     define(f"tapegrad_{name}_loop", address)
     define(f"tapegrad_{name}_data", data or 8)

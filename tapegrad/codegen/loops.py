@@ -75,13 +75,13 @@ def loop_kernel(spec, vectors=True):
     if address is None:
         for expr in spec.exprs:
             needs_symbols(expr)
-        known, marked = (available(), vectorise_calls) if vectors else ({}, str)
+        variants, marked = (available(), vectorise_calls) if vectors else ({}, str)
 
         def build():
             from .loops_module import module
 
             return marked(str(module(spec)))
 
-        (address,) = machine_code(f"loop {key} {known}", build, ["kernel"])
+        (address,) = machine_code(f"loop {key} {variants}", build, ["kernel"])
         _ADDRESSES[key] = address
     return address

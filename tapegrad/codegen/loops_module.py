@@ -102,13 +102,13 @@ def _inner(module, spec):
 
     b.position_at_end(body)
 
-    def place(k):
+    def pointer(k):
         if spec.pattern[k] == "0":
             return function.args[k]
         offset = b.mul(i, step[k]) if k in step else b.mul(i, ir.Constant(I64, np.dtype(chars[k]).itemsize))
         return b.gep(function.args[k], [offset], inbounds=True)
 
-    emitter = Emitter(b, lambda k: constant[k] if k in constant else _load(b, place(k), chars[k], ftype), ftype)
+    emitter = Emitter(b, lambda k: constant[k] if k in constant else _load(b, pointer(k), chars[k], ftype), ftype)
     results = {}
     for j, expr in enumerate(spec.exprs):
         value = emitter.emit(expr)
@@ -118,10 +118,10 @@ def _inner(module, spec):
         if k in held:
             results[k] = _combine(b, how, carried[k], value) if how else emitter.number(expr)
         elif how:
-            where = place(k)
+            where = pointer(k)
             _store(b, _combine(b, how, _load(b, where, chars[k], ftype), value), where, chars[k])
         else:
-            _store(b, value, place(k), chars[k])
+            _store(b, value, pointer(k), chars[k])
     i.add_incoming(b.add(i, ir.Constant(I64, 1)), b.block)
     for k, phi in carried.items():
         phi.add_incoming(results[k], b.block)

@@ -41,10 +41,10 @@ def _float():
     return ir.FloatType()
 
 
-def _types(result, *given):
+def _types(result, *arguments):
     """Numba's signature of these types."""
     types = imported("numba.core.types")
-    return getattr(types, result)(*(getattr(types, name) for name in given))
+    return getattr(types, result)(*(getattr(types, name) for name in arguments))
 
 
 def _loader(llvm_type, numba_type, extend=None):
@@ -211,9 +211,9 @@ def acquire(typingctx, address):
     """Atomically turn the word at an address from 0 to 1; whether that was done."""
 
     def codegen(context, builder, signature, args):
-        place = builder.inttoptr(args[0], _i64().as_pointer())
+        pointer = builder.inttoptr(args[0], _i64().as_pointer())
         zero, one = ir.Constant(_i64(), 0), ir.Constant(_i64(), 1)
-        return builder.extract_value(builder.cmpxchg(place, zero, one, "acquire", "monotonic"), 1)
+        return builder.extract_value(builder.cmpxchg(pointer, zero, one, "acquire", "monotonic"), 1)
 
     return _types("boolean", "int64"), codegen
 
@@ -223,8 +223,8 @@ def set_free(typingctx, address):
     """Atomically make the word at an address 0, after everything written before."""
 
     def codegen(context, builder, signature, args):
-        place = builder.inttoptr(args[0], _i64().as_pointer())
-        builder.store_atomic(ir.Constant(_i64(), 0), place, "release", 8)
+        pointer = builder.inttoptr(args[0], _i64().as_pointer())
+        builder.store_atomic(ir.Constant(_i64(), 0), pointer, "release", 8)
         return context.get_dummy_value()
 
     return _types("void", "int64"), codegen

@@ -47,8 +47,8 @@ class Switch:
         return self.b.gep(self.records, [self.b.mul(index, _const(RECORD.size))])
 
     def _word(self, index):
-        place = self.b.gep(self.words, [self.b.mul(index, _const(8 * self.lanes))])
-        return self.b.bitcast(place, self.vector.as_pointer())
+        pointer = self.b.gep(self.words, [self.b.mul(index, _const(8 * self.lanes))])
+        return self.b.bitcast(pointer, self.vector.as_pointer())
 
     def load(self, index):
         return self.b.load(self._word(index), align=8)
@@ -160,14 +160,14 @@ class Switch:
         def operand(name):
             if name not in loaded:
                 if name in "zc":
-                    place = self.field(record, VALUE if name == "z" else CONSTANT, F64)
+                    pointer = self.field(record, VALUE if name == "z" else CONSTANT, F64)
                 else:
                     slot = self.slots[name]
-                    place = self.field(self.record(slot), VALUE, F64)
+                    pointer = self.field(self.record(slot), VALUE, F64)
                     if row.arity >= 2 and row.name != "where":
                         inline = self.field(record, CONSTANT, F64)
-                        place = b.select(b.icmp_unsigned("==", slot, _const(0)), inline, place)
-                loaded[name] = b.load(place)
+                        pointer = b.select(b.icmp_unsigned("==", slot, _const(0)), inline, pointer)
+                loaded[name] = b.load(pointer)
             return loaded[name]
 
         return operand
@@ -186,8 +186,8 @@ class Reverse(Switch):
         b.position_at_end(dispatch)
 
     def row(self, row, emitter):
-        found = [(name, self.product(emitter, self.w, p, self.may_be_zero)) for name, p in partials(row)]
-        for name, added in found:
+        products = [(name, self.product(emitter, self.w, p, self.may_be_zero)) for name, p in partials(row)]
+        for name, added in products:
             if added is not None:
                 self.contribute(self.slots[name], added)
         self.b.branch(self.follow)

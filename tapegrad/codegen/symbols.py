@@ -47,8 +47,8 @@ def vector_library():
 @cache
 def _libraries():
     # The process, and what some interpreters are not linked with.
-    found = [ctypes.CDLL(None), ctypes.CDLL("libm.so.6")]
-    return [*found, vector_library()] if vector_library() is not None else found
+    libraries = [ctypes.CDLL(None), ctypes.CDLL("libm.so.6")]
+    return [*libraries, vector_library()] if vector_library() is not None else libraries
 
 
 @cache
@@ -63,5 +63,5 @@ def _in_process(name):
 
 def address(name):
     """The address that `name` stands for."""
-    found = _DEFINED.get(name)
-    return _in_process(name) if found is None else found
+    defined = _DEFINED.get(name)
+    return _in_process(name) if defined is None else defined

@@ -95,8 +95,8 @@ def _try_loop(ufunc, types, address, data):
     if ufunc.signature is None:
         # Some domains are the unit interval, others begin at 1.
         args = [np.array([0.375, 1.25], np.dtype(c)) + np.dtype(c).type(0.5 * k) for k, c in enumerate(inputs)]
-        found = [np.zeros(2, np.dtype(outputs))]
-        dims, steps = [2], [a.itemsize for a in (*args, *found)]
+        computed = [np.zeros(2, np.dtype(outputs))]
+        dims, steps = [2], [a.itemsize for a in (*args, *computed)]
     else:
         cores, results = core_dimensions(ufunc)
         names = list(dict.fromkeys(name for core in (*cores, *results) for name in core))
@@ -105,13 +105,13 @@ def _try_loop(ufunc, types, address, data):
         if ufunc is getattr(_umath_linalg, "svd_m_s", None):
             extents.update(m=2, n=3)  # of older versions, for matrices that are wider than high
         args = [_example([extents[name] for name in core], c) for core, c in zip(cores, inputs)]
-        found = [np.zeros([extents[name] for name in core], c) for core, c in zip(results, outputs)]
-        dims, steps = [1, *extents.values()], [0] * (len(args) + len(found))
-        steps += [stride for a in (*args, *found) for stride in a.strides]
-    _call(address, data, [*args, *found], dims, steps)
+        computed = [np.zeros([extents[name] for name in core], c) for core, c in zip(results, outputs)]
+        dims, steps = [1, *extents.values()], [0] * (len(args) + len(computed))
+        steps += [stride for a in (*args, *computed) for stride in a.strides]
+    _call(address, data, [*args, *computed], dims, steps)
     with np.errstate(all="ignore"):
         expected = ufunc(*args)
-    for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,)):
+    for one, other in zip(computed, expected if isinstance(expected, tuple) else (expected,)):
         close = np.array_equal(one, other, equal_nan=True) if ufunc.signature is None else np.allclose(one, other, rtol=1e-4, atol=1e-6)
         if not close:
             raise InternalError(f"the loop of {ufunc} gives {one}, the ufunc {other}")

@@ -31,7 +31,7 @@ def available():
     library = vector_library()
     if library is None or os.uname().machine != "x86_64":
         return {}
-    found = {}
+    by_name = {}
     for name, nargs in CANDIDATES.items():
         variants = []
         for feature, (letter, lanes) in _SETS.items():
@@ -39,18 +39,18 @@ def available():
             if feature in features() and hasattr(library, symbol):
                 variants.append((symbol, lanes))
         if variants:
-            found[name] = variants
-    return found
+            by_name[name] = variants
+    return by_name
 
 
 def vectorise_calls(text):
     """Add the vector variants to the calls of C functions in the text of a module."""
-    known = available()
+    variants = available()
     used = {}
 
     def mark(match):
         name = match.group(2)
-        if name not in known:
+        if name not in variants:
             return match.group(0)
         number = used.setdefault(name, 100 + len(used))
         return f"{match.group(1)} #{number}"
@@ -62,7 +62,7 @@ def vectorise_calls(text):
     for name, number in used.items():
         nargs = CANDIDATES[name]
         mappings = []
-        for symbol, lanes in known[name]:
+        for symbol, lanes in variants[name]:
             vector = f"<{lanes} x double>"
             lines.append(f"declare {vector} @{symbol}({', '.join([vector] * nargs)})")
             symbols.append(f"ptr @{symbol}")

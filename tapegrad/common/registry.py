@@ -59,10 +59,10 @@ registry = Registry()
 _ATTACHED: set[tuple[type, str]] = set()
 
 
-def attach(cls: type, things: dict[str, Any]) -> None:
+def attach(cls: type, members: dict[str, Any]) -> None:
     """Give a class of a lower file the methods and properties that are defined above it, each name once."""
-    for name, thing in things.items():
+    for name, member in members.items():
         if (cls, name) in _ATTACHED:
             raise AttributeError(f"{cls.__name__}.{name} is attached already")
         _ATTACHED.add((cls, name))
-        setattr(cls, name, thing)
+        setattr(cls, name, member)

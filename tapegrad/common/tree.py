@@ -107,8 +107,8 @@ def leaf_names(structure, name=""):
     """The path of every leaf as text: ``['w']['bias']``, in order."""
     if structure.kind is None:
         return [name]
-    found = []
+    names = []
     for k, (key, part) in enumerate(zip(structure.keys, structure.parts)):
         at = f"[{key!r}]" if structure.kind is dict else f".{key}" if key is not None else f"[{k}]"
-        found += leaf_names(part, name + at)
-    return found
+        names += leaf_names(part, name + at)
+    return names

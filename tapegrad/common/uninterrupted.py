@@ -152,7 +152,7 @@ def remade(lock):
     with _GATE:
         if len(_REMADE) >= _ROOM:
             # (A `WeakSet` would run Python whenever a lock goes, and a Ctrl-C that comes there is lost.)
-            _REMADE[:] = [known for known in _REMADE if known() is not None]
+            _REMADE[:] = [reference for reference in _REMADE if reference() is not None]
             _ROOM = 2 * len(_REMADE) + 64
         _REMADE.append(weakref.ref(lock))
     return lock
@@ -161,12 +161,12 @@ def remade(lock):
 def _compiler_locks():
     """Locks of Numba and LLVM, if these are loaded."""
     numba, llvm = sys.modules.get("numba.core.compiler_lock"), sys.modules.get("llvmlite.binding.ffi")
-    found = []
+    locks = []
     if numba is not None and hasattr(numba, "global_compiler_lock"):
-        found.append(numba.global_compiler_lock._lock)
+        locks.append(numba.global_compiler_lock._lock)
     if llvm is not None and hasattr(llvm, "lib"):
-        found.append(llvm.lib._lock._lock)
-    return found
+        locks.append(llvm.lib._lock._lock)
+    return locks
 
 
 def _before_fork():
@@ -208,7 +208,7 @@ def _after_fork():
 def _in_child():
     # The thread that forked is the one that the child has, and holds these in both.
     _after_fork()
-    for lock in (known() for known in _REMADE):
+    for lock in (reference() for reference in _REMADE):
         if lock is not None:
             lock._at_fork_reinit()
 

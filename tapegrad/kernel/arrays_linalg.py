@@ -10,7 +10,7 @@ from __future__ import annotations
 from numpy.linalg import _umath_linalg
 
 from ..rules import lang as L
-from ..rules.tangents import joined
+from ..rules.tangents import tangent_of_parts
 from ..rules.triangular import system_matrix
 from .reasons import NotLowered
 
@@ -22,13 +22,13 @@ def _cholesky(z, a, upper=False):
 def _eigh(z, a, UPLO="L"):
     axis = a.ndim - 2
     values, vectors = a.plan.gufunc(_umath_linalg.eigh_lo if UPLO.upper() == "L" else _umath_linalg.eigh_up, a)
-    return joined(z, [values.expand_dims([axis]), vectors], [1, a.shape[-1]], axis)
+    return tangent_of_parts(z, [values.expand_dims([axis]), vectors], [1, a.shape[-1]], axis)
 
 
 def _svd(z, a):
     (m, n), axis = a.shape[-2:], a.ndim - 2
     u, s, vh = a.svd()
-    return joined(z, [u, s.expand_dims([axis]), vh.swapaxes(-1, -2)], [m, 1, n], axis)
+    return tangent_of_parts(z, [u, s.expand_dims([axis]), vh.swapaxes(-1, -2)], [m, 1, n], axis)
 
 
 def _logabsdet(z, a):

@@ -119,7 +119,7 @@ def _into(ufunc, method, inputs, kwargs, out):
 NO_VALUE = np._NoValue
 
 
-def given(argument):
+def is_given(argument):
     """Whether an argument of a NumPy function was given."""
     return argument is not NO_VALUE
 
@@ -142,9 +142,9 @@ def plain_function(function):
             raise refuse(function, " with the argument out=")
         if LISTENERS:
             notify(name_of(function), *args)
-        found = function(*values_of(args, False), **{k: values_of(v, False) for k, v in kwargs.items()})
+        result = function(*values_of(args, False), **{k: values_of(v, False) for k, v in kwargs.items()})
         trace = trace_of(_flat((args, list(kwargs.values()))))
-        return _wrap(found) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, found)
+        return _wrap(result) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, result)
 
     return call
 

@@ -51,26 +51,26 @@ def parse(operands):
     elif dots and Ellipsis not in result:
         raise ValueError("einsum() output has no ellipsis, but the dimensions of one are broadcast")
     result = _expanded(result, dots)
-    known = {label for term in labels for label in term}
+    subscripts = {label for term in labels for label in term}
     for label in result:
-        if result.count(label) > 1 or label not in known:
-            why = "twice" if label in known else "but no operand has it"
+        if result.count(label) > 1 or label not in subscripts:
+            why = "twice" if label in subscripts else "but no operand has it"
             raise ValueError(f"einsum() output includes the subscript {label!r} {why}")
     return tensors, labels, result
 
 
 def _letters(text):
-    found = []
+    labels = []
     while text:
         if text.startswith("..."):
-            found.append(Ellipsis)
+            labels.append(Ellipsis)
             text = text[3:]
         elif text[0] in ascii_letters:
-            found.append(text[0])
+            labels.append(text[0])
             text = text[1:]
         else:
             raise ValueError(f"einsum() does not know the subscript {text[0]!r}; only letters and '...' are valid")
-    return found
+    return labels
 
 
 def _expanded(term, dots):
@@ -177,13 +177,13 @@ def _contract(a, first, b, second, kept):
     if inner:
         a = F.reshape(a, (*size["batch"], prod(size["rows"]), prod(size["inner"])))
         b = F.reshape(b, (*size["batch"], prod(size["inner"]), prod(size["columns"])))
-        found = F.matmul(a, b)
-        found = F.reshape(found, (*size["batch"], *size["rows"], *size["columns"]))
+        product = F.matmul(a, b)
+        product = F.reshape(product, (*size["batch"], *size["rows"], *size["columns"]))
     else:
         a = F.reshape(a, (*size["batch"], *size["rows"], *[1] * len(columns)))
         b = F.reshape(b, (*size["batch"], *[1] * len(rows), *size["columns"]))
-        found = a * b
-    return found, batch + rows + columns
+        product = a * b
+    return product, batch + rows + columns
 
 
 def _squeezed(x, term, labels):

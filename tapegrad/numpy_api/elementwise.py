@@ -111,8 +111,8 @@ def _numbers(x, nan, posinf, neginf):
 
 @host_function
 def _periods(p, discont, axis, period):
-    found = np.unwrap(p, discont, axis, period=period)
-    return np.where(found == p, 0.0, found - p)
+    unwrapped = np.unwrap(p, discont, axis, period=period)
+    return np.where(unwrapped == p, 0.0, unwrapped - p)
 
 
 @implements(np.real)

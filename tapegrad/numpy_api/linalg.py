@@ -94,8 +94,8 @@ def _eigvalsh(a, UPLO="L"):
 def _svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     a = F.lift(a)
     if not tracked(a):
-        found = np.linalg.svd(a._v, full_matrices, compute_uv, hermitian)
-        return _SVDResult(*(F.lift(part) for part in found)) if compute_uv else F.lift(found)
+        result = np.linalg.svd(a._v, full_matrices, compute_uv, hermitian)
+        return _SVDResult(*(F.lift(part) for part in result)) if compute_uv else F.lift(result)
     if compute_uv and full_matrices and a.ndim >= 2 and a.shape[-1] != a.shape[-2]:
         raise refuse(
             np.linalg.svd, " with full_matrices=True (the added vectors are any basis of the rest of the space); pass "
@@ -152,8 +152,8 @@ def _svdvals(x, /):
 def _qr(a, mode="reduced"):
     a = F.lift(a)
     if not tracked(a):
-        found = np.linalg.qr(a._v, mode)
-        return type(found)(*(F.lift(part) for part in found)) if isinstance(found, tuple) and mode != "raw" else _lifted(found)
+        result = np.linalg.qr(a._v, mode)
+        return type(result)(*(F.lift(part) for part in result)) if isinstance(result, tuple) and mode != "raw" else _lifted(result)
     if mode not in ("reduced", "r"):
         raise refuse(np.linalg.qr, f" with mode={mode!r} (only the reduced factors are determined by the matrix)")
     if a.ndim < 2:
@@ -169,8 +169,8 @@ def _qr(a, mode="reduced"):
     return r if mode == "r" else _QRResult(q, r)
 
 
-def _lifted(found):
-    return tuple(F.lift(part) for part in found) if isinstance(found, tuple) else F.lift(found)
+def _lifted(result):
+    return tuple(F.lift(part) for part in result) if isinstance(result, tuple) else F.lift(result)
 
 
 @implements(np.linalg.pinv)
@@ -213,15 +213,15 @@ def _cond(x, p=None):
     if p is None or p in (2, -2):
         s = _svd(x, compute_uv=False)
         ends = s[..., 0], s[..., -1]
-        found = ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
+        condition = ends[1] / ends[0] if p == -2 else ends[0] / ends[1]
     else:
-        found = np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
-    return F.where(record_aux(_undetermined(), found, x), np.inf, found)
+        condition = np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(_inv(x), p, (-2, -1))
+    return F.where(record_aux(_undetermined(), condition, x), np.inf, condition)
 
 
 @host_function
-def _undetermined(found, x):
-    return np.isnan(found) & ~np.isnan(x).any((-2, -1))
+def _undetermined(condition, x):
+    return np.isnan(condition) & ~np.isnan(x).any((-2, -1))
 
 
 @implements(np.linalg.eig)

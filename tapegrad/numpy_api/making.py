@@ -31,17 +31,17 @@ def _ranged(start, stop, num, endpoint):
     delta = stop - start
     step = delta / float(gaps) if gaps > 0 else delta * np.nan
     counts = np.arange(num, dtype=delta.dtype).reshape((-1,) + (1,) * delta.ndim)
-    found = (step * counts if gaps > 0 else delta * counts) + start
+    values = (step * counts if gaps > 0 else delta * counts) + start
     if endpoint and num > 1:
-        found = F.concatenate([found[:-1], F.expand_dims(F.broadcast_to(cast(as_tensor(stop), found.dtype), delta.shape), 0)])
-    return found, step
+        values = F.concatenate([values[:-1], F.expand_dims(F.broadcast_to(cast(as_tensor(stop), values.dtype), delta.shape), 0)])
+    return values, step
 
 
 @implements(np.linspace)
 def _linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    found, step = _ranged(start, stop, num, endpoint)
-    found = F.moveaxis(found if dtype is None else cast(found, dtype), 0, axis)
-    return (found, step) if retstep else found
+    values, step = _ranged(start, stop, num, endpoint)
+    values = F.moveaxis(values if dtype is None else cast(values, dtype), 0, axis)
+    return (values, step) if retstep else values
 
 
 @implements(np.logspace)
@@ -50,8 +50,8 @@ def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0)
     if base.ndim:
         shape = np.broadcast_shapes(base.shape, as_tensor(start).shape, as_tensor(stop).shape)
         start, stop, base = (F.broadcast_to(as_tensor(v), shape) for v in (start, stop, base))
-    found = F.power(base, _ranged(start, stop, num, endpoint)[0])
-    return F.moveaxis(found if dtype is None else cast(found, dtype), 0, axis)
+    values = F.power(base, _ranged(start, stop, num, endpoint)[0])
+    return F.moveaxis(values if dtype is None else cast(values, dtype), 0, axis)
 
 
 @implements(np.geomspace)
@@ -61,14 +61,14 @@ def _geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     if not np.all(signs * np.sign(np.asarray(values_of(stop))) > 0):
         raise ValueError("geomspace needs ends of the same sign, and neither of them 0")
     signs = signs.astype(start.dtype)
-    found, _ = _ranged(F.ELEMENTWISE["log10"](start * signs), F.ELEMENTWISE["log10"](stop * signs), num, endpoint)
-    found = F.power(10.0, found) * signs
-    if len(found):
+    values, _ = _ranged(F.ELEMENTWISE["log10"](start * signs), F.ELEMENTWISE["log10"](stop * signs), num, endpoint)
+    values = F.power(10.0, values) * signs
+    if len(values):
         # The ends are exact.
-        first, last = (F.expand_dims(F.broadcast_to(v, found.shape[1:]), 0) for v in (start, stop))
-        keep_last = endpoint and len(found) > 1
-        found = F.concatenate([first, found[1:-1], last] if keep_last else [first, found[1:]])
-    return F.moveaxis(found if dtype is None else cast(found, dtype), 0, axis)
+        first, last = (F.expand_dims(F.broadcast_to(v, values.shape[1:]), 0) for v in (start, stop))
+        keep_last = endpoint and len(values) > 1
+        values = F.concatenate([first, values[1:-1], last] if keep_last else [first, values[1:]])
+    return F.moveaxis(values if dtype is None else cast(values, dtype), 0, axis)
 
 
 # ---- borders ------------------------------------------------------------------------------
@@ -82,10 +82,10 @@ _STATISTICS = {"maximum": np.max, "minimum": np.min, "mean": np.mean, "median": 
 def _pad(array, pad_width, mode="constant", **kwargs):
     pad_width = values_of(pad_width)
     if mode in ("constant", "empty"):
-        given = as_tensor(kwargs.pop("constant_values", 0.0) if mode == "constant" else 0.0)
+        constant = as_tensor(kwargs.pop("constant_values", 0.0) if mode == "constant" else 0.0)
         np.pad(np.empty(0), 0, mode, **kwargs)  # refuses other arguments
         return rearranged(
-            lambda p, c: np.pad(p, pad_width, "constant", constant_values=c), array, given, dtype=array.dtype
+            lambda p, c: np.pad(p, pad_width, "constant", constant_values=c), array, constant, dtype=array.dtype
         )
     if not any_tracked([array, *kwargs.values()]):
         return untracked(lambda a: np.pad(a, pad_width, mode, **kwargs), array)
@@ -113,18 +113,18 @@ def _pad(array, pad_width, mode="constant", **kwargs):
     return array
 
 
-def _pairs(given, ndim):
+def _pairs(parameter, ndim):
     """A parameter of np.pad as one pair of integers for each axis."""
-    if isinstance(given, dict):
+    if isinstance(parameter, dict):
         pairs = np.zeros((ndim, 2), int)
-        for axis, pair in given.items():
+        for axis, pair in parameter.items():
             pairs[axis] = pair
         return pairs
-    return np.broadcast_to(np.asarray(values_of(given), int), (ndim, 2))
+    return np.broadcast_to(np.asarray(values_of(parameter), int), (ndim, 2))
 
 
-def _pairs_of(given, ndim):
-    return F.broadcast_to(given, (ndim, 2))
+def _pairs_of(parameter, ndim):
+    return F.broadcast_to(parameter, (ndim, 2))
 
 
 def _widened(x, axis, width):

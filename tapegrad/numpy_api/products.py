@@ -152,8 +152,8 @@ def _cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
         return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
     a, b = (x if x.shape[-1] == 3 else _extended(x, after=1) for x in (a, b))
     forward, back = np.array([1, 2, 0]), np.array([2, 0, 1])
-    found = a[..., forward] * b[..., back] - a[..., back] * b[..., forward]
-    return F.moveaxis(found, -1, axisc)
+    product = a[..., forward] * b[..., back] - a[..., back] * b[..., forward]
+    return F.moveaxis(product, -1, axisc)
 
 
 @implements(np.linalg.cross)
@@ -188,8 +188,8 @@ def _correlated(a, v, mode):
     if not left + right or guard_on(all_finite(), v):
         return F.matmul(windows, v)
     # The zeros beyond the ends of `a` meet nothing.
-    place = np.arange(windows.shape[0])[:, None] + np.arange(m) - left
-    return F.sum(windows * F.where((place >= 0) & (place < count), v, 0.0), axis=1)
+    position = np.arange(windows.shape[0])[:, None] + np.arange(m) - left
+    return F.sum(windows * F.where((position >= 0) & (position < count), v, 0.0), axis=1)
 
 
 def _sequences(a, v, mode):
@@ -230,10 +230,10 @@ def _polyval(p, x):
     p, x = as_tensor(p), F.lift(x)
     if p.dtype.char == "d" and x.dtype.char == "f":
         x = F.astype(x, np.float64)
-    found = x * 0.0
+    result = x * 0.0
     for k in range(p.shape[0]):
-        found = found * x + p[k] if k else found + p[k]
-    return found
+        result = result * x + p[k] if k else result + p[k]
+    return result
 
 
 @implements(np.polyfit)
@@ -287,14 +287,14 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
     start, stop = _picked(fp, at), _picked(fp, after)
     # The last knot itself is on the last piece, whose derivative it shares.
     slope = (stop - start) / width
-    found = start + slope * (x - knots[at])
+    result = start + slope * (x - knots[at])
     if not guard_on(all_finite(), fp):
         # What is NaN from one side may be a number from the other, and on a knot nothing else counts.
-        found = F.where(np.isnan(found), stop + slope * (x - knots[after]), found)
-        found = F.where(x == knots[at], start, F.where(np.isnan(found) & (start == stop), start, found))
+        result = F.where(np.isnan(result), stop + slope * (x - knots[after]), result)
+        result = F.where(x == knots[at], start, F.where(np.isnan(result) & (start == stop), start, result))
     last, first = fp[len(knots) - 1], fp[0]
-    found = F.where(x > knots[-1], last if right is None else right, found)
-    return F.where(x < knots[0], first if left is None else left, found)
+    result = F.where(x > knots[-1], last if right is None else right, result)
+    return F.where(x < knots[0], first if left is None else left, result)
 
 
 def _picked(x, positions):
@@ -351,9 +351,9 @@ def _gradient(f, *varargs, axis=None, edge_order=1):
     for a in axes:
         if f.shape[a] < edge_order + 1:
             raise ValueError(f"Shape of array too small to calculate a numerical gradient, at least {edge_order + 1} elements are required.")
-    found = tuple(_slope(f, h, a, edge_order) for h, a in zip(spacings, axes))
-    found = tuple(g if g.dtype == f.dtype else F.astype(g, f.dtype) for g in found)
-    return found[0] if len(axes) == 1 else found
+    gradients = tuple(_slope(f, h, a, edge_order) for h, a in zip(spacings, axes))
+    gradients = tuple(g if g.dtype == f.dtype else F.astype(g, f.dtype) for g in gradients)
+    return gradients[0] if len(axes) == 1 else gradients
 
 
 def _widths(f, distance, axis):
@@ -465,9 +465,9 @@ def _multi_dot(arrays, *, out=None):
     for a in arrays:
         if a.ndim != 2:
             raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
-    found = _chain(arrays, _cheapest([a.shape[0] for a in arrays] + [arrays[-1].shape[1]]), 0, len(arrays) - 1)
-    kept = ([found.shape[0]] if first == 2 else []) + ([found.shape[1]] if last == 2 else [])
-    return F.reshape(found, tuple(kept)) if len(kept) < 2 else found
+    product = _chain(arrays, _cheapest([a.shape[0] for a in arrays] + [arrays[-1].shape[1]]), 0, len(arrays) - 1)
+    kept = ([product.shape[0]] if first == 2 else []) + ([product.shape[1]] if last == 2 else [])
+    return F.reshape(product, tuple(kept)) if len(kept) < 2 else product
 
 
 def _cheapest(extents):
@@ -501,11 +501,11 @@ def _matrix_power(a, n):
         a, n = np.linalg.inv(a), -n
     if n == 3:  # in the order in which NumPy multiplies
         return F.matmul(F.matmul(a, a), a)
-    found = None
+    power = None
     while True:
         n, odd = divmod(n, 2)
         if odd:
-            found = a if found is None else F.matmul(found, a)
+            power = a if power is None else F.matmul(power, a)
         if not n:
-            return found
+            return power
         a = F.matmul(a, a)

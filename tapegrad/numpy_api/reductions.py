@@ -18,7 +18,7 @@ from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, guard_on, plain, record_aux
 from ..common.host_functions import host_function
-from .dispatch import FUNCTIONS, NO_VALUE, given, implements, only_defaults, refuse, value_of
+from .dispatch import FUNCTIONS, NO_VALUE, implements, is_given, only_defaults, refuse, value_of
 
 
 def _flag(keepdims):
@@ -75,7 +75,7 @@ def _reduction(function, ours, identity, combine, skip_nan=False):
         x = _checked(function, a, dtype, out)
         mask = _numbers(x, where) if skip_nan else _mask(where, x)
         result = ours(_masked(x, mask, identity), axis=axis, keepdims=_flag(keepdims))
-        return combine(result, _initial(initial, x)) if given(initial) else result
+        return combine(result, _initial(initial, x)) if is_given(initial) else result
 
     return call
 
@@ -84,7 +84,7 @@ def _extremum(function, ours, identity, combine):
     def call(a, axis=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, None, out)
         mask = _mask(where, x)
-        has_initial = given(initial) and initial is not None
+        has_initial = is_given(initial) and initial is not None
         if mask is not None and not has_initial:
             raise ValueError(f"np.{function.__name__} with where= needs initial= too, as in NumPy")
         if has_initial and _count(x, axis) == 0:
@@ -206,10 +206,10 @@ FUNCTIONS[np.nanprod] = _reduction(np.nanprod, F.prod, 1.0, operator.mul, skip_n
 def _nan_extremum(function, plain_one, identity):
     def call(a, axis=None, out=None, keepdims=False, initial=NO_VALUE, where=NO_VALUE):
         x = _checked(function, a, None, out)
-        found = _numbers(x)
-        result = FUNCTIONS[plain_one](_masked(x, found, identity), axis, None, keepdims, initial, where)
-        if found is not None and not given(initial):
-            empty = _count(x, axis, found) == 0
+        mask = _numbers(x)
+        result = FUNCTIONS[plain_one](_masked(x, mask, identity), axis, None, keepdims, initial, where)
+        if mask is not None and not is_given(initial):
+            empty = _count(x, axis, mask) == 0
             if empty.any():
                 warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
                 result = F.where(empty.reshape(result.shape), np.asarray(nan, x.dtype), result)
@@ -401,11 +401,11 @@ def _quantile(function, scale, skip_nan=False):
     ):  # fmt: skip
         x = _checked(function, a, None, out, weights=weights, interpolation=interpolation)
         single = x.dtype != np.float64 and not isinstance(q, Differentiable)
-        wanted = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
+        dtype = function(np.zeros(2, x.dtype), q).dtype if single else x.dtype
         if scale != 1.0:
             q = q / scale if isinstance(q, Differentiable) else np.asarray(q, float) / scale
-        found = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
-        return F.astype(found, wanted) if found.dtype == np.float32 != wanted else found
+        quantiles = _quantiles(function, x, q, axis, method, _flag(keepdims), skip_nan)
+        return F.astype(quantiles, dtype) if quantiles.dtype == np.float32 != dtype else quantiles
 
     return call
 
@@ -466,14 +466,14 @@ def _matrix_norm(x, ord, axes, keepdims):
         return F.norm(x, axis=axes, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = FUNCTIONS[np.linalg.svd](F.moveaxis(x, (row, column), (-2, -1)), compute_uv=False)
-        found = F.sum(s, axis=-1) if ord == "nuc" else (F.max if ord > 0 else F.min)(s, axis=-1)
-        return F.expand_dims(found, tuple(sorted(axes))) if keepdims else found
+        norm = F.sum(s, axis=-1) if ord == "nuc" else (F.max if ord > 0 else F.min)(s, axis=-1)
+        return F.expand_dims(norm, tuple(sorted(axes))) if keepdims else norm
     if ord not in (1, -1, inf, -inf):
         raise ValueError(f"Invalid norm order {ord!r} for matrices.")
     summed, kept = (row, column) if abs(ord) == 1 else (column, row)
     sums = F.sum(F.absolute(x), axis=summed, keepdims=True)
-    found = (F.max if ord > 0 else F.min)(sums, axis=kept, keepdims=True)
-    return found if keepdims else F.squeeze(found, axes)
+    norm = (F.max if ord > 0 else F.min)(sums, axis=kept, keepdims=True)
+    return norm if keepdims else F.squeeze(norm, axes)
 
 
 @implements(np.linalg.norm)

@@ -74,12 +74,12 @@ def _insert(arr, obj, values, axis=None):
 @implements(np.trim_zeros)
 def _trim_zeros(filt, trim="fb", axis=None):
     filt = as_tensor(filt)
-    found = guard_on(np.argwhere, filt)
+    indices = guard_on(np.argwhere, filt)
     axes = range(filt.ndim) if axis is None else F.axis_tuple(axis, filt.ndim)
     key = [slice(None)] * filt.ndim
     for k in axes:
-        low, high = (found[:, k].min(), found[:, k].max() + 1) if len(found) else (filt.shape[k], 0)
-        if not len(found) and "f" not in trim.lower():
+        low, high = (indices[:, k].min(), indices[:, k].max() + 1) if len(indices) else (filt.shape[k], 0)
+        if not len(indices) and "f" not in trim.lower():
             low = 0
         key[k] = slice(low if "f" in trim.lower() else None, high if "b" in trim.lower() else None)
     return filt[tuple(key)]
@@ -106,10 +106,10 @@ def _select(condlist, choicelist, default=0):
     for k, condition in enumerate(condlist):
         if condition.dtype.type is not np.bool_:
             raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
-    found = default
+    result = default
     for condition, choice in zip(condlist[::-1], list(choicelist)[::-1]):
-        found = _where(condition, choice, found)
-    return found
+        result = _where(condition, choice, result)
+    return result
 
 
 @implements(np.piecewise)
@@ -125,19 +125,19 @@ def _piecewise(x, condlist, funclist, *args, **kw):
         conditions.append(~np.any(conditions, axis=0))
     elif len(funclist) != len(conditions):
         raise ValueError(f"with {len(conditions)} condition(s), either that many or one more function is expected")
-    found = 0.0 * x
+    result = 0.0 * x
     for condition, function in zip(conditions, funclist):
         if not callable(function):
-            found = F.where(condition, function, found)
+            result = F.where(condition, function, result)
         elif condition.any():
             values = as_tensor(function(x[condition] if x.ndim else x, *args, **kw))
             if x.ndim == 0:
-                found = F.where(condition, values, found)
+                result = F.where(condition, values, result)
                 continue
             rank = np.cumsum(condition.ravel()).reshape(condition.shape) - 1
             values = F.broadcast_to(values, (int(condition.sum()),))
-            found = F.where(condition, F.take(values, np.maximum(rank, 0)), found)
-    return found
+            result = F.where(condition, F.take(values, np.maximum(rank, 0)), result)
+    return result
 
 
 @implements(np.apply_along_axis)
@@ -151,19 +151,19 @@ def _apply_along_axis(func1d, axis, arr, *args, **kwargs):
     rows = F.reshape(moved, (-1, arr.shape[axis]))
     results = [as_tensor(func1d(row, *args, **kwargs)) for row in rows]
     inner = tuple(results[0].shape)
-    found = F.reshape(F.stack(results), (*lead, *inner))
+    stacked = F.reshape(F.stack(results), (*lead, *inner))
     # The axes of a result take the place of the axis.
     ends = range(len(lead), len(lead) + len(inner))
-    return F.moveaxis(found, tuple(ends), tuple(range(axis, axis + len(inner)))) if inner else found
+    return F.moveaxis(stacked, tuple(ends), tuple(range(axis, axis + len(inner)))) if inner else stacked
 
 
 @implements(np.apply_over_axes)
 def _apply_over_axes(func, a, axes):
-    found = as_tensor(a)
+    reduced = as_tensor(a)
     for axis in np.atleast_1d(axes).tolist():
-        result = func(found, F.axis_index(axis, found.ndim))
-        found = result if result.ndim == found.ndim else F.expand_dims(result, axis)
-    return found
+        result = func(reduced, F.axis_index(axis, reduced.ndim))
+        reduced = result if result.ndim == reduced.ndim else F.expand_dims(result, axis)
+    return reduced
 
 
 # ---- triangles and diagonals ---------------------------------------------------------------

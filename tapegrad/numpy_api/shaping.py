@@ -28,35 +28,35 @@ def _holds_tensor(thing):
     return any(isinstance(x, Differentiable) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
 
 
-def untracked(function, *things):
+def untracked(function, *arrays):
     """`function` of the values, as a tensor outside the tape; keeps integer dtypes."""
-    return plain(normalise(np.asarray(function(*[np.asarray(values_of(t)) for t in things]))))
+    return plain(normalise(np.asarray(function(*[np.asarray(values_of(a)) for a in arrays]))))
 
 
-def rearranged(function, *things, dtype=None):
-    """The elements of `things` in the arrangement that `function` gives to arrays of their positions.
+def rearranged(function, *arrays, dtype=None):
+    """The elements of `arrays` in the arrangement that `function` gives to arrays of their positions.
 
     Parameters
     ----------
     function : callable
         Takes one array of positions per thing and gives an array of positions.
-    *things : Tensor or array-like
+    *arrays : Tensor or array-like
         Joined flat, they are what the positions count in.
     dtype : dtype, optional
-        Of the result; by default what joining the things gives.
+        Of the result; by default what joining the arrays gives.
     """
-    if not any_tracked(things):
-        return untracked(function, *things)
-    things = [as_tensor(t) for t in things]
+    if not any_tracked(arrays):
+        return untracked(function, *arrays)
+    arrays = [as_tensor(a) for a in arrays]
     if dtype is not None:
-        things = [cast(t, dtype) for t in things]
-    if len(things) == 1:
-        return F.moved("gather", things[0], function)
+        arrays = [cast(a, dtype) for a in arrays]
+    if len(arrays) == 1:
+        return F.moved("gather", arrays[0], function)
     positions, start = [], 0
-    for t in things:
-        positions.append(np.arange(start, start + t.size).reshape(t.shape))
-        start += t.size
-    pool = F.concatenate([F.reshape(t, (-1,)) for t in things])
+    for a in arrays:
+        positions.append(np.arange(start, start + a.size).reshape(a.shape))
+        start += a.size
+    pool = F.concatenate([F.reshape(a, (-1,)) for a in arrays])
     index = function(*positions)
     return F.moved("gather", pool, lambda p: index)
 
@@ -104,12 +104,12 @@ def _reshape(a, /, shape=None, order="C", *, newshape=None, copy=None):
     if copy is False:
         np.reshape(np.asarray(a._v), shape, order, copy=False)
     if order == "F" or order == "A" and _is_fortran(a):
-        found = F.transpose(F.reshape(F.transpose(a), shape[::-1]))
+        result = F.transpose(F.reshape(F.transpose(a), shape[::-1]))
     elif order in ("C", "A"):
-        found = F.reshape(a, shape)
+        result = F.reshape(a, shape)
     else:
         raise ValueError(f"order must be 'C', 'F' or 'A', got {order!r}")
-    return F.clone(found) if copy else found
+    return F.clone(result) if copy else result
 
 
 @implements(np.ravel)
@@ -180,8 +180,8 @@ def _atleast(least, shape, function):
 
     @implements(function)
     def call(*arys):
-        found = [one(a) for a in arys]
-        return found[0] if len(found) == 1 else tuple(found)
+        arrays = [one(a) for a in arys]
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
     return one
 
@@ -210,51 +210,51 @@ def _meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     shapes = [[-1 if k == i else 1 for k in range(len(xi))] for i in range(len(xi))]
     if indexing == "xy" and len(xi) > 1:
         shapes[0][:2], shapes[1][:2] = (1, -1), (-1, 1)
-    found = [F.reshape(as_tensor(x), shape) for x, shape in zip(xi, shapes)]
+    grids = [F.reshape(as_tensor(x), shape) for x, shape in zip(xi, shapes)]
     if not sparse:
-        found = _broadcast_arrays(*found)
-    return tuple(F.clone(x) if copy else x for x in found)
+        grids = _broadcast_arrays(*grids)
+    return tuple(F.clone(x) if copy else x for x in grids)
 
 
 @implements(np.ix_)
 def _ix(*args):
-    found = []
+    indices = []
     for k, x in enumerate(args):
         if not any_tracked(x):
             x = np.asarray(values_of(x))
             x = F.lift(x.nonzero()[0] if x.dtype == bool else x)
         if x.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
-        found.append(F.reshape(x, [-1 if j == k else 1 for j in range(len(args))]))
-    return tuple(found)
+        indices.append(F.reshape(x, [-1 if j == k else 1 for j in range(len(args))]))
+    return tuple(indices)
 
 
 # ---- joining ----------------------------------------------------------------------------
 
 
-def _joined(function, join, arrays, out, dtype, casting):
+def _concatenated(function, join, arrays, out, dtype, casting):
     only_defaults(function, out=out)
-    found = join([as_tensor(a) for a in arrays])
+    result = join([as_tensor(a) for a in arrays])
     if dtype is None:
-        return found
-    if not np.can_cast(found.dtype, dtype, casting):
-        raise TypeError(f"Cannot cast array data from {found.dtype!r} to {np.dtype(dtype)!r} by the rule {casting!r}")
-    return cast(found, dtype)
+        return result
+    if not np.can_cast(result.dtype, dtype, casting):
+        raise TypeError(f"Cannot cast array data from {result.dtype!r} to {np.dtype(dtype)!r} by the rule {casting!r}")
+    return cast(result, dtype)
 
 
 @implements(np.concatenate)
 def _concatenate(arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    return _joined(np.concatenate, lambda a: F.concatenate(a, axis), arrays, out, dtype, casting)
+    return _concatenated(np.concatenate, lambda a: F.concatenate(a, axis), arrays, out, dtype, casting)
 
 
 @implements(np.stack)
 def _stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    return _joined(np.stack, lambda a: F.stack(a, axis), arrays, out, dtype, casting)
+    return _concatenated(np.stack, lambda a: F.stack(a, axis), arrays, out, dtype, casting)
 
 
 @implements(np.vstack)
 def _vstack(tup, *, dtype=None, casting="same_kind"):
-    return _joined(np.vstack, lambda a: F.concatenate([atleast_2d(x) for x in a]), tup, None, dtype, casting)
+    return _concatenated(np.vstack, lambda a: F.concatenate([atleast_2d(x) for x in a]), tup, None, dtype, casting)
 
 
 @implements(np.hstack)
@@ -263,7 +263,7 @@ def _hstack(tup, *, dtype=None, casting="same_kind"):
         arrays = [atleast_1d(x) for x in arrays]
         return F.concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
 
-    return _joined(np.hstack, join, tup, None, dtype, casting)
+    return _concatenated(np.hstack, join, tup, None, dtype, casting)
 
 
 @implements(np.dstack)
@@ -287,11 +287,11 @@ def _block(arrays):
         leaves.append(thing)
         return len(leaves) - 1
 
-    def place(numbers, positions):
-        return [place(n, positions) for n in numbers] if isinstance(numbers, list) else positions[numbers]
+    def look_up(numbers, positions):
+        return [look_up(n, positions) for n in numbers] if isinstance(numbers, list) else positions[numbers]
 
     numbers = number(arrays)
-    return rearranged(lambda *positions: np.block(place(numbers, positions)), *leaves)
+    return rearranged(lambda *positions: np.block(look_up(numbers, positions)), *leaves)
 
 
 @implements(np.append)
@@ -454,10 +454,10 @@ def _full(shape, fill_value, dtype=None, order="C", **device):
 @implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 def _array(object, dtype=None, *args, copy=None, order=None, subok=False, ndmin=0, **device):
     # Only np.array(..., like=tensor) comes here: the way to make an array of tensors.
-    found = as_tensor(object) if _holds_tensor([object]) else plain(normalise(np.array(object, dtype)))
+    result = as_tensor(object) if _holds_tensor([object]) else plain(normalise(np.array(object, dtype)))
     if dtype is not None:
-        found = cast(found, dtype)
-    return found if found.ndim >= ndmin else F.reshape(found, (1,) * (ndmin - found.ndim) + tuple(found.shape))
+        result = cast(result, dtype)
+    return result if result.ndim >= ndmin else F.reshape(result, (1,) * (ndmin - result.ndim) + tuple(result.shape))
 
 
 @implements(np.shape)

@@ -169,12 +169,12 @@ class LBFGS(Optimizer):
         while outcome == W.GO_ON:
             t = float(row[W.L_STEP])
             self._go(x + t * d)
-            value, found, _ = self._evaluate(closure)
-            if value < best[1] and np.isfinite(found).all():
-                best = (t, value, found)
-            outcome = W.advance(s, value, float(found @ d))
+            value, gradient, _ = self._evaluate(closure)
+            if value < best[1] and np.isfinite(gradient).all():
+                best = (t, value, gradient)
+            outcome = W.advance(s, value, float(gradient @ d))
             if outcome == W.FOUND:
-                return t, value, found
+                return t, value, gradient
             if self._calls >= most:
                 break
         self._go(x + best[0] * d)

@@ -55,10 +55,10 @@ class Optimizer:
         self.param_groups: list[dict[str, Any]] = []
         if isinstance(params, (Tensor, dict)):
             raise OptimizationError(f"params must be a list of tensors or of groups, got a {type(params).__name__}; write [x]")
-        given: list[Any] = list(params)
-        if not given:
+        groups: list[Any] = list(params)
+        if not groups:
             raise OptimizationError("the optimizer got an empty list of parameters")
-        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
 
     def add_param_group(self, group: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Optimizer:
             raise OptimizationError(f"{type(self).__name__} has no option {sorted(unknown)[0]!r}; it has {', '.join(self.defaults)}")
         params = group["params"]
         group = {**self.defaults, **group, "params": [params] if isinstance(params, Tensor) else list(params)}
-        known = {id(p) for other in self.param_groups for p in other["params"]}
+        ids = {id(p) for other in self.param_groups for p in other["params"]}
         for k, p in enumerate(group["params"]):
             what = f"parameter {k}"
             if not isinstance(p, Tensor):
@@ -78,9 +78,9 @@ class Optimizer:
             if not p.is_leaf or not p.requires_grad:
                 how = "was computed from others" if not p.is_leaf else "does not require a gradient"
                 raise OptimizationError(f"{what} {how}; optimise leaves made with requires_grad=True, or tg.Parameter(value)")
-            if id(p) in known:
+            if id(p) in ids:
                 raise OptimizationError(f"{what} is given twice")
-            known.add(id(p))
+            ids.add(id(p))
         self._check(group)
         self.param_groups.append(group)
 

@@ -13,23 +13,23 @@ from .transposed import distinct
 
 def add_window_value(x, v, shape=(), strides=(), offset=0):
     """A copy of `x` with `v` added into the window of these strides and offset (in elements)."""
-    found = np.array(x, order="C")
+    result = np.array(x, order="C")
     if 0 in shape:
-        return found
-    flat = found.reshape(-1)
+        return result
+    flat = result.reshape(-1)
     if distinct(shape, strides):
-        np.lib.stride_tricks.as_strided(flat[offset:], shape, [s * found.itemsize for s in strides])[...] += v
-        return found
-    positions = np.arange(found.size)[offset:]
+        np.lib.stride_tricks.as_strided(flat[offset:], shape, [s * result.itemsize for s in strides])[...] += v
+        return result
+    positions = np.arange(result.size)[offset:]
     positions = np.lib.stride_tricks.as_strided(positions, shape, [s * positions.itemsize for s in strides])
-    return add_at_value(found, np.broadcast_to(v, shape), positions)
+    return add_at_value(result, np.broadcast_to(v, shape), positions)
 
 
 def add_at_value(x, v, index):
     """A copy of `x` with the elements of `v` added at flat positions `index`."""
-    found = np.array(x, order="C")
-    np.add.at(found.reshape(-1), np.ravel(index), np.ravel(v))
-    return found
+    result = np.array(x, order="C")
+    np.add.at(result.reshape(-1), np.ravel(index), np.ravel(v))
+    return result
 
 
 def _add_window_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):

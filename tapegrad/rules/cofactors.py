@@ -28,16 +28,16 @@ def _change(a, t):
 
     Derivatives of singular vectors need values that differ, those of the inverse do not.
     """
-    found = change(a, t)
+    tangent = change(a, t)
     if not getattr(a, "recorded", False):
-        return found
+        return tangent
     n, s = a.shape[-1], a.svd()[1]
     axis = s.ndim - 1
     regular = (s.narrow(axis, n - 1, n) > s.narrow(axis, 0, 1) * REGULAR).expand_dims([axis])
     safe = L.select(regular, a, a.constant(np.eye(n)))
     back = transposed(safe.inv())
     along = (back * t).sum((back.ndim - 2, back.ndim - 1))
-    return L.select(regular, whole(safe.det()) * (whole(along) * back - back @ transposed(t) @ back), found)
+    return L.select(regular, whole(safe.det()) * (whole(along) * back - back @ transposed(t) @ back), tangent)
 
 
 structural(

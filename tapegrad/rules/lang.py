@@ -136,21 +136,21 @@ class Expr(Operators):
         if all(arg.op in ("arg", "const") for arg in self.args):
             # Most are of one operation.
             return [*dict.fromkeys(arg.args[0] for arg in self.args if arg.op == "arg")]
-        found, seen = [], set()
+        operands, seen = [], set()
 
         def visit(node):
             if id(node) in seen:
                 return
             seen.add(id(node))
             if node.op == "arg":
-                if node.args[0] not in found:
-                    found.append(node.args[0])
+                if node.args[0] not in operands:
+                    operands.append(node.args[0])
             elif node.op != "const":
                 for arg in node.args:
                     visit(arg)
 
         visit(self)
-        return found
+        return operands
 
     def key(self, names=None):
         """A text that is the same for structurally equal expressions.
@@ -251,13 +251,13 @@ def nodes(expr):
     if all(arg.op in ("arg", "const") for arg in expr.args):
         # Most are of one operation.
         return [*{id(arg): arg for arg in reversed(expr.args)}.values(), expr]
-    found, stack = {}, [(expr, False)]
+    by_id, stack = {}, [(expr, False)]
     while stack:
         node, done = stack.pop()
         if done:
-            found[id(node)] = node
-        elif id(node) not in found:
+            by_id[id(node)] = node
+        elif id(node) not in by_id:
             stack.append((node, True))
             if node.op not in ("arg", "const"):
                 stack.extend((arg, False) for arg in node.args)
-    return list(found.values())
+    return list(by_id.values())

@@ -92,10 +92,10 @@ structural(
 
 def _cross_entropy_value(x, index, reduction="mean"):
     # Classes first, so that the reductions run along memory.
-    columns = x.reshape(-1, x.shape[-1]).T.copy()
-    top = np.maximum.reduce(columns, 0)
-    columns -= top
-    losses = np.log(np.add.reduce(np.exp(columns, columns), 0))
+    logits = x.reshape(-1, x.shape[-1]).T.copy()
+    top = np.maximum.reduce(logits, 0)
+    logits -= top
+    losses = np.log(np.add.reduce(np.exp(logits, logits), 0))
     taken = x.take(index)
     taken -= top
     losses -= taken
@@ -106,9 +106,9 @@ def _cross_entropy_value(x, index, reduction="mean"):
 
 
 def _cross_entropy_forward(x, index, reduction="mean"):
-    columns = x.reshape((index.size, x.shape[-1])).transpose([1, 0]).own()
-    top = columns.reduce("max", 0)
-    losses = L.log(L.exp(columns - top).sum(0)) - (x.gather(index, index.shape) - top)
+    logits = x.reshape((index.size, x.shape[-1])).transpose([1, 0]).own()
+    top = logits.reduce("max", 0)
+    losses = L.log(L.exp(logits - top).sum(0)) - (x.gather(index, index.shape) - top)
     if reduction == "none":
         return losses.reshape(x.shape[:-1])
     return losses.sum() / float(index.size) if reduction == "mean" else losses.sum()

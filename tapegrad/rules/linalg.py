@@ -30,7 +30,7 @@ from . import lang as L
 from .minors import cofactors, whole
 from .minors import transposed as _t
 from .table import structural
-from .tangents import added, joined, of_one
+from .tangents import added, of_one, tangent_of_parts
 
 
 def _symmetric(x):
@@ -153,7 +153,7 @@ def _eigh_jvp(t, a, z, UPLO="L"):
     w, v = z.narrow(axis, 0, 1), z.narrow(axis, 1, n + 1)
     inner = _t(v) @ _symmetric(t) @ v
     of_w = (inner * t.constant(np.eye(n))).sum(axis, keepdims=True)
-    return joined(z, [of_w, v @ (_inverse_or_zero(w - _t(w)) * inner)], [1, n], axis)
+    return tangent_of_parts(z, [of_w, v @ (_inverse_or_zero(w - _t(w)) * inner)], [1, n], axis)
 
 
 structural(
@@ -176,15 +176,15 @@ def _svd_vjp(g, a, z):
     gaps = _inverse_or_zero((s - _t(s)) * (s + _t(s)))
     turn_u, turn_v = _t(u) @ to_u, _t(v) @ to_v
     inner = gaps * (turn_u - _t(turn_u)) * s + _t(s) * (gaps * (turn_v - _t(turn_v))) + g.constant(np.eye(k)) * to_s
-    found = u @ inner @ _t(v)
+    adjoint = u @ inner @ _t(v)
     inverse = _inverse_or_zero(s)
     if m > k:
         rest = to_u * inverse
-        found = found + (rest - u @ (_t(u) @ rest)) @ _t(v)
+        adjoint = adjoint + (rest - u @ (_t(u) @ rest)) @ _t(v)
     if n > k:
         rest = to_v * inverse
-        found = found + u @ _t(rest - v @ (_t(v) @ rest))
-    return (found,)
+        adjoint = adjoint + u @ _t(rest - v @ (_t(v) @ rest))
+    return (adjoint,)
 
 
 def _svd_jvp(t, a, z):
@@ -202,7 +202,7 @@ def _svd_jvp(t, a, z):
     if n > k:
         rest = (_t(t) @ u) * inverse
         of_v = of_v + (rest - v @ (_t(v) @ rest))
-    return joined(z, [of_u, of_s, of_v], [m, 1, n], axis)
+    return tangent_of_parts(z, [of_u, of_s, of_v], [m, 1, n], axis)
 
 
 structural(
@@ -233,7 +233,7 @@ def _qr_jvp(t, a, z):
     inner = _t(q) @ change
     strict = inner * t.constant(np.tril(np.ones((n, n)), -1))
     upper = inner - strict + _t(strict)
-    return joined(z, [change - q @ upper, upper @ r], [m, n], axis)
+    return tangent_of_parts(z, [change - q @ upper, upper @ r], [m, n], axis)
 
 
 structural(

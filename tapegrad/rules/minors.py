@@ -42,10 +42,10 @@ def cofactors(a):
     """The cofactors of matrices: the gradient of the determinant."""
     u, s, vh = a.svd()
     before, after = _others(s)
-    return u * columns(before * after) * _orientation(u, vh) @ vh
+    return u * as_columns(before * after) * _orientation(u, vh) @ vh
 
 
-def columns(x):
+def as_columns(x):
     """A vector (or a stack) as a factor of the columns of matrices."""
     return x.expand_dims([x.ndim - 1])
 
@@ -55,9 +55,9 @@ def _other_pairs(s):
     n, axis = s.shape[-1], s.ndim - 1
     later = s.constant(np.triu(np.ones((n, n)), 1))
     # In row i the values after the i-th, and ones; before column j that is what stands between the two.
-    between = (columns(s) * later + s.constant(np.tril(np.ones((n, n))))).scan(axis + 1, "mul", exclusive=True)
+    between = (as_columns(s) * later + s.constant(np.tril(np.ones((n, n))))).scan(axis + 1, "mul", exclusive=True)
     before, after = _others(s)
-    upper = L.times(before.expand_dims([s.ndim]) * between * columns(after), later)
+    upper = L.times(before.expand_dims([s.ndim]) * between * as_columns(after), later)
     return upper + transposed(upper)
 
 
@@ -67,6 +67,6 @@ def change(a, t):
     inner = transposed(u) @ t @ transposed(vh)
     pairs, unit = _other_pairs(s), s.constant(np.eye(a.shape[-1]))
     diagonal = (inner * unit).sum(inner.ndim - 1)
-    along = (pairs * columns(diagonal)).sum(pairs.ndim - 1)
-    found = along.expand_dims([along.ndim]) * unit - pairs * transposed(inner)
-    return _orientation(u, vh) * (u @ found @ vh)
+    along = (pairs * as_columns(diagonal)).sum(pairs.ndim - 1)
+    core = along.expand_dims([along.ndim]) * unit - pairs * transposed(inner)
+    return _orientation(u, vh) * (u @ core @ vh)

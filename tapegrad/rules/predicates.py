@@ -20,10 +20,10 @@ def _number(condition):
 
 def _numbers(comparison):
     def value(*operands):
-        found = comparison(*operands)
+        truths = comparison(*operands)
         # Numbers of Python have no dtype that counts beside that of arrays; alone they are float64.
         least = np.float32 if any(isinstance(o, (np.ndarray, np.generic)) for o in operands) else np.float64
-        return np.asarray(found).astype(np.result_type(*operands, least))
+        return np.asarray(truths).astype(np.result_type(*operands, least))
 
     return value
 

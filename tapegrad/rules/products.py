@@ -46,9 +46,9 @@ structural(
 def absolute_matmul_value(a, b):
     """``a @ b`` in which zero times anything is zero."""
     with np.errstate(all="ignore"):
-        found = np.matmul(a, b)
+        product = np.matmul(a, b)
         # BLAS knows no absolute zero; a result that is not finite is computed again.
-        return found if np.isfinite(found).all() else _term_by_term(a, b)
+        return product if np.isfinite(product).all() else _term_by_term(a, b)
 
 
 def _term_by_term(a, b):

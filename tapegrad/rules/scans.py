@@ -41,14 +41,14 @@ structural(
 def recurrence_value(b, f, axis=0, reverse=False, lag=False, exclusive=False):
     """The recurrence on plain arrays; see `Eager.recur`.  Only derivatives are made of it: zero is absolute."""
     b, f = np.broadcast_arrays(b, f)
-    found = np.empty(b.shape, np.result_type(b, f))
-    b, f, lines = (np.moveaxis(a, axis, 0) for a in (b, f, found))
-    carry = np.zeros(b.shape[1:], found.dtype)
+    result = np.empty(b.shape, np.result_type(b, f))
+    b, f, lines = (np.moveaxis(a, axis, 0) for a in (b, f, result))
+    carry = np.zeros(b.shape[1:], result.dtype)
     for k in range(len(b))[:: -1 if reverse else 1]:
         total = b[k] + (carry if lag else absolute_product_value(f[k], carry))
         lines[k] = carry if exclusive else total
         carry = absolute_product_value(f[k], total) if lag else total
-    return found
+    return result
 
 
 def _shifted(x, axis, reverse):

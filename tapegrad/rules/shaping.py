@@ -13,16 +13,16 @@ import math
 import numpy as np
 
 from .table import structural
-from .tangents import joined, of_one
+from .tangents import of_one, tangent_of_parts
 
 
 def logical_view(x, shape, strides, offset):
     """The view of `x` whose C-ordered element positions are ``offset + sum(i * strides)``."""
     item = x.itemsize
     if not x.flags.c_contiguous:
-        found = _slices(x, shape, strides, offset)
-        if found is not None:
-            return found
+        view = _slices(x, shape, strides, offset)
+        if view is not None:
+            return view
         x = np.ascontiguousarray(x)
     return np.lib.stride_tricks.as_strided(
         x.reshape(-1)[offset:] if offset else x.reshape(-1), shape, [s * item for s in strides], writeable=False
@@ -35,22 +35,22 @@ def _slices(x, shape, strides, offset):
         return None
     steps = [math.prod(x.shape[k + 1 :]) for k in range(x.ndim)]
     first = [offset // step % extent for step, extent in zip(steps, x.shape)]
-    low, high, found = list(first), list(first), []
+    low, high, byte_strides = list(first), list(first), []
     for n, stride in zip(shape, strides):
         if n == 1 or stride == 0:
-            found.append(0)
+            byte_strides.append(0)
             continue
         for axis, (step, extent) in enumerate(zip(steps, x.shape)):
             reach = stride // step * (n - 1)
             if stride % step == 0 and low[axis] + min(reach, 0) >= 0 and high[axis] + max(reach, 0) < extent:
                 low[axis] += min(reach, 0)
                 high[axis] += max(reach, 0)
-                found.append(stride // step * x.strides[axis])
+                byte_strides.append(stride // step * x.strides[axis])
                 break
         else:
             return None
     corner = x[tuple(slice(k, None) for k in first)]
-    return np.lib.stride_tricks.as_strided(corner, shape, found, writeable=False)
+    return np.lib.stride_tricks.as_strided(corner, shape, byte_strides, writeable=False)
 
 
 def _view_value(x, shape=(), strides=(), offset=0):
@@ -140,16 +140,16 @@ for _name, _node, _doc in (
 
 
 def _concatenate_vjp(g, *rest, axis=0):
-    parts, start, found = rest[:-1], 0, []
+    parts, start, adjoints = rest[:-1], 0, []
     for part in parts:
         stop = start + part.shape[axis]
-        found.append(g.narrow(axis, start, stop))
+        adjoints.append(g.narrow(axis, start, stop))
         start = stop
-    return tuple(found)
+    return tuple(adjoints)
 
 
 def _concatenate_jvp(tangents, *rest, axis=0):
-    return joined(rest[-1], tangents, [part.shape[axis] for part in rest[:-1]], axis)
+    return tangent_of_parts(rest[-1], tangents, [part.shape[axis] for part in rest[:-1]], axis)
 
 
 structural(
@@ -159,15 +159,15 @@ structural(
 
 
 def _stack_vjp(g, *rest, axis=0):
-    found = []
+    adjoints = []
     for k, part in enumerate(rest[:-1]):
-        found.append(g.narrow(axis, k, k + 1).reshape(part.shape))
-    return tuple(found)
+        adjoints.append(g.narrow(axis, k, k + 1).reshape(part.shape))
+    return tuple(adjoints)
 
 
 def _stack_jvp(tangents, *rest, axis=0):
     parts = [None if t is None else t.expand_dims([axis]) for t in tangents]
-    return joined(rest[-1], parts, [1] * len(parts), axis)
+    return tangent_of_parts(rest[-1], parts, [1] * len(parts), axis)
 
 
 structural(

@@ -29,8 +29,8 @@ def scipy_special(name):
 
 def polygamma_value(n, x):
     """``scipy.special.polygamma`` for a positive order `n` that may be an array."""
-    found = imported("scipy.special").polygamma(n, x)
-    return found.astype(np.float32) if getattr(x, "dtype", None) == np.float32 else found
+    values = imported("scipy.special").polygamma(n, x)
+    return values.astype(np.float32) if getattr(x, "dtype", None) == np.float32 else values
 
 
 elementwise(

@@ -163,14 +163,14 @@ class Row:
         """
         slots = self.slots(len(operands))
         if not self.elementwise:
-            found = self.vjp(g, *operands, result, **attrs)
-            return [(c() if callable(c) else c) if s in wanted else None for s, c in zip(slots, found)]
-        found = []
+            parts = self.vjp(g, *operands, result, **attrs)
+            return [(c() if callable(c) else c) if s in wanted else None for s, c in zip(slots, parts)]
+        parts = []
         for s in slots:
             partial = self.partials[s](*operands, result) if s in wanted else 0.0
             zero = isinstance(partial, (int, float)) and partial == 0.0
-            found.append(None if zero else times(g, partial))
-        return found
+            parts.append(None if zero else times(g, partial))
+        return parts
 
     def tangent(self, tangents, operands, result, attrs):
         """The tangent of the result, from the tangents of the operands.

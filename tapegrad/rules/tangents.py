@@ -36,7 +36,7 @@ def added(*parts):
     return first
 
 
-def joined(z, parts, extents, axis):
+def tangent_of_parts(z, parts, extents, axis):
     """The tangent of `z`, a result that joins arrays along `axis`.
 
     Parameters

@@ -17,11 +17,11 @@ from .table import elementwise, structural
 def absolute_product_value(g, p):
     """``g * p``, zero where either factor is."""
     with np.errstate(invalid="ignore", over="ignore"):
-        found = np.multiply(g, p)
+        product = np.multiply(g, p)
         # Plain multiplication does it unless something is not finite: then so is the sum.
-        if math.isfinite(np.add.reduce(found, None)):
-            return found
-        return np.where(np.equal(g, 0) | np.equal(p, 0), found.dtype.type(0), found)
+        if math.isfinite(np.add.reduce(product, None)):
+            return product
+        return np.where(np.equal(g, 0) | np.equal(p, 0), product.dtype.type(0), product)
 
 
 elementwise(
@@ -43,24 +43,24 @@ def distinct(shape, strides):
 def place_value(x, shape=(), strides=(), offset=0):
     """Zeros of `shape` with `x` added into the window of these strides and offset (in elements)."""
     x = np.asarray(x)
-    found = np.zeros(shape, x.dtype)
+    result = np.zeros(shape, x.dtype)
     if not x.size:
-        return found
+        return result
     window = np.lib.stride_tricks.as_strided(
-        found.reshape(-1)[offset:], x.shape, [s * found.itemsize for s in strides]
+        result.reshape(-1)[offset:], x.shape, [s * result.itemsize for s in strides]
     )
     if distinct(x.shape, strides):
         window[...] = x
-        return found
+        return result
     return scatter_value(x, window_positions(x.shape, strides) + offset, shape)
 
 
 def window_positions(shape, strides):
     """Flat positions of the elements of a window, in its order, counted from its first element."""
-    found = np.zeros((), np.int64)
+    positions = np.zeros((), np.int64)
     for extent, step in zip(shape, strides):
-        found = found[..., None] + np.arange(extent) * step
-    return found.reshape(-1)
+        positions = positions[..., None] + np.arange(extent) * step
+    return positions.reshape(-1)
 
 
 structural(
@@ -77,9 +77,9 @@ def scatter_value(x, index, shape=()):
     count = int(np.prod(shape, dtype=np.int64))
     if x.dtype.char == "f":
         # One after the other in single precision, as in a sweep; bincount adds in double.
-        found = np.zeros(count, x.dtype)
-        np.add.at(found, np.ravel(index), x.reshape(-1))
-        return found.reshape(shape)
+        sums = np.zeros(count, x.dtype)
+        np.add.at(sums, np.ravel(index), x.reshape(-1))
+        return sums.reshape(shape)
     return np.bincount(np.ravel(index), x.reshape(-1), count).astype(x.dtype).reshape(shape)
 
 

@@ -30,10 +30,10 @@ def system_matrix(a, trans, lower, unit):
     """The matrix of the system: the triangle of `a`, with ones on its diagonal if `unit`, transposed if `trans`."""
     n = a.shape[-1]
     mask = a.constant(_masks(n, lower, unit))
-    found = L.select(L.ne(mask, 0.0), a, 0.0)
+    matrix = L.select(L.ne(mask, 0.0), a, 0.0)
     if unit:
-        found = found + a.constant(np.eye(n))
-    return found.swapaxes(-1, -2) if trans else found
+        matrix = matrix + a.constant(np.eye(n))
+    return matrix.swapaxes(-1, -2) if trans else matrix
 
 
 def _vjp(g, a, b, z, trans=0, lower=False, unit=False):

@@ -31,21 +31,21 @@ class PiecewisePolynomial:
     extrapolate : bool or "periodic"
     axis : int
         Where the axis of evaluation is in the result.
-    plain : PPoly, optional
+    ppoly : PPoly, optional
         SciPy's object, where all is plain: it answers plain questions.
     """
 
-    def __init__(self, c, x, extrapolate=True, axis=0, plain=None):
-        self.c, self.x, self.extrapolate, self.axis, self._plain = c, x, extrapolate, axis, plain
+    def __init__(self, c, x, extrapolate=True, axis=0, ppoly=None):
+        self.c, self.x, self.extrapolate, self.axis, self._ppoly = c, x, extrapolate, axis, ppoly
 
     def __getattr__(self, attribute):
         if attribute.startswith("_"):
             raise AttributeError(attribute)
-        if self._plain is None:
+        if self._ppoly is None:
             raise UnsupportedFunctionError(
                 f"a spline of tensors has no {attribute!r}; it has __call__, derivative, antiderivative and integrate"
             )
-        return getattr(self._plain, attribute)
+        return getattr(self._ppoly, attribute)
 
     def _reduced(self, x):
         """`x` brought into the first period, and how many periods away it was."""
@@ -64,8 +64,8 @@ class PiecewisePolynomial:
         extrapolate : bool or "periodic", optional
             As given to the spline by default.  False: NaN outside the knots.
         """
-        if self._plain is not None and not differentiable(x):
-            return self._plain(x, nu, extrapolate)
+        if self._ppoly is not None and not differentiable(x):
+            return self._ppoly(x, nu, extrapolate)
         if nu < 0:
             raise ValueError("Order of derivative cannot be negative")
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
@@ -77,31 +77,31 @@ class PiecewisePolynomial:
         trailing = len(self.c.shape) - 2
         local = np.reshape(x - self.x[piece], points.shape + (1,) * trailing)
         degree = self.c.shape[0] - 1
-        found = None
+        result = None
         for k in range(degree - nu + 1):
             factor = float(math.perm(degree - k, nu))
             term = self.c[k][piece] if factor == 1.0 else factor * self.c[k][piece]
-            found = term if found is None else found * local + term
-        if found is None:
-            found = 0.0 * self.c[0][piece] * local
+            result = term if result is None else result * local + term
+        if result is None:
+            result = 0.0 * self.c[0][piece] * local
         if not extrapolate:
             inside = (points >= knots[0]) & (points <= knots[-1])
-            found = np.where(np.reshape(inside, inside.shape + (1,) * trailing), found, np.nan)
-        axes, n = list(range(found.ndim)), points.ndim
+            result = np.where(np.reshape(inside, inside.shape + (1,) * trailing), result, np.nan)
+        axes, n = list(range(result.ndim)), points.ndim
         axes = axes[n : n + self.axis] + axes[:n] + axes[n + self.axis :]
-        return np.transpose(found, axes) if self.axis else found
+        return np.transpose(result, axes) if self.axis else result
 
     def derivative(self, nu=1):
         """The derivative of order `nu` as a piecewise polynomial."""
         if nu < 0:
             return self.antiderivative(-nu)
-        plain = None if self._plain is None else self._plain.derivative(nu)
+        ppoly = None if self._ppoly is None else self._ppoly.derivative(nu)
         degree = self.c.shape[0] - 1
         if nu > degree:
             c = 0.0 * self.c[:1]
         else:
             c = np.stack([float(math.perm(degree - k, nu)) * self.c[k] for k in range(degree - nu + 1)])
-        return PiecewisePolynomial(c, self.x, self.extrapolate, self.axis, plain)
+        return PiecewisePolynomial(c, self.x, self.extrapolate, self.axis, ppoly)
 
     def antiderivative(self, nu=1):
         """The continuous antiderivative that is 0 at the first knot."""
@@ -116,14 +116,14 @@ class PiecewisePolynomial:
         start = np.cumsum(whole, axis=0)
         start = np.concatenate([0.0 * start[:1], start[:-1]])
         extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
-        plain = None if self._plain is None else self._plain.antiderivative()
-        found = PiecewisePolynomial(np.stack([*terms, start]), self.x, extrapolate, self.axis, plain)
-        return found if nu == 1 else found.antiderivative(nu - 1)
+        ppoly = None if self._ppoly is None else self._ppoly.antiderivative()
+        polynomial = PiecewisePolynomial(np.stack([*terms, start]), self.x, extrapolate, self.axis, ppoly)
+        return polynomial if nu == 1 else polynomial.antiderivative(nu - 1)
 
     def integrate(self, a, b, extrapolate=None):
         """The integral from `a` to `b`; differentiable in both ends."""
-        if self._plain is not None and not differentiable(a, b):
-            return self._plain.integrate(a, b, extrapolate)
+        if self._ppoly is not None and not differentiable(a, b):
+            return self._ppoly.integrate(a, b, extrapolate)
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         whole = self.antiderivative()
         a, b = array(a), array(b)
@@ -173,8 +173,8 @@ class CubicSpline(PiecewisePolynomial):
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
         if not differentiable(x, y, bc_type):
-            plain = _interpolate.CubicSpline(x, y, axis, bc_type, extrapolate)
-            super().__init__(plain.c, plain.x, plain.extrapolate, plain.axis, plain)
+            ppoly = _interpolate.CubicSpline(x, y, axis, bc_type, extrapolate)
+            super().__init__(ppoly.c, ppoly.x, ppoly.extrapolate, ppoly.axis, ppoly)
             return
         x, y = array(x), array(y)
         _check(x, y, axis)
@@ -200,8 +200,8 @@ def _check(x, y, axis):
         raise ValueError("`x` must contain at least 2 elements.")
     if not -y.ndim <= axis < y.ndim or x.shape[0] != y.shape[axis]:
         raise ValueError(f"The length of `y` along `axis`={axis} doesn't match the length of `x`")
-    for name, thing in (("x", x), ("y", y)):
-        if not np.isfinite(value(thing)).all():
+    for name, numbers in (("x", x), ("y", y)):
+        if not np.isfinite(value(numbers)).all():
             raise ValueError(f"`{name}` must contain only finite values.")
     if np.any(np.diff(value(x)) <= 0):
         raise ValueError("`x` must be strictly increasing sequence.")
@@ -233,15 +233,15 @@ def _condition(bc, shape):
             raise ValueError(f"bc_type={bc} is not allowed.")
         return bc
     try:
-        order, given = bc
+        order, derivative = bc
     except (TypeError, ValueError) as error:
         raise ValueError("A specified derivative value must be given in the form (order, value).") from error
     if order not in (1, 2):
         raise ValueError("The specified derivative order must be 1 or 2.")
-    given = array(given)
-    if tuple(given.shape) != shape:
-        raise ValueError(f"`deriv_value` shape {tuple(given.shape)} is not the expected one {shape}.")
-    return (order, given)
+    derivative = array(derivative)
+    if tuple(derivative.shape) != shape:
+        raise ValueError(f"`deriv_value` shape {tuple(derivative.shape)} is not the expected one {shape}.")
+    return (order, derivative)
 
 
 def _slopes(x, dx, wide, y, slope, ends):
@@ -261,8 +261,8 @@ def _slopes(x, dx, wide, y, slope, ends):
         diagonal = np.concatenate([2.0 * (dx[-1:] + dx[:1]), middle])
         upper = np.concatenate([dx[-1:], dx[:-1]])
         matrix = np.diag(diagonal) + np.roll(np.diag(upper), 1, axis=1) + np.roll(np.diag(dx), -1, axis=1)
-        found = _solved(matrix, np.concatenate([first, right]))
-        return np.concatenate([found, found[:1]])
+        slopes = _solved(matrix, np.concatenate([first, right]))
+        return np.concatenate([slopes, slopes[:1]])
     one = np.ones(1)
     if n == 3 and start == end == "not-a-knot":
         # Both conditions are the same: the parabola through the points.
@@ -289,18 +289,18 @@ def _end(bc, h, h2, w, w2, slope, slope2, sign):
     if isinstance(bc, str):
         d = w + w2
         return h2, h + h2, ((w + 2.0 * d) * w2 * slope + w * w * slope2) / d
-    order, given = bc
-    given = np.expand_dims(given, 0)
+    order, derivative = bc
+    derivative = np.expand_dims(derivative, 0)
     if order == 1:
-        return one, 0.0 * one, given
-    return 2.0 * h, h, 3.0 * slope * w - sign * 0.5 * given * w * w
+        return one, 0.0 * one, derivative
+    return 2.0 * h, h, 3.0 * slope * w - sign * 0.5 * derivative * w * w
 
 
 def _solved(matrix, right):
     columns = np.reshape(right, (right.shape[0], -1))
     if not differentiable(matrix):
         # Knots are constants more often than not: one product is cheaper to differentiate than a solution.
-        found = np.linalg.inv(matrix) @ columns
+        solution = np.linalg.inv(matrix) @ columns
     else:
-        found = np.linalg.solve(matrix, columns)
-    return np.reshape(found, right.shape)
+        solution = np.linalg.solve(matrix, columns)
+    return np.reshape(solution, right.shape)

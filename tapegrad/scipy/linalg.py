@@ -223,8 +223,8 @@ def _matrix(a, check_finite):
 @_mirror
 def svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
     """Singular value decomposition ``U, s, Vh``; tensors that are not square need ``full_matrices=False``."""
-    found = np.linalg.svd(_matrix(a, check_finite), full_matrices=full_matrices, compute_uv=compute_uv)
-    return tuple(found) if compute_uv else found
+    result = np.linalg.svd(_matrix(a, check_finite), full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(result) if compute_uv else result
 
 
 @_mirror
@@ -356,11 +356,11 @@ def expm(A):
     eye = np.eye(n, dtype=value(a).dtype)
     if times.any():
         a = a * np.exp2(-times)[..., None, None].astype(eye.dtype)
-    found = np.linalg.solve(*_pade(a, eye, order))
+    exponential = np.linalg.solve(*_pade(a, eye, order))
     for k in range(int(times.max())):
-        squared = found @ found
-        found = squared if (times > k).all() else np.where((times > k)[..., None, None], squared, found)
-    return found
+        squared = exponential @ exponential
+        exponential = squared if (times > k).all() else np.where((times > k)[..., None, None], squared, exponential)
+    return exponential
 
 
 def _pade(a, eye, order):

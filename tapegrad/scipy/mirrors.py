@@ -58,10 +58,10 @@ def array(thing):
         return np.stack([array(part) for part in thing])
     if differentiable(thing):
         return thing
-    found = np.asarray(thing)
-    if found.dtype.kind == "c":
+    result = np.asarray(thing)
+    if result.dtype.kind == "c":
         raise DtypeError("complex numbers are not supported yet beside tensors; split real and imaginary parts")
-    return found if found.dtype.char in "fd" else found.astype(float)
+    return result if result.dtype.char in "fd" else result.astype(float)
 
 
 def value(thing):
@@ -125,11 +125,11 @@ def own_names(module):
 def advice():
     """What the error about a tensor that SciPy turns into an array says: the mirror of the function that was called."""
     frames = list(_frames_of_scipy(sys._getframe(1)))
-    found = [name for name in map(_mirror_of, frames) if name]
+    mirrors = [name for name in map(_mirror_of, frames) if name]
     if not frames:
         return "SciPy's functions that take only arrays are in tapegrad.scipy"
-    if found:
-        return f"SciPy's function takes only arrays, call {found[-1]} instead"
+    if mirrors:
+        return f"SciPy's function takes only arrays, call {mirrors[-1]} instead"
     home, called = _called(frames)
     if home == "scipy.sparse":
         return "SciPy's sparse matrices take only arrays; make the product with a constant one a primitive (tapegrad explain LeaveTapeError)"

@@ -26,10 +26,10 @@ def _shift(a, b, axes):
     return np.where(np.isfinite(shift), shift, 0.0).astype(a.dtype)
 
 
-def _shares(a, b, found, axes):
+def _shares(a, b, result, axes):
     """The shares of the entries in a result that is infinite as they are; 0 elsewhere."""
     top = _top(a, b, axes)
-    hits = np.where(np.isinf(top) & (found == top) & (a == top), b, 0.0)
+    hits = np.where(np.isinf(top) & (result == top) & (a == top), b, 0.0)
     total = np.sum(hits, axis=axes, keepdims=True)
     return (hits / np.where(total == 0, 1.0, total)).astype(a.dtype)
 
@@ -68,15 +68,15 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     top = 80.0 if a.dtype == np.float32 else 700.0
     terms = F.exp(F.where(record_aux(lambda b: b != 0, b), a - shift, F.minimum(a - shift, top)))
     total = F.sum(b * terms, axis=axis, keepdims=True)
-    found = F.log(F.absolute(total) if return_sign else total) + shift
+    result = F.log(F.absolute(total) if return_sign else total) + shift
     if guard_on(lambda a, b: bool(np.isinf(_top(a, b, axes)).any()), a, b):
-        shares = record_aux(lambda a, b, found: _shares(a, b, found, axes), a, b, found)
+        shares = record_aux(lambda a, b, result: _shares(a, b, result, axes), a, b, result)
         shared = F.sum(F.where(record_aux(lambda s: s != 0, shares), a, 0.0) * shares, axis=axis, keepdims=True)
-        found = F.where(record_aux(lambda s: np.any(s != 0, axis=axes, keepdims=True), shares), shared, found)
+        result = F.where(record_aux(lambda s: np.any(s != 0, axis=axes, keepdims=True), shares), shared, result)
     if not keepdims:
         kept = np.sum(np.empty(shape), axis=axes).shape
-        found, total = F.reshape(found, kept), F.reshape(total, kept)
-    return (found, F.sign(total)) if return_sign else found
+        result, total = F.reshape(result, kept), F.reshape(total, kept)
+    return (result, F.sign(total)) if return_sign else result
 
 
 def _over_axes(row, x, axis):
@@ -91,15 +91,15 @@ def _over_axes(row, x, axis):
 @_mirror
 def softmax(x, axis=None):
     """Exponentials normalised to sum 1 over `axis` (an int, a tuple; all axes by default)."""
-    found = _over_axes(F.softmax, x, axis)
-    return F.exp(log_softmax(x, axis)) if found is None else found
+    result = _over_axes(F.softmax, x, axis)
+    return F.exp(log_softmax(x, axis)) if result is None else result
 
 
 @_mirror
 def log_softmax(x, axis=None):
     """Logarithm of `softmax`, accurate where that underflows."""
-    found = _over_axes(F.log_softmax, x, axis)
-    return x - F.logsumexp(x, axis=axis, keepdims=True) if found is None else found
+    result = _over_axes(F.log_softmax, x, axis)
+    return x - F.logsumexp(x, axis=axis, keepdims=True) if result is None else result
 
 
 @_mirror

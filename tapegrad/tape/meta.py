@@ -65,8 +65,8 @@ def meta_of(value):
 def _interned(key, itemsize):
     global _limit
     with _LOCK:
-        known = _KNOWN.get(key)
-        if known is None:
+        meta = _KNOWN.get(key)
+        if meta is None:
             if len(_KNOWN) >= _limit:
                 for other in list(_KNOWN):
                     held = ref(_KNOWN.pop(other))
@@ -75,8 +75,8 @@ def _interned(key, itemsize):
                         _KNOWN[other] = alive
                     del alive
                 _limit = max(MOST, 2 * len(_KNOWN))
-            known = _KNOWN[key] = Meta(*key, itemsize)
-        return known
+            meta = _KNOWN[key] = Meta(*key, itemsize)
+        return meta
 
 
 def checked(write):

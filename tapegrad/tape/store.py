@@ -274,13 +274,13 @@ class Store:
 
     def leaves_from(self, low, high):
         """The part of `leaf_list`, which is in the order of slots, from slot `low` to slot `high`."""
-        found = self.leaf_list
-        return found[bisect_left(found, (low,)) : bisect_left(found, (high + 1,))]
+        leaves = self.leaf_list
+        return leaves[bisect_left(leaves, (low,)) : bisect_left(leaves, (high + 1,))]
 
     def leaf_at(self):
         """The leaves that are still alive, as a dict from slot to tensor."""
-        found = ((slot, reference()) for slot, reference, _ in self.leaf_list)
-        return {slot: leaf for slot, leaf in found if leaf is not None}
+        pairs = ((slot, reference()) for slot, reference, _ in self.leaf_list)
+        return {slot: leaf for slot, leaf in pairs if leaf is not None}
 
     def records_into(self, records):
         """Overwrite the first records with `records`."""

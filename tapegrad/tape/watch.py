@@ -86,8 +86,8 @@ def exposed_since(number):
     """The owners of memory that was exposed after exposure `number`, and has changed since it was."""
     if Exposure.count == number:
         return []
-    found = [(e.owner(), e.mark) for e in list(EXPOSED.values()) if e.number > number and e.mark is not None]
-    return [owner for owner, mark in found if owner is not None and stamp(owner) != mark]
+    exposed = [(e.owner(), e.mark) for e in list(EXPOSED.values()) if e.number > number and e.mark is not None]
+    return [owner for owner, mark in exposed if owner is not None and stamp(owner) != mark]
 
 
 class Watched:

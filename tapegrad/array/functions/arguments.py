@@ -30,10 +30,10 @@ def axis_index(axis, ndim):
 def axis_tuple(axes, ndim):
     """Axes, or one, counted from the front; each may be named once."""
     axes = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
-    found = tuple(axis_index(a, ndim) for a in axes)
-    if len(set(found)) != len(found):
+    indices = tuple(axis_index(a, ndim) for a in axes)
+    if len(set(indices)) != len(indices):
         raise ValueError(f"an axis is repeated in {axes}")
-    return found
+    return indices
 
 
 def chosen_axes(x: Any, axis: Any, dim: Any) -> Any:

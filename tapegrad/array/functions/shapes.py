@@ -248,9 +248,9 @@ def moved(row, x, function):
 
 def frozen(positions):
     """An index map: a C-contiguous int64 array that nobody changes."""
-    found = np.array(positions, np.int64, order="C")
-    found.flags.writeable = False
-    return found
+    index = np.array(positions, np.int64, order="C")
+    index.flags.writeable = False
+    return index
 
 
 def moved_by(row, x, function, *others):

@@ -46,8 +46,8 @@ class OdeSolution:
             raise ValueError("`t` must be a float or a 1-D array.")
         order = np.argsort(where, kind="stable")
         parts = [self.interpolants[k](t[np.flatnonzero(where == k)]) for k in np.unique(where)]
-        found = np.concatenate(parts, axis=1)
-        return found if np.array_equal(order, np.arange(len(order))) else found[:, np.argsort(order, kind="stable")]
+        states = np.concatenate(parts, axis=1)
+        return states if np.array_equal(order, np.arange(len(order))) else states[:, np.argsort(order, kind="stable")]
 
 
 def solve_ivp(
@@ -132,12 +132,12 @@ def solve_ivp(
 
     def wrapped(t, y):
         calls[0] += 1
-        found = array(fun(t, np.expand_dims(y, 1) if vectorized else y, *(args or ())))
+        slope = array(fun(t, np.expand_dims(y, 1) if vectorized else y, *(args or ())))
         if vectorized:
-            found = np.reshape(found, (-1,))
-        if tuple(found.shape) != tuple(y.shape):
-            raise ValueError(f"`fun` returned shape {tuple(found.shape)}, `y` has shape {tuple(y.shape)}")
-        return found
+            slope = np.reshape(slope, (-1,))
+        if tuple(slope.shape) != tuple(y.shape):
+            raise ValueError(f"`fun` returned shape {tuple(slope.shape)}, `y` has shape {tuple(y.shape)}")
+        return slope
 
     times = _evaluation_times(t_eval, start, stop)
     max_step, first_step, rtol, atol = _options(options, abs(stop - start), y0.shape[0])
@@ -178,7 +178,7 @@ def _adaptive(stepper, t_eval, times, dense_output):
             taken = upto
     sol = OdeSolution(np.array(nodes), segments) if dense_output else None
     if t_eval is not None:
-        return _joined(ts), np.concatenate(ys, axis=1) if ys else [], sol, failed
+        return _concatenated(ts), np.concatenate(ys, axis=1) if ys else [], sol, failed
     return _stacked(ts), np.stack(ys, axis=1), sol, failed
 
 
@@ -206,7 +206,7 @@ def _stacked(ts):
     return np.stack(ts) if differentiable(ts) else np.array(ts)
 
 
-def _joined(ts):
+def _concatenated(ts):
     return np.concatenate(ts) if ts else []
 
 
@@ -225,13 +225,13 @@ def _evaluation_times(t_eval, start, stop):
 
 
 def _options(options, span, n):
-    found = {}
+    values = {}
     for name, default in (("max_step", np.inf), ("first_step", None), ("rtol", 1e-3), ("atol", 1e-6)):
-        given = options.pop(name, default)
-        found[name] = None if given is None else constant(given, "solve_ivp", name, "it chooses the steps")
+        option = options.pop(name, default)
+        values[name] = None if option is None else constant(option, "solve_ivp", name, "it chooses the steps")
     if options:
         warnings.warn(f"These options have no effect on an explicit method: {', '.join(options)}", stacklevel=3)
-    max_step, first_step, rtol, atol = found.values()
+    max_step, first_step, rtol, atol = values.values()
     if max_step <= 0:
         raise ValueError("`max_step` must be positive.")
     if first_step is not None and first_step <= 0:

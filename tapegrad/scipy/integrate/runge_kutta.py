@@ -82,8 +82,8 @@ class Segment:
         for _ in range(self.table.p.shape[1] - 1):
             powers.append(powers[-1] * x)
         polynomial = np.stack(self.stages, axis=1) @ self.table.p
-        found = self.h * (polynomial @ np.stack(powers))
-        return found + (np.expand_dims(self.y, 1) if found.ndim == 2 else self.y)
+        change = self.h * (polynomial @ np.stack(powers))
+        return change + (np.expand_dims(self.y, 1) if change.ndim == 2 else self.y)
 
 
 class Constant:

@@ -58,13 +58,13 @@ def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
     if y.shape[axis] == 0:
         raise ValueError("At least one point is required along `axis`.")
     d = array(dx) if x is None else _spacing(x, y, axis)
-    found = np.cumsum(d * (_part(y, axis, 1, None) + _part(y, axis, None, -1)) / 2.0, axis=axis)
+    sums = np.cumsum(d * (_part(y, axis, 1, None) + _part(y, axis, None, -1)) / 2.0, axis=axis)
     if initial is None:
-        return found
+        return sums
     if np.ndim(initial) or initial != 0:
         raise ValueError("`initial` must be `None` or `0`.")
-    first = np.zeros([1 if k == axis else extent for k, extent in enumerate(found.shape)])
-    return np.concatenate([first, found], axis=axis)
+    first = np.zeros([1 if k == axis else extent for k, extent in enumerate(sums.shape)])
+    return np.concatenate([first, sums], axis=axis)
 
 
 @_mirror
@@ -91,14 +91,14 @@ def simpson(y, x=None, *, dx=1.0, axis=-1):
     total = h0 + h1
     left, middle, right = (_part(y, axis, k, stop - 1 + k, 2) for k in range(3))
     parts = left * (2.0 - h1 / h0) + middle * (total * total / (h0 * h1)) + right * (2.0 - h0 / h1)
-    found = np.sum(total / 6.0 * parts, axis=axis)
+    integral = np.sum(total / 6.0 * parts, axis=axis)
     if not even:
-        return found
+        return integral
     a, b = _element(widths, axis, -2), _element(widths, axis, -1)
     alpha = (2.0 * b * b + 3.0 * a * b) / (6.0 * (a + b))
     beta = (b * b + 3.0 * a * b) / (6.0 * a)
     eta = b * b * b / (6.0 * a * (a + b))
-    return found + alpha * _element(y, axis, -1) + beta * _element(y, axis, -2) - eta * _element(y, axis, -3)
+    return integral + alpha * _element(y, axis, -1) + beta * _element(y, axis, -2) - eta * _element(y, axis, -3)
 
 
 def fixed_quad(func, a, b, args=(), n=5):

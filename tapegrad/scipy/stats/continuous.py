@@ -142,8 +142,8 @@ class StudentT(Continuous):
 
     def log_density(self, y, df):
         square = y * y
-        found = -0.5 * (df + 1.0) * np.log1p(square / df) - 0.5 * np.log(df) - special.betaln(0.5 * df, 0.5)
-        return np.where(np.isinf(df), -0.5 * square - LOG_ROOT_2PI, found)
+        result = -0.5 * (df + 1.0) * np.log1p(square / df) - 0.5 * np.log(df) - special.betaln(0.5 * df, 0.5)
+        return np.where(np.isinf(df), -0.5 * square - LOG_ROOT_2PI, result)
 
 
 class Uniform(Continuous):

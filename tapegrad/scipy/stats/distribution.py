@@ -84,24 +84,24 @@ class Distribution:
 
     def _bound(self, x, args, kwds):
         try:
-            found = self.signature.bind(x, *args, **kwds)
+            bound = self.signature.bind(x, *args, **kwds)
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
-        found.apply_defaults()
-        return found.arguments
+        bound.apply_defaults()
+        return bound.arguments
 
     def _evaluate(self, how, x, args, kwds):
         if not differentiable(x, args, kwds):
             return getattr(getattr(_stats, self.name), how)(x, *args, **kwds)
-        given = self._bound(x, args, kwds)
-        for k, v in given.items():
+        arguments = self._bound(x, args, kwds)
+        for k, v in arguments.items():
             if k in self.integers:
-                given[k] = constant(v, f"{self.name}.{how}", k, "it is an integer")
+                arguments[k] = constant(v, f"{self.name}.{how}", k, "it is an integer")
             else:
                 # A Python number stays one: it promotes weakly.
-                given[k] = float(v) if isinstance(v, (int, float)) else array(v)
+                arguments[k] = float(v) if isinstance(v, (int, float)) else array(v)
         with np.errstate(all="ignore"):
-            return getattr(self, f"_{how}")(**self._standard(given))
+            return getattr(self, f"_{how}")(**self._standard(arguments))
 
     def _no_tails(self):
         return UnsupportedFunctionError(
@@ -127,12 +127,12 @@ def both(*conditions):
 
 
 def _fold(function, neutral, conditions):
-    found = neutral
+    result = neutral
     for condition in conditions:
         if condition is neutral:
             continue
-        found = condition if found is neutral else function(found, condition)
-    return found
+        result = condition if result is neutral else function(result, condition)
+    return result
 
 
 class Continuous(Distribution):
@@ -148,34 +148,34 @@ class Continuous(Distribution):
     #: Whether the ends belong to the support.
     closed = True
 
-    def _standard(self, given):
-        loc, scale = given.pop("loc"), given.pop("scale")
-        x = given.pop("x")
+    def _standard(self, arguments):
+        loc, scale = arguments.pop("loc"), arguments.pop("scale")
+        x = arguments.pop("x")
         y = x if isinstance(loc, float) and loc == 0.0 else x - loc
         y = y if isinstance(scale, float) and scale == 1.0 else y / scale
-        return {"y": y, "scale": scale, "shapes": tuple(given.values())}
+        return {"y": y, "scale": scale, "shapes": tuple(arguments.values())}
 
     def ends(self, *shapes):
         """The support in standard form."""
         return self.low, self.high
 
-    def _bounded(self, found, y, scale, shapes, below, above):
-        """`found` inside the support, constants outside, NaN where something is not valid."""
+    def _bounded(self, result, y, scale, shapes, below, above):
+        """`result` inside the support, constants outside, NaN where something is not valid."""
         low, high = self.ends(*shapes)
         under = False if isinstance(low, float) and low == -np.inf else y < low if self.closed else y <= low
         over = False if isinstance(high, float) and high == np.inf else y > high if self.closed else y >= high
         valid = both(self._valid(*shapes), scale > 0, np.logical_not(np.isnan(y)))
-        fill = np.where(valid, np.where(over, above, below), np.nan).astype(found.dtype)
+        fill = np.where(valid, np.where(over, above, below), np.nan).astype(result.dtype)
         inside = np.logical_and(valid, np.logical_not(either(under, over)))
-        return np.where(inside, found, fill)
+        return np.where(inside, result, fill)
 
     def _logpdf(self, y, scale, shapes):
-        found = self.log_density(y, *shapes) - np.log(scale)
-        return self._bounded(found, y, scale, shapes, -np.inf, -np.inf)
+        result = self.log_density(y, *shapes) - np.log(scale)
+        return self._bounded(result, y, scale, shapes, -np.inf, -np.inf)
 
     def _pdf(self, y, scale, shapes):
-        found = np.exp(self.log_density(y, *shapes)) / scale
-        return self._bounded(found, y, scale, shapes, 0.0, 0.0)
+        result = np.exp(self.log_density(y, *shapes)) / scale
+        return self._bounded(result, y, scale, shapes, 0.0, 0.0)
 
     def _through(self, names, y, scale, shapes, below, above):
         for name, change in names:
@@ -212,9 +212,9 @@ class Discrete(Distribution):
     first = "k"
     low, high = 0.0, np.inf
 
-    def _standard(self, given):
-        k, loc = given.pop("k"), given.pop("loc")
-        return {"k": k - loc, "shapes": tuple(given.values())}
+    def _standard(self, arguments):
+        k, loc = arguments.pop("k"), arguments.pop("loc")
+        return {"k": k - loc, "shapes": tuple(arguments.values())}
 
     def ends(self, *shapes):
         """The first and the last integer."""

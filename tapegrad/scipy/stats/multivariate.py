@@ -76,8 +76,8 @@ class MultivariateNormal(_Multivariate):
         off = np.reshape(x - mean, (-1, d)).T
         z = solve_triangular(factor, off, lower=True)
         log_det = 2.0 * np.sum(np.log(np.diagonal(factor)))
-        found = -0.5 * (d * math.log(2 * math.pi) + log_det + np.sum(z * z, axis=0))
-        return np.squeeze(np.reshape(found, x.shape[:-1]))
+        result = -0.5 * (d * math.log(2 * math.pi) + log_det + np.sum(z * z, axis=0))
+        return np.squeeze(np.reshape(result, x.shape[:-1]))
 
     def pdf(self, x, mean=None, cov=1, allow_singular=False):
         """Density; see `logpdf`."""
