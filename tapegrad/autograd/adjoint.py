@@ -49,8 +49,8 @@ def between(stretch, roots, bottoms):
     while waiting:
         slot = waiting.pop()
         if slot not in below:
-            below[slot] = found = [o for o in stretch.operands(slot) if o >= low]
-            waiting += found
+            below[slot] = operands = [o for o in stretch.operands(slot) if o >= low]
+            waiting += operands
     reached = set(bottoms)
     for slot in sorted(below):
         if not reached.isdisjoint(below[slot]):
@@ -95,7 +95,7 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
                 continue
             del adjoints[slot]
             if slot in through:
-                found = _seen(through[slot], stretch, slot, read, g, lanes)
+                parts = _seen(through[slot], stretch, slot, read, g, lanes)
             elif read.row is _SELECT and read.slots and read.slots[0][1] in wanted and read.metas[0].size > FEW:
                 o = read.slots[0][1]
                 if o not in reads:
@@ -103,22 +103,22 @@ def pull(stretch, order, adjoints, lanes=None, visit=None, through=None):
                 reads[o].add(read.integer, g)
                 continue
             else:
-                found = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
+                parts = contributions(stretch, slot, read, g, lanes, [k for k, o in read.slots if o in wanted])
             slots = dict(read.slots)
-            for k, part in found:
+            for k, part in parts:
                 if slots[k] in wanted:
-                    adjoints[slots[k]] = joined(adjoints.get(slots[k]), part, read.metas[k], lanes)
+                    adjoints[slots[k]] = accumulated(adjoints.get(slots[k]), part, read.metas[k], lanes)
 
 
 def _seen(see, stretch, slot, read, g, lanes):
     """`contributions` to all operands, as `see` lets them pass."""
-    found, slots = {}, dict(read.slots)
+    gradients, slots = {}, dict(read.slots)
     for k, part in contributions(stretch, slot, read, g, lanes, list(slots)):
-        found[k] = joined(found.get(k), part, read.metas[k], lanes)
+        gradients[k] = accumulated(gradients.get(k), part, read.metas[k], lanes)
     positions, front = read.row.slots(len(read.operands)), () if lanes is None else (lanes,)
-    for k in slots.keys() - found.keys():
-        found[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
-    handed = see(read.row, tuple(found.get(k) for k in positions), g)
+    for k in slots.keys() - gradients.keys():
+        gradients[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
+    handed = see(read.row, tuple(gradients.get(k) for k in positions), g)
     return [(k, Lifted(value, lanes)) for k, value in zip(positions, handed) if k in slots and value is not None]
 
 
@@ -137,11 +137,11 @@ class _Reads:
         self.positions.append(position)
         self.parts.append(g)
 
-    def total(self, known, lanes):
-        """The adjoint of the array, with what is `known` of it already (or None)."""
+    def total(self, adjoint, lanes):
+        """The adjoint of the array, with the `adjoint` that it has already (or None)."""
         parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
-        found = Lifted(np.stack(parts, axis=-1), lanes)
-        return joined(known, found.scatter(Lifted(np.array(self.positions)), self.meta.shape), self.meta, lanes)
+        elements = Lifted(np.stack(parts, axis=-1), lanes)
+        return accumulated(adjoint, elements.scatter(Lifted(np.array(self.positions)), self.meta.shape), self.meta, lanes)
 
 
 def contributions(stretch, slot, read, g, lanes, positions):
@@ -150,32 +150,32 @@ def contributions(stretch, slot, read, g, lanes, positions):
     if not positions:
         return []
     if row.primitive is not None:
-        found = _of_primitive(stretch, slot, read, g, lanes, positions)
+        by_position = _of_primitive(stretch, slot, read, g, lanes, positions)
     else:
         operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
         result = Lifted(as_rule_takes(read.result, read.out, False))
         with naming(row, stretch, slot):
-            found = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
-        found = dict(zip(row.slots(len(operands)), found))
+            values = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
+        by_position = dict(zip(row.slots(len(operands)), values))
     parts = []
     for k in positions:
-        c = found.get(k)
+        c = by_position.get(k)
         parts += [(k, part) for part in (c if isinstance(c, tuple) else (c,)) if part is not None]
     return parts
 
 
-def joined(known, part, meta, lanes):
-    """The adjoint of an operand, of which `known` (or None) is known, with one contribution more."""
+def accumulated(adjoint, part, meta, lanes):
+    """The adjoint of an operand, which so far is `adjoint` (None: zero), with one contribution more."""
     if isinstance(part, (Windowed, Scattered)):
         source = part.source
         if source.lanes != lanes:
             source = Lifted(np.broadcast_to(source.a, (lanes, *source.shape)), lanes)
         if source.a.dtype.char != meta.char:
             source = source._with(source.a.astype(meta.char))
-        found = part.joined(None if known is None else Lifted(known, lanes), source).a
-        return found if isinstance(found, Differentiable) else normalise(found)
+        total = part.joined(None if adjoint is None else Lifted(adjoint, lanes), source).a
+        return total if isinstance(total, Differentiable) else normalise(total)
     part = fitted(part, meta, lanes)
-    return part if known is None else known + part
+    return part if adjoint is None else adjoint + part
 
 
 @contextmanager
@@ -226,10 +226,10 @@ def _of_primitive(stretch, slot, read, g, lanes, positions):
     """The rule of the user's, run on tensors: position -> contribution."""
     primitive = read.row.primitive
     seeds = [g] if lanes is None else [g[j] for j in range(lanes)]
-    found = []
+    by_seed = []
     for seed in seeds:
         try:
-            found.append(primitive.pull_recorded(seed, read.operands, read.result, positions, read.metas))
+            by_seed.append(primitive.pull_recorded(seed, read.operands, read.result, positions, read.metas))
         except HigherOrderError:
             raise
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
@@ -240,7 +240,7 @@ def _of_primitive(stretch, slot, read, g, lanes, positions):
             ) from error
     together = {}
     for k in positions:
-        parts = [f.get(k) for f in found]
+        parts = [f.get(k) for f in by_seed]
         if all(p is None for p in parts):
             continue
         if lanes is None:

@@ -102,12 +102,12 @@ class detect_anomaly:
         raise NonFiniteError(f"{name} at {place}{_text(place)} gave {_example(value, self.bad)}, from {_operands(values)}")
 
     # -- backward -------------------------------------------------------------------
-    def adjoint(self, name: str, place: Any, adjoint: Any, found: Any, which: Any) -> None:
-        """Raise for a derivative `found` that is not finite although `adjoint` is."""
+    def adjoint(self, name: str, place: Any, adjoint: Any, gradient: Any, which: Any) -> None:
+        """Raise for a derivative `gradient` that is not finite although `adjoint` is."""
         what = "the operand" if which is None else f"operand {which + 1}"
         raise NonFiniteError(
             f"the derivative of {name} at {place}{_text(place)} is not finite: the adjoint of {what} became "
-            f"{_example(found, self.bad)} from an adjoint of the result of {_short(adjoint)}; keep away from this point "
+            f"{_example(gradient, self.bad)} from an adjoint of the result of {_short(adjoint)}; keep away from this point "
             "(a kink or a pole), for instance by np.where on the operand"
         )
 

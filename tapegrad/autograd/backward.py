@@ -46,8 +46,8 @@ class Result:
 
     def retained_alive(self):
         """Tensors that called ``retain_grad``, with their gradients."""
-        found = ((reference(), value) for reference, value in self.retained)
-        return [(tensor, value) for tensor, value in found if tensor is not None]
+        pairs = ((reference(), value) for reference, value in self.retained)
+        return [(tensor, value) for tensor, value in pairs if tensor is not None]
 
 
 def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
@@ -102,8 +102,8 @@ def refuse_unused(wanted, missing):
 
 
 def _merge(table, tensor, value):
-    known = table.get(id(tensor))
-    table[id(tensor)] = value if known is None else known + value
+    total = table.get(id(tensor))
+    table[id(tensor)] = value if total is None else total + value
 
 
 def _run_hooks(hooks, value):
@@ -121,9 +121,9 @@ def _run_hooks(hooks, value):
 
 def _marked_leaves(store, marks):
     """The entries of the store's `leaf_list` that a pass reaches; leaves of long ago, which it does not reach, cost nothing."""
-    found = store.leaf_list
-    if len(found) <= FEW:
-        return [entry for entry in found if marks[entry[0]]]
+    entries = store.leaf_list
+    if len(entries) <= FEW:
+        return [entry for entry in entries if marks[entry[0]]]
     return [entry for slot in (marks == LEAF_MARK).nonzero()[0].tolist() for entry in store.leaves_from(slot, slot)]
 
 
@@ -172,9 +172,9 @@ class Pass:
                 raise self._modified(watched.owners[changed], watched.slots[changed])
         exposed = exposed_since(watched.born)
         if exposed:
-            known = set(watched.slots)
+            watched_slots = set(watched.slots)
             for reader, saved in self._saved(self.low):
-                if reader not in known and any(owner_of(saved) is owner for owner in exposed):
+                if reader not in watched_slots and any(owner_of(saved) is owner for owner in exposed):
                     raise self._modified(saved, reader)
 
     def check_at(self, slot):
@@ -305,10 +305,10 @@ class Pass:
                 continue
             for k, operand in enumerate(instruction.operands):
                 if operand:
-                    found = self._adjoint(sweep, operand, SCALAR if signature is None else signature.metas[signature.slots[k]])
-                    if checking.bad(found):
+                    gradient = self._adjoint(sweep, operand, SCALAR if signature is None else signature.metas[signature.slots[k]])
+                    if checking.bad(gradient):
                         which = k if len(instruction.operands) > 1 else None
-                        checking.adjoint(instruction.row.name, self.store.place(slot), adjoint, found, which)
+                        checking.adjoint(instruction.row.name, self.store.place(slot), adjoint, gradient, which)
 
     def _let_go(self, slot):
         """Drop the large saved values of an instruction that the sweep has passed."""

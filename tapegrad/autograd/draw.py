@@ -45,24 +45,24 @@ class _Box:
 
 def _boxes(rows):
     """The boxes of a listing, connected."""
-    found = {}
+    boxes = {}
     for slot, name, operands, shape, value, place in rows:
-        read = [s for s in re.findall(r"%\d+", operands) if s in found]
+        read = [s for s in re.findall(r"%\d+", operands) if s in boxes]
         constants = re.sub(r"%\d+(, )?", "", operands).strip(", ")
         argument = name == "leaf" and operands
         kind = "leaf" if name.startswith("leaf") else "other" if name.startswith(("constant", "guard", "cleared")) else "instruction"
         title = argument or (f"{name} {constants}" if len(constants) < 16 else name)
         text = value or (shape if shape != "scalar" else "")
         hint = " ".join(part for part in (slot, name, operands, f"shape {shape}" if shape else "", place) if part)
-        box = found[slot] = _Box(title.strip(), text, hint, kind)
+        box = boxes[slot] = _Box(title.strip(), text, hint, kind)
         box.width = max(44.0, LETTER * max(len(box.title), len(box.text)) + 18)
         for operand in dict.fromkeys(read):
-            box.above.append(found[operand])
-            found[operand].below.append(box)
-    for box in found.values():
+            box.above.append(boxes[operand])
+            boxes[operand].below.append(box)
+    for box in boxes.values():
         if box.kind == "instruction" and not box.below:
             box.kind = "result"
-    return list(found.values())
+    return list(boxes.values())
 
 
 def _layers(boxes):
@@ -91,7 +91,7 @@ def _middle(box, others):
     return sum(b.x for b in others) / len(others) if others else box.x
 
 
-def _place(layers):
+def _arrange(layers):
     """Order and positions within the layers."""
     for layer in layers:
         for k, box in enumerate(layer):
@@ -116,11 +116,11 @@ def _place(layers):
 
 def _apart(layer):
     """Push the boxes of a layer apart where they overlap, to both sides alike."""
-    wanted = [b.x for b in layer]
-    right = list(wanted)
+    centres = [b.x for b in layer]
+    right = list(centres)
     for k in range(1, len(layer)):
         right[k] = max(right[k], right[k - 1] + (layer[k - 1].width + layer[k].width) / 2 + GAP)
-    left = list(wanted)
+    left = list(centres)
     for k in range(len(layer) - 2, -1, -1):
         left[k] = min(left[k], left[k + 1] - (layer[k + 1].width + layer[k].width) / 2 - GAP)
     for box, a, b in zip(layer, left, right):
@@ -144,7 +144,7 @@ def svg(rows):
         raise OptionError(f"a tape of {len(rows)} lines is too long to be drawn (at most {MOST}); print(tape) lists it")
     boxes = _boxes(rows)
     layers = _layers(boxes) if boxes else []
-    _place(layers)
+    _arrange(layers)
     everything = [b for layer in layers for b in layer]
     first = min((b.x - b.width / 2 for b in everything), default=0.0) - MARGIN
     width = max((b.x + b.width / 2 for b in everything), default=0.0) + MARGIN - first

@@ -26,12 +26,12 @@ from .passes import sweep_recorded
 Seeds: TypeAlias = TensorLike | Sequence[TensorLike | None] | None
 
 
-def tensors_of(things, what):
-    things = (things,) if isinstance(things, Tensor) else tuple(things)
-    for thing in things:
-        if not isinstance(thing, Tensor):
-            raise TypeError(f"{what} must be tensors, got {type(thing).__name__}")
-    return things
+def tensors_of(tensors, what):
+    tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{what} must be tensors, got {type(tensor).__name__}")
+    return tensors
 
 
 def seeds_of(outputs, grads, what, recorded=False):
@@ -43,10 +43,10 @@ def seeds_of(outputs, grads, what, recorded=False):
     grads = tuple(grads)
     if len(grads) != len(outputs):
         raise SeedShapeError(f"{len(outputs)} outputs but {len(grads)} {what}; give one seed (or None) for each output")
-    found = []
+    seeds = []
     for k, (output, grad) in enumerate(zip(outputs, grads)):
         if grad is None and output._t is not None and type(output._v) is float:
-            found.append(1.0)
+            seeds.append(1.0)
             continue
         if not output.requires_grad:
             raise GradientError(
@@ -56,7 +56,7 @@ def seeds_of(outputs, grads, what, recorded=False):
             )
         if grad is None:
             if type(output._v) is float:
-                found.append(1.0)
+                seeds.append(1.0)
                 continue
             if output.size != 1:
                 raise NonScalarOutputError(
@@ -67,7 +67,7 @@ def seeds_of(outputs, grads, what, recorded=False):
             seed = np.ones(output.shape, output.dtype)
         else:
             if recorded and tracked(grad) and grad.shape == output.shape:
-                found.append(grad if grad.dtype == output.dtype else grad.astype(output.dtype))
+                seeds.append(grad if grad.dtype == output.dtype else grad.astype(output.dtype))
                 continue
             seed = np.asarray(grad._v if isinstance(grad, Tensor) else grad)
             if seed.shape != tuple(output.shape):
@@ -76,8 +76,8 @@ def seeds_of(outputs, grads, what, recorded=False):
                     f"shape of {tuple(output.shape)}. A seed needs the shape of its output"
                 )
             seed = np.array(seed, output.dtype, order="C")
-        found.append(float(seed) if type(output._v) is float else seed)
-    return found
+        seeds.append(float(seed) if type(output._v) is float else seed)
+    return seeds
 
 
 def backward(
@@ -131,15 +131,15 @@ def backward(
             if not t.requires_grad:
                 raise GradientError(f"inputs[{k}] does not require grad")
     retain = bool(create_graph if retain_graph is None else retain_graph)
-    found = _recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, retain, wanted)
+    result = _recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, retain, wanted)
     if wanted is None:
-        for leaf, value in found.leaves:
+        for leaf, value in result.leaves:
             accumulate(leaf, value)
     else:
         for t in wanted:
-            if id(t) in found.requested:
-                accumulate(t, found.requested[id(t)])
-    for t, value in found.retained_alive():
+            if id(t) in result.requested:
+                accumulate(t, result.requested[id(t)])
+    for t, value in result.retained_alive():
         accumulate(t, value)
 
 
@@ -198,12 +198,12 @@ def grad(
     seeds = seeds_of(roots, grad_outputs, "grad_outputs", create_graph)
     retain = bool(create_graph if retain_graph is None else retain_graph)
     if create_graph:
-        found = _recorded(roots, seeds, wanted, allow_unused)
+        result = _recorded(roots, seeds, wanted, allow_unused)
     else:
-        found = sweep_back(roots, seeds, retain, wanted, allow_unused)
-    for t, value in found.retained_alive():
+        result = sweep_back(roots, seeds, retain, wanted, allow_unused)
+    for t, value in result.retained_alive():
         accumulate(t, value)
-    return tuple(_given(found.requested[id(t)]) if id(t) in found.requested else None for t in wanted)
+    return tuple(_as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)
 
 
 def _recorded(roots, seeds, wanted, allow_unused=True):
@@ -211,5 +211,5 @@ def _recorded(roots, seeds, wanted, allow_unused=True):
     return sweep_recorded(roots, seeds, wanted, (lambda *_: None) if allow_unused else refuse_unused)
 
 
-def _given(gradient):
+def _as_tensor(gradient):
     return gradient if isinstance(gradient, Tensor) else plain(normalise(gradient))

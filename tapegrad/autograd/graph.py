@@ -81,21 +81,21 @@ class Node:
     def _instruction(self):
         store, slot = self._settled()
         if store.retired is None:
-            found = Instruction(store, slot)
-            if not found.cleared:
-                return found
+            instruction = Instruction(store, slot)
+            if not instruction.cleared:
+                return instruction
         raise second_backward_error(store, slot)
 
     @property
     def next_functions(self):
         """Pairs (node, 0) of the operands; ``(None, 0)`` for a constant."""
-        found = []
+        nodes = []
         instruction = self._instruction()
         for slot in instruction.operands:
-            found.append((node_at(self._store, slot), 0) if slot else (None, 0))
+            nodes.append((node_at(self._store, slot), 0) if slot else (None, 0))
         if instruction.signature is None and len(instruction.operands) == 1 and instruction.row.arity == 2:
-            found.append((None, 0))
-        return tuple(found)
+            nodes.append((None, 0))
+        return tuple(nodes)
 
     @property
     def metadata(self):
@@ -109,8 +109,8 @@ class Node:
         instruction = self._instruction()
         Pass(self._store, [(self._slot, None)], None).check_at(self._slot)
         arrays = instruction.pull(np.asarray(grad))
-        found = tuple(None if a is None else plain(normalise(a)) for a in arrays)
-        return found[0] if len(found) == 1 else found
+        gradients = tuple(None if a is None else plain(normalise(a)) for a in arrays)
+        return gradients[0] if len(gradients) == 1 else gradients
 
     def register_hook(self, hook):
         """Call ``hook(grad_inputs, grad_outputs)`` after this node has run in a backward pass."""

@@ -19,14 +19,14 @@ def accumulate(leaf, value):
     """Add `value` (as tensors hold it, given away; or a tensor on a tape) to ``leaf.grad``."""
     with _ACCUMULATE:
         extras = leaf._extras()
-        known = extras.grad
-        if isinstance(value, Tensor) or known is not None and known._t is not None:
+        grad = extras.grad
+        if isinstance(value, Tensor) or grad is not None and grad._t is not None:
             # A gradient on a tape is never changed: the sum is another tensor.
             if isinstance(value, Tensor):
-                extras.grad = value if known is None else known + value
+                extras.grad = value if grad is None else grad + value
             else:
-                extras.grad = plain(normalise(known._v + value))
-        elif known is None:
+                extras.grad = plain(normalise(grad._v + value))
+        elif grad is None:
             extras.grad = plain(value)
         elif type(value) is float:
             extras.grad._v = extras.grad._v + value

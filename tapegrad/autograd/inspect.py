@@ -21,14 +21,14 @@ from .instruction import Instruction
 
 def instructions(store):
     """The instructions of a store in order (`instruction.Instruction`), leaves not included."""
-    found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
-    return [i for i in found if i.row is not None]
+    entries = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
+    return [i for i in entries if i.row is not None]
 
 
 def entries_of(store):
     """Leaves and instructions in order of slots."""
-    found = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
-    return [i for i in found if i.op != CONTINUES]
+    entries = (Instruction(store, slot) for slot in range(1, len(store.tokens)))
+    return [i for i in entries if i.op != CONTINUES]
 
 
 def _shape(instruction, leaves):
@@ -48,8 +48,8 @@ def _leaf_value(instruction, unchanged):
 
 def _unchanged_leaves(store):
     """Slot -> leaf, for leaves that are alive and have not been changed in place since."""
-    found = ((slot, reference(), key) for slot, reference, key in store.leaf_list)
-    return {slot: leaf for slot, leaf, key in found if leaf is not None and leaf._k is key}
+    leaves = ((slot, reference(), key) for slot, reference, key in store.leaf_list)
+    return {slot: leaf for slot, leaf, key in leaves if leaf is not None and leaf._k is key}
 
 
 def _summary(value):
@@ -74,24 +74,24 @@ def values(store):
     dict of int to float or ndarray
     """
     leaves = _unchanged_leaves(store)
-    found = {}
+    primals = {}
     for instruction in entries_of(store):
         slot = instruction.slot
         if instruction.is_leaf:
-            found[slot] = _leaf_value(instruction, leaves)
+            primals[slot] = _leaf_value(instruction, leaves)
         elif instruction.row is None:
-            found[slot] = None
+            primals[slot] = None
         elif instruction.signature is None or instruction.signature.out.shape == ():
-            found[slot] = instruction.value
+            primals[slot] = instruction.value
         else:
-            given, result = instruction.operand_values() if not instruction.cleared else ([], None)
+            operands, result = instruction.operand_values() if not instruction.cleared else ([], None)
             for s, operand in zip(instruction.signature.slots, instruction.operands):
-                if given and given[s] is None and operand:
-                    given[s] = found.get(operand)
-            if result is None and given and all(v is not None for v in given):
-                result = normalise(instruction.row.value(*given, **instruction.attributes()))
-            found[slot] = result
-    return found
+                if operands and operands[s] is None and operand:
+                    operands[s] = primals.get(operand)
+            if result is None and operands and all(v is not None for v in operands):
+                result = normalise(instruction.row.value(*operands, **instruction.attributes()))
+            primals[slot] = result
+    return primals
 
 
 def _operands(instruction):
@@ -117,9 +117,9 @@ def _operands(instruction):
 
 def rows(store):
     """One row an instruction or leaf: slot, primitive, operands, shape, value, place."""
-    found = []
+    lines = []
     leaves = store.leaf_at()
-    known = values(store)
+    primals = values(store)
     for instruction in entries_of(store):
         slot = instruction.slot
         name = "leaf" if instruction.is_leaf else "cleared" if instruction.row is None else instruction.row.name
@@ -127,15 +127,15 @@ def rows(store):
             name += " (cleared)"
         shape = "x".join(map(str, _shape(instruction, leaves))) or "scalar"
         place = "" if instruction.is_leaf else store.place(slot).short
-        found.append((f"%{slot}", name, _operands(instruction), shape, _summary(known[slot]), place))
-    return found
+        lines.append((f"%{slot}", name, _operands(instruction), shape, _summary(primals[slot]), place))
+    return lines
 
 
 def listing(store):
     """One instruction a line: number, primitive, operands, shape, value, place."""
-    found = rows(store)
+    lines = rows(store)
     head = ("slot", "primitive", "operands", "shape", "value", "recorded at")
-    return table(head, found) if found else "an empty tape"
+    return table(head, lines) if lines else "an empty tape"
 
 
 def named_rows(store):
@@ -149,10 +149,10 @@ def _slot_on(store, tensor, what):
         raise TypeError(f"{what} must be a tensor, got {type(tensor).__name__}")
     if tensor._t is None:
         return store.leaves.get(tensor._k)
-    found = follow_forwarding(tensor)
-    if found.retired is not None:
-        raise ClearedTapeError(f"{what} is on a tape that was cleared at {found.retired}")
-    if found is not store:
+    tensor_store = follow_forwarding(tensor)
+    if tensor_store.retired is not None:
+        raise ClearedTapeError(f"{what} is on a tape that was cleared at {tensor_store.retired}")
+    if tensor_store is not store:
         raise ValueError(f"{what} was recorded on another tape")
     return tensor._i
 
@@ -166,7 +166,7 @@ def trace(store, y=None, seed=1.0, tangents=None):
     last = entries[-1].slot if y is None else _slot_on(store, y, "y")
     if last is None:
         raise ValueError("y is a leaf that this tape has not met")
-    known = values(store)
+    primals = values(store)
     adjoints = adjoints_of(entries, leaves, last, seed)
     forward = _tangents(entries, leaves, tangents) if tangents is not None else None
     names = _leaf_names(leaves)
@@ -177,7 +177,7 @@ def trace(store, y=None, seed=1.0, tangents=None):
             what = names.get(slot, "leaf")
         else:
             what = f"{instruction.row.name if instruction.row else 'cleared'}({_operands(instruction)})"
-        row = [f"%{slot}", what, _summary(known[slot])]
+        row = [f"%{slot}", what, _summary(primals[slot])]
         if forward is not None:
             row.append(_summary(forward[slot]))
         row.append(_summary(adjoints.get(slot, 0.0)))
@@ -197,33 +197,33 @@ def _refuse_cleared(instruction):
 def adjoints_of(entries, leaves, last, seed):
     """Slot -> adjoint, for the slots that the output in slot `last` depends on."""
     shape = {i.slot: _shape(i, leaves) for i in entries}[last]
-    found = {last: np.zeros(shape) + np.asarray(seed, float)}
-    if found[last].shape != shape:
+    adjoints = {last: np.zeros(shape) + np.asarray(seed, float)}
+    if adjoints[last].shape != shape:
         raise SeedShapeError(f"a seed of shape {np.shape(seed)} for an output of shape {tuple(shape)}")
     for instruction in reversed(entries):
-        g = found.get(instruction.slot)
+        g = adjoints.get(instruction.slot)
         if g is None or instruction.is_leaf:
             continue
         _refuse_cleared(instruction)
         for operand, c in zip(instruction.operands, instruction.pull(g)):
             if operand and c is not None:
-                found[operand] = found.get(operand, 0.0) + c
-    return found
+                adjoints[operand] = adjoints.get(operand, 0.0) + c
+    return adjoints
 
 
 def _leaf_names(leaves):
     return {slot: f"leaf {name_of(leaf) or ''}".rstrip() for slot, leaf in leaves.items()}
 
 
-def _tangents(entries, leaves, given):
-    """Slot -> tangent, from the tangents `given` for some leaves."""
-    by_leaf = {id(t): v for t, v in given.items()}
-    found = {}
+def _tangents(entries, leaves, seeds):
+    """Slot -> tangent, from the tangents `seeds` of some leaves."""
+    by_leaf = {id(t): v for t, v in seeds.items()}
+    tangents = {}
     for instruction in entries:
         slot = instruction.slot
         shape = _shape(instruction, leaves)
         if instruction.is_leaf:
-            found[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
+            tangents[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
             continue
         _refuse_cleared(instruction)
         # The tangent of each element is the product of its gradient with the tangents of the operands.
@@ -233,9 +233,9 @@ def _tangents(entries, leaves, given):
             g[j] = 1.0
             for operand, c in zip(instruction.operands, instruction.pull(g.reshape(shape))):
                 if operand and c is not None:
-                    total[j] += np.sum(c * found[operand])
-        found[slot] = total.reshape(shape)
-    return found
+                    total[j] += np.sum(c * tangents[operand])
+        tangents[slot] = total.reshape(shape)
+    return tangents
 
 
 class Path(Sequence):
@@ -299,17 +299,17 @@ def paths(store, y, x, limit=10_000):
             edges[slot] = [(s, float(c)) for s, c in partials if s in between and c is not None]
         return edges[slot]
 
-    found = []
+    result = []
     stack = [((top,), ())] if top in between else []
     while stack:
         slots, partials = stack.pop()
         if slots[-1] == bottom:
-            found.append(Path(slots, partials, names))
-            if len(found) > limit:
+            result.append(Path(slots, partials, names))
+            if len(result) > limit:
                 raise ValueError(f"more than {limit} paths; list the paths of a smaller expression")
             continue
         stack += [((*slots, s), (*partials, c)) for s, c in reversed(edges_of(slots[-1]))]
-    return found
+    return result
 
 
 def leaves_of(y):

@@ -76,21 +76,21 @@ class Instruction:
         list, object
         """
         if self.signature is None:
-            found = []
+            values = []
             for slot in self.operands:
-                found.append(self.constant if slot == 0 else Instruction(self.store, slot).value)
+                values.append(self.constant if slot == 0 else Instruction(self.store, slot).value)
             for k in self.row.constants:
-                found.insert(k, self.constant if self.row.arity == 2 else bool(self.constant))
-            return found, self.value
-        found = [None] * len(self.signature.metas)
+                values.insert(k, self.constant if self.row.arity == 2 else bool(self.constant))
+            return values, self.value
+        values = [None] * len(self.signature.metas)
         result = self.value if self.signature.out.shape == () else None
         for j, k in enumerate(self.signature.saves):
             saved = self.store.objects[self.integer + j]
             if k < 0:
                 result = saved
             else:
-                found[k] = saved
-        return found, result
+                values[k] = saved
+        return values, result
 
     def attributes(self):
         """The row's attributes, the dynamic one included."""
@@ -112,12 +112,12 @@ class Instruction:
         if result is None:
             result = np.broadcast_to(np.nan, self.signature.out.shape)
         slots = self.row.slots(len(values))
-        wanted = [s for s, slot in zip(slots, self.operands) if slot != 0]
-        found = self.row.contributions(Eager(g), shaped, Eager(result), wanted, self.attributes())
+        positions = [s for s, slot in zip(slots, self.operands) if slot != 0]
+        contributions = self.row.contributions(Eager(g), shaped, Eager(result), positions, self.attributes())
         arrays = []
-        for s, c in zip(slots, found):
+        for s, c in zip(slots, contributions):
             shape = metas[s].shape if metas is not None else ()
-            if s not in wanted:
+            if s not in positions:
                 arrays.append(None)
             elif c is None:
                 arrays.append(np.zeros(shape))
@@ -129,10 +129,10 @@ class Instruction:
 
     def _pull_in_python(self, g, values, result):
         """`pull` by a rule of the user's."""
-        wanted = [s for s, slot in zip(self.signature.slots, self.operands) if slot]
+        positions = [s for s, slot in zip(self.signature.slots, self.operands) if slot]
         if not np.any(g):
             # Zero is absolute: a rule may multiply by what is not finite.
             return [None] * len(self.operands)
         g = np.array(g, np.dtype(self.signature.out.char), order="C")
         with noted(f"in the backward pass through {self.row.name}, called at {self.store.place(self.slot)}"):
-            return self.row.primitive.pull(normalise(g), values, result, wanted, self.signature.metas)
+            return self.row.primitive.pull(normalise(g), values, result, positions, self.signature.metas)

@@ -67,19 +67,19 @@ def beside(ordinary, recorded):
     return recorded()
 
 
-def parts_of(thing):
+def parts_of(value):
     """The numbers that a dual number is made of."""
-    if thing.__class__ is Dual:
-        return parts_of(thing.value) + ([] if thing._d is None else parts_of(thing._d))
-    return [thing]
+    if value.__class__ is Dual:
+        return parts_of(value.value) + ([] if value._d is None else parts_of(value._d))
+    return [value]
 
 
-def mapped(function, thing):
-    """`thing` with `function` applied to the numbers that it is made of."""
-    if thing.__class__ is Dual:
-        tangent = None if thing._d is None else mapped(function, thing._d)
-        return made(mapped(function, thing.value), tangent, thing._lanes, thing._level)
-    return function(thing)
+def mapped(function, value):
+    """`value` with `function` applied to the numbers that it is made of."""
+    if value.__class__ is Dual:
+        tangent = None if value._d is None else mapped(function, value._d)
+        return made(mapped(function, value.value), tangent, value._lanes, value._level)
+    return function(value)
 
 
 class Evaluation(contextlib.ExitStack):
@@ -111,8 +111,8 @@ class Evaluation(contextlib.ExitStack):
         state = thread_state()
         self.enabled = state.enabled
         self.trace = current_trace()
-        self.given = [flatten(args[k]) for k in self.argnums]
-        self.structures = [structure for _, structure in self.given]
+        self.flattened = [flatten(args[k]) for k in self.argnums]
+        self.structures = [structure for _, structure in self.flattened]
         self.variables, self.results, self.structure = [], [], None
         #: The variables that stand for constants.
         self.own = []
@@ -142,10 +142,10 @@ class Evaluation(contextlib.ExitStack):
     def run(self):
         """Make the variables and evaluate the function."""
         args = list(self.args)
-        for k, (leaves, structure) in zip(self.argnums, self.given):
-            found = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
-            self.variables += found
-            args[k] = unflatten(structure, found)
+        for k, (leaves, structure) in zip(self.argnums, self.flattened):
+            variables = [self._variable(leaf, f"argument {k}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
+            self.variables += variables
+            args[k] = unflatten(structure, variables)
         self.results, self.structure = flatten(self.function(*args, **self.kwargs))
         return self
 
@@ -174,17 +174,17 @@ class Evaluation(contextlib.ExitStack):
 
     def check(self, which=None):
         """Refuse results without derivative among the first `which`."""
-        for k, (thing, name) in enumerate(zip(self.results, leaf_names(self.structure))):
+        for k, (result, name) in enumerate(zip(self.results, leaf_names(self.structure))):
             if which is None or k < which:
                 what = f"the result{name}"
-                if isinstance(thing, Differentiable):
-                    check_derivative(thing, what)
+                if isinstance(result, Differentiable):
+                    check_derivative(result, what)
                 else:
-                    check_result(thing, None, what)
+                    check_result(result, None, what)
 
     def refuse_duals(self):
         """Refuse dual numbers that the function has from elsewhere than its arguments."""
-        if any(thing.__class__ is Dual for thing in self.results):
+        if any(result.__class__ is Dual for result in self.results):
             raise nesting_error("a dual number that the function uses without having it as an argument")
 
     def check_number(self, parts):
@@ -213,7 +213,7 @@ class Evaluation(contextlib.ExitStack):
         return [_zeros(v, lanes) if t is None else t for t, v in zip(total, self.bases)]
 
     def _pulled(self, result, seed, lanes):
-        level = max(getattr(thing, "_level", 0) if thing.__class__ is Dual else 0 for thing in (result, seed))
+        level = max(getattr(root, "_level", 0) if root.__class__ is Dual else 0 for root in (result, seed))
         if not level:
             return self._swept(result, seed, lanes)
         primal, moved, count = _split(result, level)
@@ -221,18 +221,18 @@ class Evaluation(contextlib.ExitStack):
         count = other if count is None else count
         values = self._pulled(primal, weight, lanes)
         tangents = [None] * len(values)
-        for thing, given, of in ((moved, weight, "result"), (primal, turned, "seed")):
-            if thing is None or given is None:
+        for root, cotangent, of in ((moved, weight, "result"), (primal, turned, "seed")):
+            if root is None or cotangent is None:
                 continue
             if count is None:
-                found = self._pulled(thing, given, lanes)
+                adjoints = self._pulled(root, cotangent, lanes)
             else:
                 rows = [
-                    self._pulled(thing[j] if of == "result" else thing, given[j] if of == "seed" else given, lanes)
+                    self._pulled(root[j] if of == "result" else root, cotangent[j] if of == "seed" else cotangent, lanes)
                     for j in range(count)
                 ]
-                found = [_stacked(parts, v, lanes) for parts, v in zip(zip(*rows), self.bases)]
-            tangents = [f if t is None else t if f is None else t + f for t, f in zip(tangents, found)]
+                adjoints = [_stacked(parts, v, lanes) for parts, v in zip(zip(*rows), self.bases)]
+            tangents = [f if t is None else t if f is None else t + f for t, f in zip(tangents, adjoints)]
         return [
             None if v is None and t is None else made(_zeros(b, lanes) if v is None else v, t, count, level)
             for v, t, b in zip(values, tangents, self.bases)
@@ -244,22 +244,22 @@ class Evaluation(contextlib.ExitStack):
             return [None] * len(bases)
         if isinstance(seed, Differentiable) and not tracked(seed):
             seed = seed._v
-        found = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
-        return [found.get(id(b)) for b in bases]
+        requested = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
+        return [requested.get(id(b)) for b in bases]
 
     # -- forward mode -----------------------------------------------------------------
-    def push(self, things, tangents, lanes=None):
-        """The tangents of things that were computed from the variables, for tangents of these.
+    def push(self, outputs, tangents, lanes=None):
+        """The tangents of what was computed from the variables, for tangents of these.
 
         Parameters
         ----------
-        things : list
+        outputs : list
             Tensors and plain values, no dual numbers.
         tangents : list
             One per variable, with a leading axis of extent `lanes` if given.
         """
         bases, seeds = self.bases, {}
-        live = [t for t in things if tracked(t)]
+        live = [t for t in outputs if tracked(t)]
         store = next((follow_forwarding(t) for t in live if t._t is not None), self.store)
         for base, tangent in zip(bases, tangents):
             slot = _slot(store, base)
@@ -275,15 +275,15 @@ class Evaluation(contextlib.ExitStack):
                 push(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds, lanes)
             finally:
                 store.unpin()
-        found = []
-        for t in things:
+        result = []
+        for t in outputs:
             tangent = seeds.get(_slot(store, t)) if tracked(t) else None
-            found.append(_zeros(t, lanes) if tangent is None else tangent)
-        return found
+            result.append(_zeros(t, lanes) if tangent is None else tangent)
+        return result
 
     # -- out ----------------------------------------------------------------------------
-    def out(self, things):
-        """Things that were computed, as they leave: numbers if nothing outside has a part in them."""
+    def out(self, values):
+        """Values that were computed, as they leave: numbers if nothing outside has a part in them."""
         if self.alone is None:
             self.alone = self._alone()
 
@@ -294,11 +294,11 @@ class Evaluation(contextlib.ExitStack):
                 return _plain(part._v)
             return part if self.enabled else part.detach()
 
-        return [mapped(one, thing) for thing in things]
+        return [mapped(one, value) for value in values]
 
     def _alone(self):
         """Whether nothing was used but constants: no tensor of the derivative outside, no other tensor on a tape."""
-        if any(isinstance(p, Tensor) and tracked(p) for leaves, _ in self.given for leaf in leaves for p in parts_of(leaf)):
+        if any(isinstance(p, Tensor) and tracked(p) for leaves, _ in self.flattened for leaf in leaves for p in parts_of(leaf)):
             return False
         own = {id(b) for b in self.bases}
         store, start = self.store, self.start
@@ -306,8 +306,8 @@ class Evaluation(contextlib.ExitStack):
             b._t is not None and b._t is not store for b in self.bases
         ):
             return False
-        for thing in self.results:
-            for part in parts_of(thing):
+        for result in self.results:
+            for part in parts_of(result):
                 if isinstance(part, Tensor) and part._t is not None and part._t is not store:
                     return False
         for slot, reference, _ in reversed(store.leaf_list):
@@ -320,9 +320,9 @@ class Evaluation(contextlib.ExitStack):
         ops = records["op"]
         if (ops >= CLEARED).any():
             return False
-        known = (ops != SCALAR_LEAF) & (ops != ARRAY_LEAF) & (ops != TRACED)
+        computed = (ops != SCALAR_LEAF) & (ops != ARRAY_LEAF) & (ops != TRACED)
         for name in ("a", "b"):
-            operands = records[name][known]
+            operands = records[name][computed]
             if ((operands > 0) & (operands < start)).any():
                 return False
         continued = records[ops == CONTINUES]
@@ -339,11 +339,11 @@ def _plain(value):
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _split(thing, level):
+def _split(value, level):
     """Primal and tangent at `level` (None: zero), and the lanes of the tangent."""
-    if thing.__class__ is Dual and thing._level == level:
-        return thing.value, thing._d, thing._lanes
-    return thing, None, None
+    if value.__class__ is Dual and value._level == level:
+        return value.value, value._d, value._lanes
+    return value, None, None
 
 
 def _stacked(parts, base, lanes):
@@ -385,9 +385,9 @@ def value_and_gradients(function, args, argnums, kwargs, has_aux=False, scalar=T
         else:
             e.check(first)
         roots = e.results[:first]
-        found = e.out(e.pull(roots, [ones_of(r) for r in roots]))
+        adjoints = e.out(e.pull(roots, [ones_of(r) for r in roots]))
         values = unflatten(e.structure, e.out(e.results))
-        gradients = by_argument(e, found)
+        gradients = by_argument(e, adjoints)
     return values, gradients
 
 
@@ -396,11 +396,11 @@ def ones_of(result):
     return normalise(np.ones(np.shape(below(result)), getattr(below(result), "dtype", "d")))
 
 
-def by_argument(e, found):
-    """What was found for the variables of an `Evaluation`, in the containers of the arguments: by position of the argument."""
+def by_argument(e, values):
+    """`values` for the variables of an `Evaluation`, in the containers of the arguments: by position of the argument."""
     gradients, at = {}, 0
     for k, structure in zip(e.argnums, e.structures):
-        gradients[k] = unflatten(structure, found[at : at + structure.count])
+        gradients[k] = unflatten(structure, values[at : at + structure.count])
         at += structure.count
     return gradients
 
@@ -437,9 +437,9 @@ def vjp(function, primals):
             )
         seeds = [_seed(s, below(r)) for s, r in zip(seeds, e.results)]
         with enable_grad():
-            found = e.pull(e.results, seeds)
+            adjoints = e.pull(e.results, seeds)
         live = any(isinstance(part, Tensor) and tracked(part) for s in seeds for part in parts_of(s))
-        gradients = by_argument(e, found if live else e.out(found))
+        gradients = by_argument(e, adjoints if live else e.out(adjoints))
         return tuple(gradients[k] for k in range(len(primals)))
 
     return value, pullback
@@ -452,19 +452,19 @@ def linearize(function, primals):
         e.run()
         e.check()
         value = unflatten(e.structure, e.out(e.results))
-    plain = not running.level and not any(thing.__class__ is Dual for thing in e.variables + e.results)
+    without_duals = not running.level and not any(leaf.__class__ is Dual for leaf in e.variables + e.results)
 
     def push(*tangents):
         leaves, structure = flatten(tangents)
-        if not plain or running.level or structure != flatten(primals)[1] or any(
+        if not without_duals or running.level or structure != flatten(primals)[1] or any(
             t.__class__ is Dual or np.shape(t) != np.shape(b) for t, b in zip(leaves, e.bases)
         ):
             return jvp(function, primals, tangents)[1]
         live = any(tracked(t) for t in leaves)
         seeds = [_seed(t, b) for t, b in zip(leaves, e.bases)]
         with enable_grad():
-            found = e.push(e.results, seeds)
-        return unflatten(e.structure, found if live else e.out(found))
+            pushed = e.push(e.results, seeds)
+        return unflatten(e.structure, pushed if live else e.out(pushed))
 
     return value, push
 

@@ -64,8 +64,8 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused, lanes=None):
 
 
 def _merge(table, tensor, value):
-    known = table.get(id(tensor))
-    table[id(tensor)] = value if known is None else known + value
+    total = table.get(id(tensor))
+    table[id(tensor)] = value if total is None else total + value
 
 
 def as_tensor(value):
@@ -146,7 +146,7 @@ class RecordedPass(_Walk, Pass):
                 return None
             return g
 
-        hooks = {slot: partial(_through, tuple(found.values())) for slot, found in store.node_hooks.items() if found}
+        hooks = {slot: partial(_through, tuple(at_slot.values())) for slot, at_slot in store.node_hooks.items() if at_slot}
         adjoints = self._walk(visit, lanes, hooks)
         for slot in sorted(adjoints):
             leaf = leaves.get(slot)

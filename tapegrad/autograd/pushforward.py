@@ -66,14 +66,14 @@ def sweep_forward(outputs, inputs, seeds):
     """
     from ..interpreter.tangent import Tangents, targets_of
 
-    found = [None] * len(outputs)
+    tangents = [None] * len(outputs)
     for k, t in enumerate(outputs):
         same = [seed for x, seed in zip(inputs, seeds) if x is t]
         if same:
-            found[k] = sum(same[1:], same[0])
+            tangents[k] = sum(same[1:], same[0])
         elif t._t is None:
-            found[k] = 0.0 if type(t._v) is float else np.zeros(t._v.shape, t._v.dtype)
-    rest = [k for k, value in enumerate(found) if value is None]
+            tangents[k] = 0.0 if type(t._v) is float else np.zeros(t._v.shape, t._v.dtype)
+    rest = [k for k, value in enumerate(tangents) if value is None]
     for k in rest:
         if follow_forwarding(outputs[k]).retired is not None:
             raise second_backward_error(outputs[k]._t, outputs[k]._i)
@@ -83,8 +83,8 @@ def sweep_forward(outputs, inputs, seeds):
         swept.check()
         slots = {}
         for slot, tensors in swept.wanted.items():
-            given = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
-            slots[slot] = sum(given[1:], given[0])
+            parts = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
+            slots[slot] = sum(parts[1:], parts[0])
             # An input that is itself computed counts as a leaf: nothing comes up from below it.
             swept.marks[slot] = LEAF_MARK
         store.pinned += 1
@@ -98,8 +98,8 @@ def sweep_forward(outputs, inputs, seeds):
                 port = Port(outputs[k]._v, outputs[k]._i)
                 rows = np.zeros((1, port.size), port.char)
                 sweep.collect(targets_of([(port.slot, port.meta, rows)]), 0, 1)
-                found[k] = normalise(rows.reshape(port.shape))
+                tangents[k] = normalise(rows.reshape(port.shape))
         finally:
             store.unpin()
             sweep.close()
-    return found
+    return tangents

@@ -60,10 +60,10 @@ class Read:
     @property
     def attrs(self):
         """All attributes, the dynamic one included."""
-        found = dict(self.fixed)
+        attributes = dict(self.fixed)
         if self.row.dynamic:
-            found[self.row.dynamic] = self.integer
-        return found
+            attributes[self.row.dynamic] = self.integer
+        return attributes
 
 
 class Stretch:
@@ -76,13 +76,13 @@ class Stretch:
 
     def _record(self, slot):
         """Opcode, two operands and constant of a record, the latter as a float and as an integer."""
-        found = self._records.get(slot)
-        if found is None:
+        record = self._records.get(slot)
+        if record is None:
             op, a, b, _, _, constant = self.store.read(slot)
-            found = self._records[slot] = op & ~CLEARED, a, b, constant, self.store.read(slot, ARRAY_RECORD)[-1]
+            record = self._records[slot] = op & ~CLEARED, a, b, constant, self.store.read(slot, ARRAY_RECORD)[-1]
             if op in _LEAVES:
                 self._leaf(slot)
-        return found
+        return record
 
     def _leaf(self, slot):
         """The leaf in a slot; one that is gone, or was changed since, counts as a constant (False).  None: it is no leaf."""
@@ -112,14 +112,14 @@ class Stretch:
         return [(k, entry.operands[k]) for k in entry.function.slots(len(entry.operands)) if entry.operands[k] > 0]
 
     def _array_slots(self, slot, signature):
-        count, places = len(signature.slots), self._record(slot)[1:3]
+        count, slots = len(signature.slots), self._record(slot)[1:3]
         if count <= 2:
-            return places[:count]
+            return slots[:count]
         rest = []
         for k in range(0, count - 2, 4):
             _, c, d, _, e, f = self.store.read(slot - 1 - k // 4, CONTINUATION)
             rest += [c, d, e, f]
-        return (*places, *rest)[:count]
+        return (*slots, *rest)[:count]
 
     # -- tensors --------------------------------------------------------------------
     def tensor(self, slot, value=None):
@@ -163,17 +163,17 @@ class Stretch:
     def _read_scalar(self, slot, row):
         _, a, b, constant, _ = self._record(slot)
         sides = row.slots(row.arity) if row.arity <= 2 else (0, 1)
-        places = [(a, b)[k] for k in sides]
-        operands = [self._number(o) if o else constant for o in places]
+        operand_slots = [(a, b)[k] for k in sides]
+        operands = [self._number(o) if o else constant for o in operand_slots]
         for k in row.constants:
             operands.insert(k, constant if row.arity == 2 else bool(constant))
         positions = row.slots(row.arity)
-        slots = [(k, o) for k, o in zip(positions, places) if o]
+        slots = [(k, o) for k, o in zip(positions, operand_slots) if o]
         return Read(row, operands, self._number(slot), (), 0, slots, (SCALAR,) * len(operands), SCALAR)
 
     def _read_array(self, slot, signature):
-        row, places = signature.row, self._array_slots(slot, signature)
-        of = dict(zip(signature.slots, places))
+        row, operand_slots = signature.row, self._array_slots(slot, signature)
+        of = dict(zip(signature.slots, operand_slots))
         integer = self._record(slot)[-1]
         operands, result = [None] * len(signature.metas), None
         for j, k in enumerate(signature.saves):

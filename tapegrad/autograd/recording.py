@@ -35,32 +35,32 @@ MOST_LANES = 16
 MOST_WORDS = 1 << 25
 
 
-def check_result(thing, store, what, differentiated=True, plain=False):
+def check_result(result, store, what, differentiated=True, plain=False):
     """Refuse results that carry no derivative where one is wanted, and those that lie on another tape than `store`.
 
     With `plain` results that depend on nothing may be of any dtype.
     """
-    if isinstance(thing, Differentiable):
-        if thing.__class__ is Dual:
+    if isinstance(result, Differentiable):
+        if result.__class__ is Dual:
             raise nesting_error(what)
-        if thing._t is not None and thing._t is not store and follow_forwarding(thing) is not store:
+        if result._t is not None and result._t is not store and follow_forwarding(result) is not store:
             raise nesting_error(what)
         if differentiated:
-            check_derivative(thing, what)
+            check_derivative(result, what)
     elif differentiated:
-        if thing is None:
+        if result is None:
             raise StructureError(f"{what} is None: does the function return what it computes?")
-        if isinstance(thing, (str, bytes)) or callable(thing):
+        if isinstance(result, (str, bytes)) or callable(result):
             raise StructureError(
-                f"{what} is not a number or an array but of type {type(thing).__name__}; return numbers, arrays, or "
+                f"{what} is not a number or an array but of type {type(result).__name__}; return numbers, arrays, or "
                 "containers of them (with has_aux=True a pair of such, and anything else)"
             )
-        array = np.asarray(thing)
+        array = np.asarray(result)
         if array.dtype.kind == "O":
-            raise StructureError(f"{what} is of type {type(thing).__name__}, which holds Python objects, not numbers")
+            raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
         check_dtype(array, what)
         if not plain:
-            check_derivative(thing, what)
+            check_derivative(result, what)
 
 
 def as_plain(value):
@@ -169,17 +169,17 @@ class Recording:
             args[k] = unflatten(structure, parts)
             self.structures.append(structure)
             leaves += parts
-        given = [leaf._k for leaf in leaves]
+        keys = [leaf._k for leaf in leaves]
         with enable_grad(), Tape() as tape, differentiating(leaves):
             result = f(*args, **(kwargs or {}))
         self.store = store = tape.store
         refuse_outer(store)
-        found, self.structure = flatten(result)
-        for thing, name in zip(found, leaf_names(self.structure)):
-            check_result(thing, tape.store, f"the result{name}")
+        results, self.structure = flatten(result)
+        for output, name in zip(results, leaf_names(self.structure)):
+            check_result(output, tape.store, f"the result{name}")
         # A leaf that was changed in place is another leaf to the store.
         self.inputs = [Port(leaf._v, store.enter(leaf)) for leaf in leaves]
-        self.outputs = [self._output(thing) for thing in found]
+        self.outputs = [self._output(output) for output in results]
         roots = sorted({p.slot for p in self.outputs if p.interior})
         if roots:
             swept = Pass(store, [(slot, None) for slot in roots], None)
@@ -191,12 +191,12 @@ class Recording:
         #: The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
         self.primitive = self._primitive()
         if self.primitive:
-            if [leaf._k for leaf in leaves] != given:
+            if [leaf._k for leaf in leaves] != keys:
                 raise ModifiedInPlaceError(
                     f"the function changes an argument in place and calls the custom primitive {self.primitive!r}; "
                     "let it change a copy"
                 )
-            self._tensors = leaves, found
+            self._tensors = leaves, results
         #: What `costs.predict` found, once it was asked.
         self.prediction = None
 
@@ -217,12 +217,12 @@ class Recording:
         numbers = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)]) - FIRST_ARRAY
         return next((Signature.ALL[k].row.name for k in numbers.tolist() if Signature.ALL[k].in_python), "")
 
-    def _output(self, thing):
-        if not isinstance(thing, Tensor):
-            return Port(normalise(readable(np.asarray(thing))), 0)
-        if thing._t is not None:
-            return Port(thing._v, thing._i, True)
-        return Port(thing._v, self.store.leaves.get(thing._k, 0) if thing._r else 0)
+    def _output(self, result):
+        if not isinstance(result, Tensor):
+            return Port(normalise(readable(np.asarray(result))), 0)
+        if result._t is not None:
+            return Port(result._v, result._i, True)
+        return Port(result._v, self.store.leaves.get(result._k, 0) if result._r else 0)
 
     # -- sweeps --------------------------------------------------------------------
     def lanes(self, seeds):
@@ -235,26 +235,26 @@ class Recording:
     def columns(self):
         """Forward mode: for each output an array (inputs, elements of the output)."""
         total = sum(p.size for p in self.inputs)
-        found = [np.zeros((total, p.size), p.char) for p in self.outputs]
+        matrices = [np.zeros((total, p.size), p.char) for p in self.outputs]
         if self.primitive:
-            self._transposed(self.rows(), found)
-            return found
-        self._chunks(self._upward(self.lanes(total)), self.inputs, self.outputs, found, self._ports())
-        return found
+            self._transposed(self.rows(), matrices)
+            return matrices
+        self._chunks(self._upward(self.lanes(total)), self.inputs, self.outputs, matrices, self._ports())
+        return matrices
 
     def rows(self):
         """Reverse mode: for each input an array (outputs, elements of the input)."""
         total = sum(p.size for p in self.outputs)
-        found = [np.zeros((total, p.size), p.char) for p in self.inputs]
+        matrices = [np.zeros((total, p.size), p.char) for p in self.inputs]
         if self.primitive:
             for k in range(total):
                 unit = np.zeros(total)
                 unit[k] = 1.0
-                for rows, g in zip(found, self.pull(self._split(unit))):
+                for rows, g in zip(matrices, self.pull(self._split(unit))):
                     rows[k] = np.ravel(g)
-            return found
-        self._chunks(self._downward(self.lanes(total)), self.outputs, self.inputs, found, self._leaves())
-        return found
+            return matrices
+        self._chunks(self._downward(self.lanes(total)), self.outputs, self.inputs, matrices, self._leaves())
+        return matrices
 
     def _split(self, vector):
         """A vector as one normalised value for each output."""
@@ -263,13 +263,13 @@ class Recording:
         return [normalise(part.reshape(p.shape).astype(p.char)) for part, p in zip(parts, self.outputs)]
 
     @staticmethod
-    def _transposed(rows, found):
-        """Write to `found` (per output) what `rows` (per input) has."""
+    def _transposed(rows, matrices):
+        """Write to `matrices` (per output) what `rows` (per input) has."""
         down = 0
-        for columns in found:
-            at, size = 0, columns.shape[1]
+        for matrix in matrices:
+            at, size = 0, matrix.shape[1]
             for r in rows:
-                columns[at : at + r.shape[1]] = r[down : down + size].T
+                matrix[at : at + r.shape[1]] = r[down : down + size].T
                 at += r.shape[1]
             down += size
 
@@ -278,10 +278,10 @@ class Recording:
         leaves, results = self._tensors
         pairs = [(t, tensor(c)) for t, p, c in zip(results, self.outputs, cotangents) if p.slot]
         roots, seeds = zip(*pairs)
-        found = grad(list(roots), leaves, list(seeds), retain_graph=True, allow_unused=True)
+        gradients = grad(list(roots), leaves, list(seeds), retain_graph=True, allow_unused=True)
         return [
             as_plain(normalise(np.zeros(p.shape, p.char) if g is None else np.array(g._v, p.char)))
-            for p, g in zip(self.inputs, found)
+            for p, g in zip(self.inputs, gradients)
         ]
 
     def _upward(self, lanes):
@@ -306,10 +306,10 @@ class Recording:
         """Slots at which adjoints arrive."""
         return np.array(sorted(slot for slot, _, _ in self.store.leaf_list if slot <= self.high), np.int64)
 
-    def _chunks(self, sweep, sources, targets, found, used):
-        """Seed the elements of `sources`, chunk by chunk, and collect `targets` into `found`."""
+    def _chunks(self, sweep, sources, targets, matrices, used):
+        """Seed the elements of `sources`, chunk by chunk, and collect `targets` into `matrices`."""
         total = sum(p.size for p in sources)
-        collected = _Collected(targets, found)
+        collected = _Collected(targets, matrices)
         pieces, waiting, at = pieces_of(sources), [], 0
         try:
             for start in range(0, total, sweep.count):
@@ -332,7 +332,7 @@ class Recording:
         """The tangents of the outputs for one tangent of each input (normalised values)."""
         if self.primitive:
             vector = np.concatenate([np.ravel(t) for t in tangents])
-            made = [vector @ columns for columns in self.columns()]
+            made = [vector @ matrix for matrix in self.columns()]
             return [as_plain(normalise(m.reshape(p.shape).astype(p.char))) for m, p in zip(made, self.outputs)]
         return self._once(self._upward(1), self.inputs, self.outputs, tangents)
 
@@ -352,8 +352,8 @@ class Recording:
             Each as `prepared` makes it, of the inputs (`forward`) or outputs.
         """
         targets = self.outputs if forward else self.inputs
-        found = [np.zeros((len(directions), p.size), p.char) for p in targets]
-        collected = _Collected(targets, found)
+        matrices = [np.zeros((len(directions), p.size), p.char) for p in targets]
+        collected = _Collected(targets, matrices)
         lanes = self.lanes(len(directions))
         sweep, used = (self._upward(lanes), self._ports()) if forward else (self._downward(lanes), self._leaves())
         try:
@@ -369,11 +369,11 @@ class Recording:
         finally:
             sweep.close()
         collected.finish()
-        return found
+        return matrices
 
     def _once(self, sweep, sources, targets, seeds):
-        found = [np.zeros((1, p.size), p.char) for p in targets]
-        collected = _Collected(targets, found)
+        matrices = [np.zeros((1, p.size), p.char) for p in targets]
+        collected = _Collected(targets, matrices)
         try:
             for slot, seed in _by_slot(sources, seeds).items():
                 sweep.seed(slot, 0, seed)
@@ -382,25 +382,25 @@ class Recording:
         finally:
             sweep.close()
         collected.finish()
-        return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(targets, found)]
+        return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(targets, matrices)]
 
 
 def _by_slot(ports, seeds):
     """Slot -> its seed, from one seed per port."""
-    found = {}
+    by_slot = {}
     for p, seed in zip(ports, seeds):
         numbers = np.ravel(seed).tolist() if p.elements else [seed]
         for begin, _, slot, meta in p.pieces:
             part = float(numbers[begin]) if meta is SCALAR else seed
-            found[slot] = part if slot not in found else found[slot] + part
-    return found
+            by_slot[slot] = part if slot not in by_slot else by_slot[slot] + part
+    return by_slot
 
 
 def prepared(ports, seeds):
     """One direction: slots and values of the numbers that are not zero, and (slot, array) pairs."""
-    found = _by_slot(ports, seeds)
-    numbers = [(slot, seed) for slot, seed in found.items() if type(seed) is float and seed]
-    arrays = [(slot, seed) for slot, seed in found.items() if type(seed) is not float and seed.any()]
+    by_slot = _by_slot(ports, seeds)
+    numbers = [(slot, seed) for slot, seed in by_slot.items() if type(seed) is float and seed]
+    arrays = [(slot, seed) for slot, seed in by_slot.items() if type(seed) is not float and seed.any()]
     return np.array([s for s, _ in numbers], np.int64), np.array([v for _, v in numbers]), arrays
 
 
@@ -426,16 +426,16 @@ class Port:
         self.elements = sorted(elements)
         #: What it is on the tape: (first element, size, slot, description).
         self.pieces = [(0, self.size, slot, self.meta)] if slot and self.size else []
-        self.pieces += [(position, 1, place, SCALAR) for position, place in self.elements]
+        self.pieces += [(position, 1, element_slot, SCALAR) for position, element_slot in self.elements]
 
 
 def pieces_of(ports):
     """The pieces of several ports, as if they were one vector, in its order."""
-    found, at = [], 0
+    pieces, at = [], 0
     for p in ports:
-        found += [(at + begin, size, slot, meta) for begin, size, slot, meta in p.pieces]
+        pieces += [(at + begin, size, slot, meta) for begin, size, slot, meta in p.pieces]
         at += p.size
-    return sorted(found, key=lambda piece: piece[0])
+    return sorted(pieces, key=lambda piece: piece[0])
 
 
 class _Collected:

@@ -36,23 +36,23 @@ def push(stretch, order, tangents, lanes=None):
             if read is None or not any(o in tangents for _, o in read.slots):
                 continue
             row, of = read.row, dict(read.slots)
-            given = [
+            operand_tangents = [
                 Lifted(tangents[of[k]], lanes) if of.get(k) in tangents else None for k in row.slots(len(read.operands))
             ]
             operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
             with naming(row, stretch, slot):
-                found = row.tangent(given, operands, Lifted(as_rule_takes(read.result, read.out, False)), read.attrs)
-            if found is not None:
-                tangents[slot] = fitted(found, read.out, lanes)
+                tangent = row.tangent(operand_tangents, operands, Lifted(as_rule_takes(read.result, read.out, False)), read.attrs)
+            if tangent is not None:
+                tangents[slot] = fitted(tangent, read.out, lanes)
 
 
-def fitted(found, meta, lanes):
-    """What a rule has found as a tangent of a value of this description."""
-    if lanes is not None and found.lanes is None:
-        found = Lifted(np.broadcast_to(found.a, (lanes, *found.shape)), lanes)
-    if found.shape != meta.shape:
-        found = found.broadcast_to(meta.shape)
-    tangent = found.a
+def fitted(lifted, meta, lanes):
+    """What a rule gave as a tangent of a value of this description."""
+    if lanes is not None and lifted.lanes is None:
+        lifted = Lifted(np.broadcast_to(lifted.a, (lanes, *lifted.shape)), lanes)
+    if lifted.shape != meta.shape:
+        lifted = lifted.broadcast_to(meta.shape)
+    tangent = lifted.a
     if tangent.dtype.char != meta.char:
         tangent = tangent.astype(meta.char)
     return tangent if isinstance(tangent, Differentiable) else normalise(tangent)

@@ -221,8 +221,8 @@ def _dispatcher(f, kind, argnums, lanes):
     defaults = [] if extra else [p.default for p in parameters if p.default is not p.empty]
     request = Request(f, kind, chosen, isinstance(argnums, int), lanes)
     name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
-    given = [*names, *extra]
-    text = f"def {name}({', '.join(given)}):\n    return _run(_request, ({', '.join(given)},))\n"
+    argument_names = [*names, *extra]
+    text = f"def {name}({', '.join(argument_names)}):\n    return _run(_request, ({', '.join(argument_names)},))\n"
     namespace = {"_run": run, "_request": request, "__name__": run.__module__}
     exec(text, namespace)
     made = namespace[name]

@@ -178,15 +178,15 @@ def _both(function, name):
             key = f"tapegrad.{name}"
 
             def generic(self, args, kws):
-                function_type, given = as_function(self.context, (self.this, *args), kws)
-                found = function_type.get_call_type(self.context, *given)
-                return found.replace(pysig=inspect.signature(implementation)).as_method()
+                function_type, arguments = as_function(self.context, (self.this, *args), kws)
+                call_type = function_type.get_call_type(self.context, *arguments)
+                return call_type.replace(pysig=inspect.signature(implementation)).as_method()
 
         @lower_builtin(Bound.key, types.Array, types.VarArg(types.Any))
         def lower(context, builder, sig, args):
-            function_type, given = as_function(context.typing_context, sig.args)
-            found = context.get_function(function_type, function_type.get_call_type(context.typing_context, *given))
-            return found(builder, args)
+            function_type, arguments = as_function(context.typing_context, sig.args)
+            compiled = context.get_function(function_type, function_type.get_call_type(context.typing_context, *arguments))
+            return compiled(builder, args)
 
         def resolve(self, array):
             return types.BoundFunction(Bound, array) if is_dual_array(array) else None
@@ -276,11 +276,11 @@ def _extremum(function, name, pair):
         def scan(a):
             if a.size == 0:
                 raise ValueError("zero-size array to a reduction without identity")
-            found = a.flat[0]
+            extreme = a.flat[0]
             for i, x in enumerate(a.flat):
                 if i:
-                    found = pair(found, x)
-            return found
+                    extreme = pair(extreme, x)
+            return extreme
 
         return scan
 

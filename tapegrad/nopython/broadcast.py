@@ -25,11 +25,11 @@ def on_the_stack(typingctx, x):
 
     def emit(context, builder, sig, args):
         model = context.data_model_manager[x]
-        place = cgutils.alloca_once(builder, model.get_data_type())
-        builder.store(model.as_data(builder, args[0]), place)
+        address = cgutils.alloca_once(builder, model.get_data_type())
+        builder.store(model.as_data(builder, args[0]), address)
         array = make_array(array_type)(context, builder)
         size = context.get_abi_sizeof(model.get_data_type())
-        populate_array(array, data=place, shape=(), strides=(), itemsize=size, meminfo=None)
+        populate_array(array, data=address, shape=(), strides=(), itemsize=size, meminfo=None)
         return array._getvalue()
 
     return array_type(x), emit

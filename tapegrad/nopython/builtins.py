@@ -57,10 +57,10 @@ def seeded(typingctx, token, value, lane):
         count = ir.Constant(I64, dual.lanes)
         # An unsigned comparison: negative lanes are not below the count.
         inside = builder.icmp_unsigned("<", lane, count)
-        place = builder.select(inside, lane, ir.Constant(I64, 0))
+        index = builder.select(inside, lane, ir.Constant(I64, 0))
         one = builder.select(inside, ir.Constant(F64, 1.0), ir.Constant(F64, 0.0))
         zeros = ir.Constant(ir.VectorType(F64, dual.lanes), [0.0] * dual.lanes)
-        return build(context, builder, dual, value, builder.insert_element(zeros, one, place))
+        return build(context, builder, dual, value, builder.insert_element(zeros, one, index))
 
     return dual(token, types.float64, types.int64), emit
 
@@ -101,10 +101,10 @@ def _extremum(function, name):
 
     def lower(context, builder, sig, args):
         dual = sig.return_type
-        found = args[0]
+        extreme = args[0]
         for arg in args[1:]:
-            found = pair(context, builder, signature(dual, dual, dual), (found, arg))
-        return found
+            extreme = pair(context, builder, signature(dual, dual, dual), (extreme, arg))
+        return extreme
 
     template(function, _Extremum)
     lower_builtin(function, DualType, types.VarArg(DualType))(lower)
@@ -126,10 +126,10 @@ def _extremum_of_items(function):
                 def of_items(items):
                     if len(items) == 0:
                         raise ValueError("max() or min() of an empty sequence")
-                    found = items[0]
+                    extreme = items[0]
                     for k in range(1, len(items)):
-                        found = function(found, items[k])
-                    return found
+                        extreme = function(extreme, items[k])
+                    return extreme
 
                 return of_items
 

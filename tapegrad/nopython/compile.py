@@ -143,13 +143,13 @@ _ADVICE = (
 
 def _places(trace):
     """Where Numba was when it failed, innermost first: (file, line) of what it was typing."""
-    found = []
+    places = []
     while trace is not None:
         loc = trace.tb_frame.f_locals.get("loc")
         if isinstance(loc, Loc):
-            found.insert(0, (loc.filename, loc.line))
+            places.insert(0, (loc.filename, loc.line))
         trace = trace.tb_next
-    return found
+    return places
 
 
 def _explain(text, function, places=()):

@@ -158,21 +158,21 @@ def run(request, arguments):
 @overload(run)
 def _run(request, arguments):
     wanted = request.request
-    given = [types.unliteral(ty) for ty in arguments]
-    if any(map(contains_dual, given)):
+    argument_types = [types.unliteral(ty) for ty in arguments]
+    if any(map(contains_dual, argument_types)):
         raise UnsupportedInNumbaError(
             f"the derivative of {wanted.name} is differentiated again: nopython code has first derivatives only. "
             "Take the outer derivative outside of Numba, on the Python function."
         )
-    _check_arguments(wanted, given)
-    lanes = wanted.lanes or _lanes(wanted, given)
+    _check_arguments(wanted, argument_types)
+    lanes = wanted.lanes or _lanes(wanted, argument_types)
     dual = DualType(lanes)
     dispatcher = dual_dispatcher(wanted.function, lanes, True)
-    tys = [_dual_of(ty, dual) if k in wanted.argnums else ty for k, ty in enumerate(_primals(wanted, given))]
+    tys = [_dual_of(ty, dual) if k in wanted.argnums else ty for k, ty in enumerate(_primals(wanted, argument_types))]
     result = result_type(dispatcher, tys, wanted.function)
     _check_derivative(wanted, result)
     writer = {"jvp": _pushforward, "derivative": _pushforward, "jacobian": _jacobian}.get(wanted.kind, _gradient)
-    text = writer(wanted, _primals(wanted, given), result, lanes)
+    text = writer(wanted, _primals(wanted, argument_types), result, lanes)
     return _made(text, {**_NAMES, "f": dispatcher, "token": Token(lanes), "LANES": lanes}, "driver")
 
 
@@ -183,67 +183,70 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _primals(wanted, given):
-    return given[: len(given) - len(wanted.argnums)] if wanted.kind == "jvp" else given
+def _primals(request, argument_types):
+    return argument_types[: len(argument_types) - len(request.argnums)] if request.kind == "jvp" else argument_types
 
 
 def _dual_of(ty, dual):
     return types.Array(dual, ty.ndim, "C") if isinstance(ty, types.Array) else dual
 
 
-def _lanes(wanted, given):
-    if wanted.kind in ("jvp", "derivative"):
+def _lanes(request, argument_types):
+    if request.kind in ("jvp", "derivative"):
         return 1
-    if any(isinstance(given[k], types.Array) for k in wanted.argnums):
+    if any(isinstance(argument_types[k], types.Array) for k in request.argnums):
         return DEFAULT_LANES
-    count = len(wanted.argnums)
+    count = len(request.argnums)
     return min(DEFAULT_LANES, 1 << (count - 1).bit_length())
 
 
-def _check_arguments(wanted, given):
-    for k in wanted.argnums:
-        ty = given[k]
+def _check_arguments(request, argument_types):
+    for k in request.argnums:
+        ty = argument_types[k]
         scalar = isinstance(ty, (types.Float, types.Integer))
-        if wanted.kind == "derivative" and not scalar:
-            _refuse(wanted, f"argument {k} is {ty}", "njit_derivative takes the derivative by a number; "
+        if request.kind == "derivative" and not scalar:
+            _refuse(request, f"argument {k} is {ty}", "njit_derivative takes the derivative by a number; "
                     "use njit_grad or njit_jacobian")
         if not scalar and not (isinstance(ty, types.Array) and ty.dtype == types.float64):
-            _refuse(wanted, f"argument {k} is {ty}", "differentiated arguments are numbers and float64 arrays; "
+            _refuse(request, f"argument {k} is {ty}", "differentiated arguments are numbers and float64 arrays; "
                     "choose others with argnums, or convert it")
-        if wanted.kind == "jacobian" and not (isinstance(ty, types.Array) and ty.ndim == 1):
-            _refuse(wanted, f"argument {k} is {ty}", "njit_jacobian takes a 1-d array")
-    if wanted.kind == "jvp":
-        for k, ty in zip(wanted.argnums, given[len(given) - len(wanted.argnums):]):
-            dims = [getattr(t, "ndim", 0) for t in (given[k], ty)]
+        if request.kind == "jacobian" and not (isinstance(ty, types.Array) and ty.ndim == 1):
+            _refuse(request, f"argument {k} is {ty}", "njit_jacobian takes a 1-d array")
+    if request.kind == "jvp":
+        for k, ty in zip(request.argnums, argument_types[len(argument_types) - len(request.argnums):]):
+            dims = [getattr(t, "ndim", 0) for t in (argument_types[k], ty)]
             if dims[0] != dims[1] or not is_real(getattr(ty, "dtype", ty)):
-                _refuse(wanted, f"the tangent of argument {k} is {ty}", f"give it the type of the argument, {given[k]}")
+                _refuse(request, f"the tangent of argument {k} is {ty}", f"give it the type of the argument, {argument_types[k]}")
 
 
-def _check_derivative(wanted, result):
+def _check_derivative(request, result):
     """Refuse truth values and integers, as everywhere else (`dtypes.check_derivative`)."""
     for ty in list(result) if isinstance(result, types.BaseTuple) else [result]:
         inner = ty.dtype if isinstance(ty, types.Array) else ty
         if isinstance(inner, (types.Boolean, types.Integer)) and not isinstance(ty, types.IntegerLiteral):
-            _refuse(wanted, f"it returns {ty}, which has no derivative", "return a float, or convert a constant with float(...) or .astype(float)")
+            _refuse(
+                request, f"it returns {ty}, which has no derivative",
+                "return a float, or convert a constant with float(...) or .astype(float)",
+            )  # fmt: skip
 
 
-def _refuse(wanted, what, advice):
-    raise UnsupportedInNumbaError(f"njit_{wanted.kind} of {wanted.name}: {what}; {advice}.")
+def _refuse(request, what, advice):
+    raise UnsupportedInNumbaError(f"njit_{request.kind} of {request.name}: {what}; {advice}.")
 
 
-def _call(wanted, given):
-    return "f(" + ", ".join(f"d{k}" if k in wanted.argnums else f"arguments[{k}]" for k in range(len(given))) + ")"
+def _call(request, argument_types):
+    return "f(" + ", ".join(f"d{k}" if k in request.argnums else f"arguments[{k}]" for k in range(len(argument_types))) + ")"
 
 
-def _gradient(wanted, given, result, lanes):
+def _gradient(request, argument_types, result, lanes):
     """Text of the driver for (value and) gradient."""
     if not isinstance(result, DualType) and not is_real(result):
-        _refuse(wanted, f"it returns {result}", "a gradient is of one number; return r[0] of an array of one element, use njit_jacobian "
-                "for a 1-d array, njit_jvp for anything else")
+        _refuse(request, f"it returns {result}", "a gradient is of one number; return r[0] of an array of one element, use "
+                "njit_jacobian for a 1-d array, njit_jvp for anything else")
     start, chunk, take = ["n = 0"], [], []
-    for k in wanted.argnums:
+    for k in request.argnums:
         start += [f"a{k} = arguments[{k}]", f"o{k} = n"]
-        if isinstance(given[k], types.Array):
+        if isinstance(argument_types[k], types.Array):
             start += [f"n += a{k}.size", f"g{k} = np.zeros(a{k}.shape)", f"d{k} = np.empty(a{k}.shape, token)"]
             chunk += [f"fill_seeded(token, d{k}, a{k}, o{k} - c)"]
             take += [f"collect(g{k}, r, o{k} - c, LANES)"]
@@ -251,52 +254,52 @@ def _gradient(wanted, given, result, lanes):
             start += ["n += 1", f"g{k} = 0.0"]
             chunk += [f"d{k} = seeded(token, float(a{k}), o{k} - c)"]
             take += [f"if 0 <= o{k} - c < LANES:", f"    g{k} = component(r, o{k} - c)"]
-    gradients = ", ".join(f"g{k}" for k in wanted.argnums)
-    gradients = gradients if wanted.single else f"({gradients},)"
-    once = lanes >= len(wanted.argnums) and not any(isinstance(given[k], types.Array) for k in wanted.argnums)
-    body = [*chunk, f"r = as_dual(token, {_call(wanted, given)})", *take]
+    gradients = ", ".join(f"g{k}" for k in request.argnums)
+    gradients = gradients if request.single else f"({gradients},)"
+    once = lanes >= len(request.argnums) and not any(isinstance(argument_types[k], types.Array) for k in request.argnums)
+    body = [*chunk, f"r = as_dual(token, {_call(request, argument_types)})", *take]
     lines = [*start, "c = 0"]
     if once:
         lines += body
     else:
         lines += ["while True:", *["    " + line for line in body], "    c += LANES", "    if c >= n:", "        break"]
-    lines += [f"return primal(r), {gradients}" if wanted.kind == "value_and_grad" else f"return {gradients}"]
+    lines += [f"return primal(r), {gradients}" if request.kind == "value_and_grad" else f"return {gradients}"]
     return _function(lines)
 
 
-def _pushforward(wanted, given, result, lanes):
+def _pushforward(request, argument_types, result, lanes):
     """Text of the driver for one direction."""
     lines = []
-    for place, k in enumerate(wanted.argnums):
-        tangent = "1.0" if wanted.kind == "derivative" else f"arguments[{len(given) + place}]"
-        if isinstance(given[k], types.Array):
+    for position, k in enumerate(request.argnums):
+        tangent = "1.0" if request.kind == "derivative" else f"arguments[{len(argument_types) + position}]"
+        if isinstance(argument_types[k], types.Array):
             lines += [f"d{k} = np.empty(arguments[{k}].shape, token)",
                       f"fill_tangent(token, d{k}, arguments[{k}], {tangent})"]
         else:
             lines += [f"d{k} = with_tangent(token, float(arguments[{k}]), float({tangent}))"]
-    lines += [f"r = {_call(wanted, given)}"]
-    lines += ["return tangent_of(r)" if wanted.kind == "derivative" else "return value_of(r), tangent_of(r)"]
-    _check_openable(wanted, result)
+    lines += [f"r = {_call(request, argument_types)}"]
+    lines += ["return tangent_of(r)" if request.kind == "derivative" else "return value_of(r), tangent_of(r)"]
+    _check_openable(request, result)
     return _function(lines)
 
 
-def _check_openable(wanted, result):
+def _check_openable(request, result):
     items = list(result) if isinstance(result, types.BaseTuple) else [result]
     for ty in items:
         inner = ty.dtype if isinstance(ty, types.Array) else ty
         if not isinstance(inner, DualType) and not is_real(inner):
-            _refuse(wanted, f"it returns {result}", "return a number, an array or a tuple of them")
+            _refuse(request, f"it returns {result}", "return a number, an array or a tuple of them")
 
 
-def _jacobian(wanted, given, result, lanes):
+def _jacobian(request, argument_types, result, lanes):
     """Text of the driver for a Jacobian of a 1-d array by a 1-d array."""
     if not isinstance(result, types.Array) or result.ndim != 1:
-        _refuse(wanted, f"it returns {result}", "njit_jacobian is for functions that return a 1-d array")
-    k = wanted.argnums[0]
+        _refuse(request, f"it returns {result}", "njit_jacobian is for functions that return a 1-d array")
+    k = request.argnums[0]
     take = ["collect_rows(j, r, c, LANES)"] if is_dual_array(result) else []
     lines = [
         f"a{k} = arguments[{k}]", f"n = a{k}.size", f"d{k} = np.empty(n, token)", "j = np.zeros((0, n))", "c = 0",
-        "while True:", f"    fill_seeded(token, d{k}, a{k}, -c)", f"    r = {_call(wanted, given)}",
+        "while True:", f"    fill_seeded(token, d{k}, a{k}, -c)", f"    r = {_call(request, argument_types)}",
         "    if c == 0:", "        j = np.zeros((r.shape[0], n))", *["    " + line for line in take],
         "    c += LANES", "    if c >= n:", "        break", "return j",
     ]  # fmt: skip

@@ -64,15 +64,15 @@ _LIBRARIES = ("numba", "numpy", "math", "tapegrad.nopython")
 def resolve(func_ir, var):
     """The Python object a variable is bound to, through globals, cells and attributes of modules; or None."""
     try:
-        found = func_ir.get_definition(var)
+        definition = func_ir.get_definition(var)
     except (KeyError, NumbaError):
         return None
-    if isinstance(found, (ir.Global, ir.FreeVar)):
-        return found.value
-    if isinstance(found, ir.Expr) and found.op == "getattr":
-        module = resolve(func_ir, found.value)
+    if isinstance(definition, (ir.Global, ir.FreeVar)):
+        return definition.value
+    if isinstance(definition, ir.Expr) and definition.op == "getattr":
+        module = resolve(func_ir, definition.value)
         if isinstance(module, python_types.ModuleType):
-            return getattr(module, found.attr, None)
+            return getattr(module, definition.attr, None)
     return None
 
 
@@ -95,9 +95,9 @@ def is_users(function, typing_context):
     return not any(module == name or (module or "").startswith(name + ".") for name in _LIBRARIES)
 
 
-def _among(function, known):
+def _among(function, functions):
     try:
-        return function in known
+        return function in functions
     except TypeError:  # not hashable
         return False
 
@@ -155,10 +155,10 @@ class Activity:
 
     def _is_list(self, var):
         try:
-            found = self.ir.get_definition(var)
+            definition = self.ir.get_definition(var)
         except (KeyError, NumbaError):
             return False
-        return isinstance(found, ir.Expr) and found.op == "build_list"
+        return isinstance(definition, ir.Expr) and definition.op == "build_list"
 
     def _call(self, target, expr, active):
         function = resolve(self.ir, expr.func)
@@ -168,15 +168,15 @@ class Activity:
             return
         if active:
             self.mark(target)
-        wanted = self.has(target)
+        result_active = self.has(target)
         if function is None:
-            self._method(expr, active, wanted)
-        elif wanted and self.users(function):  # it may store into its arguments or return one of them
+            self._method(expr, active, result_active)
+        elif result_active and self.users(function):  # it may store into its arguments or return one of them
             self.mark(*expr.args, *[v for _, v in expr.kws])
-        elif wanted and getattr(function, "__name__", "") in _VIEWS:
+        elif result_active and getattr(function, "__name__", "") in _VIEWS:
             self.mark(*expr.args[:1])
 
-    def _method(self, expr, active, wanted):
+    def _method(self, expr, active, result_active):
         try:
             method = self.ir.get_definition(expr.func)
         except (KeyError, NumbaError):
@@ -185,7 +185,7 @@ class Activity:
             return
         if method.attr in _STORING and active:
             self.mark(method.value, *expr.args)
-        if method.attr in _VIEWS and wanted:
+        if method.attr in _VIEWS and result_active:
             self.mark(method.value)
 
 
@@ -263,8 +263,8 @@ class DualPass(FunctionPass):
                 dtype = edit.constant("token", token, loc)
                 s.value = ir.Expr.call(promote, [dtype, edit.bind("$fresh", expr, loc)], (), loc)
             elif function is not None and users(function):
-                given = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
-                if active or any(map(activity.has, given)):
+                operands = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
+                if active or any(map(activity.has, operands)):
                     helper = variant(function, active)
                     called = edit.constant(helper.py_func.__name__, helper, loc)
                     s.value = ir.Expr.call(called, expr.args, expr.kws, loc, vararg=expr.vararg)

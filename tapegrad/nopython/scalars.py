@@ -130,14 +130,14 @@ def partials(name):
     """The partial derivatives of a row as expressions over operands 0, 1, ... and the result 'z'."""
     row = BY_NAME[name]
     operands = [L.arg(k) for k in range(row.arity)]
-    found = []
+    expressions = []
     for partial in row.partials:
         expr = None if partial is None else L.Expr.lift(partial(*operands, L.arg("z")))
         if expr is not None:
             needs_symbols(expr)
-        found.append(expr)
+        expressions.append(expr)
     know_symbols()
-    return tuple(found)
+    return tuple(expressions)
 
 
 @cache
@@ -256,8 +256,8 @@ def _comparison(symbol):
 def _register_all():
     for function, name in OPERATORS.items():
         _register(function, name)
-    for function, plain in IN_PLACE.items():
-        _register(function, OPERATORS[plain], plain)
+    for function, base in IN_PLACE.items():
+        _register(function, OPERATORS[base], base)
     for function, name in FUNCTIONS.items():
         _register(function, name)
     for ufunc, name in UFUNCS.items():

@@ -103,10 +103,10 @@ def build(context, builder, ty, value, tangent=None):
 
 
 def _real_to_dual(context, builder, fromty, toty, value):
-    plain = types.unliteral(fromty)
+    ty = types.unliteral(fromty)
     if isinstance(fromty, types.Literal):
-        value = context.get_constant_generic(builder, plain, fromty.literal_value)
-    return build(context, builder, toty, context.cast(builder, value, plain, types.float64))
+        value = context.get_constant_generic(builder, ty, fromty.literal_value)
+    return build(context, builder, toty, context.cast(builder, value, ty, types.float64))
 
 
 for _ty in (types.Integer, types.Float, types.Boolean, types.IntegerLiteral, types.BooleanLiteral):

@@ -76,20 +76,22 @@ def _number_or_sum(results):
 
 
 class _Weighted:
-    """The sum of the results of a function, each times its weight: the last argument (`given`), or 1."""
+    """The sum of the results of a function, each times its weight: the last argument (`weighted`), or 1."""
 
-    def __init__(self, function, given):
+    def __init__(self, function, weighted):
         functools.update_wrapper(self, function, updated=())
-        self.function, self.given = function, given
+        self.function, self.weighted = function, weighted
 
     def __call__(self, *args, **kwargs):
-        if not self.given:
+        if not self.weighted:
             return _number_or_sum(flatten(self.function(*args, **kwargs))[0])
         *args, weights = args
         results, structure = flatten(self.function(*args, **kwargs))
-        weights, found = flatten(weights)
+        weights, weights_structure = flatten(weights)
         if len(weights) != len(results):
-            raise StructureError(f"the weights are {found}, but the function returns {structure}; give one weight for each result")
+            raise StructureError(
+                f"the weights are {weights_structure}, but the function returns {structure}; give one weight for each result"
+            )
         for w, r, name in zip(weights, results, leaf_names(structure)):
             if np.shape(w) != np.shape(r):
                 raise SeedShapeError(
@@ -125,13 +127,13 @@ class _SparseHessian(OfGradient):
 
 
 def _symmetric_of(compressions):
-    found = compressions.symmetric
-    return found.template, found.way, found.places
+    symmetric = compressions.symmetric
+    return symmetric.template, symmetric.way, symmetric.places
 
 
 def _symmetric_as_sparse(recording):
-    found = as_sparse(recording)
-    return (0.5 * (found + found.T)).tocsr()
+    hessian = as_sparse(recording)
+    return (0.5 * (hessian + hessian.T)).tocsr()
 
 
 class Sparsity:

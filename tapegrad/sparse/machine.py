@@ -31,7 +31,7 @@ class _Lanes(Promotion):
         directions = way.lanes
         if not way.forward:
             # Where nothing is differentiated there is no adjoint either.
-            directions = [given for given, (slot, _) in zip(way.lanes, tape.outputs) if slot and tape.active[slot]]
+            directions = [seeds for seeds, (slot, _) in zip(way.lanes, tape.outputs) if slot and tape.active[slot]]
         self.directions = directions
 
     def _compiled(self, key, limit):
@@ -70,63 +70,63 @@ class ByColours:
         tape = getattr(recording, "_tape", None)
         if tape is None:
             return self.unknown(recording)
-        template, way, places = self.choose(tape.compressions)
-        rows = recording.many(way.forward, way.seeds) if len(places) else [np.zeros((0, 0))]
-        if len(places):
+        template, way, positions = self.choose(tape.compressions)
+        rows = recording.many(way.forward, way.seeds) if len(positions) else [np.zeros((0, 0))]
+        if len(positions):
             promotion = self._promotion(tape, way)
             if promotion is not None and self.inputs is not None:
                 inputs = [*self.inputs, *promotion.directions]
                 if promotion.count(False):
                     name = name_of(self.replayed.function)
                     promotion.promote(False, lambda kernel: _run(kernel, inputs), _flat(rows), self.replayed.stats, name)
-        return filled(template, _gathered(rows, places))
+        return filled(template, _gathered(rows, positions))
 
     def by_kernel(self, kept, inputs):
         """The answer of a kernel, or None."""
         self.inputs = inputs
-        known = kept.tape.compressions.__dict__.get("promotions")
-        if not known:
+        promotions = kept.tape.compressions.__dict__.get("promotions")
+        if not promotions:
             return None
-        template, way, places = self.choose(kept.tape.compressions)
-        promotion = known.get(way)
+        template, way, positions = self.choose(kept.tape.compressions)
+        promotion = promotions.get(way)
         kernel = promotion.get(False) if promotion is not None else None
         if kernel is None:
             return None
-        _, found = _run(kernel, [*inputs, *promotion.directions])
-        if found is None:
+        _, matrices = _run(kernel, [*inputs, *promotion.directions])
+        if matrices is None:
             return None
-        data = _gathered(found, places)
+        data = _gathered(matrices, positions)
         return filled(template, data) if np.isfinite(data).all() else None
 
     def _promotion(self, tape, way):
-        known = tape.compressions.promotions
-        if way not in known:
-            known[way] = _Lanes(tape, way, self.policy) if self.policy != "never" else None
-        return known[way]
+        promotions = tape.compressions.promotions
+        if way not in promotions:
+            promotions[way] = _Lanes(tape, way, self.policy) if self.policy != "never" else None
+        return promotions[way]
 
 
 def _run(kernel, inputs):
     """What a kernel says, as `TapeKernel.run`: for each result a matrix, zeros where that goes past the kernel."""
-    status, found = kernel.run(inputs)
-    if found is None:
+    status, matrices = kernel.run(inputs)
+    if matrices is None:
         return status, None
-    return status, _flat([f if slot else np.asarray(what) for f, (slot, what) in zip(found, kernel.tape.outputs)])
+    return status, _flat([f if slot else np.asarray(what) for f, (slot, what) in zip(matrices, kernel.tape.outputs)])
 
 
 def _flat(rows):
     return [np.reshape(r, (len(r), -1)) for r in rows]
 
 
-def _gathered(rows, places):
+def _gathered(rows, positions):
     """Entries from what came back: for each result a matrix with a row for each direction."""
-    if not len(places):
+    if not len(positions):
         return np.zeros(0)
     flat = _flat(rows)
-    return (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)).reshape(-1)[places]
+    return (flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)).reshape(-1)[positions]
 
 
 def filled(template, data):
     """A SciPy array of the pattern of `template` with other data; it shares no memory with it."""
-    found = copy.copy(template)
-    found.data, found.indices, found.indptr = data, template.indices.copy(), template.indptr.copy()
-    return found
+    array = copy.copy(template)
+    array.data, array.indices, array.indptr = data, template.indices.copy(), template.indptr.copy()
+    return array

@@ -64,8 +64,8 @@ class Check:
         """Take in one comparison; the failure that exceeds its tolerance most is kept."""
         ok = bool(error <= tolerance)
         ratio = error / tolerance if tolerance else float("inf") if error else 0.0
-        known = self.worst / self.tolerance if self.tolerance else 0.0
-        if (self.passed and not ok) or (self.passed == ok and not ratio <= known) or not self.tolerance:
+        worst_ratio = self.worst / self.tolerance if self.tolerance else 0.0
+        if (self.passed and not ok) or (self.passed == ok and not ratio <= worst_ratio) or not self.tolerance:
             self.worst, self.tolerance = float(error), float(tolerance)
             self.where = "" if ok else where() if callable(where) else where
         self.passed = self.passed and ok
@@ -112,8 +112,8 @@ class Problem:
 
     def __init__(self, f, args, reference, seed, directions, rtol, atol):
         self.f, self.args, self.reference = f, args, reference or f
-        self.places = [k for k, a in enumerate(args) if differentiable(a)]
-        self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.places)]
+        self.argnums = [k for k, a in enumerate(args) if differentiable(a)]
+        self.points = [a._v if isinstance(a, Tensor) else a for a in (args[k] for k in self.argnums)]
         if not self.points:
             raise StructureError("check: no argument is a float or an array of floats, so there is nothing to differentiate")
         self.single = any(np.asarray(p).dtype.char == "f" for p in self.points)
@@ -131,7 +131,7 @@ class Problem:
     def arguments_at(self, points):
         """All arguments of the function, with `points` where something is differentiated."""
         full = list(self.args)
-        for k, p in zip(self.places, points):
+        for k, p in zip(self.argnums, points):
             full[k] = p
         return full
 
@@ -162,21 +162,21 @@ class Problem:
         """``J^T w`` for every point, computed once."""
         if self.gradients is None:
             live = [(r, w) for r, w in zip(self.results, self.weights) if isinstance(r, Tensor) and r.requires_grad]
-            found = (None,) * len(self.leaves)
+            gradients = (None,) * len(self.leaves)
             if live:
                 seeds = [w.astype(r.dtype) for r, w in live]
-                found = grad([r for r, _ in live], self.leaves, seeds, retain_graph=True, allow_unused=True)
+                gradients = grad([r for r, _ in live], self.leaves, seeds, retain_graph=True, allow_unused=True)
             self.gradients = [
                 np.zeros(np.shape(p), np.asarray(p).dtype) if g is None else _plain(g)
-                for g, p in zip(found, self.points)
+                for g, p in zip(gradients, self.points)
             ]
         return self.gradients
 
     def forward(self, way):
         """``J v``, flat."""
-        given = [float(d) if type(p) is float else d.astype(p.dtype) for p, d in zip(self.points, way)]
+        direction = [float(d) if type(p) is float else d.astype(p.dtype) for p, d in zip(self.points, way)]
         f = self.f
-        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), tuple(given))
+        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), tuple(direction))
         return [np.asarray(t) for t in tangents]
 
     def forward_at_once(self, ways):
@@ -185,10 +185,10 @@ class Problem:
         duals = [
             Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)
         ]
-        found = flat(self.f(*self.arguments_at(duals)))
+        results = flat(self.f(*self.arguments_at(duals)))
         return [
             np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape))
-            for r, v in zip(found, self.values)
+            for r, v in zip(results, self.values)
         ]
 
     def nearby(self, step):
@@ -221,7 +221,7 @@ class Problem:
                 if not error <= worst:
                     worst = error if error == error else np.inf
                     index = f", index {at if len(at) != 1 else at[0]}" if at else ""
-                    text = f"argument {self.places[k]}{index}: {ours:.8g} instead of {theirs:.8g}"
+                    text = f"argument {self.argnums[k]}{index}: {ours:.8g} instead of {theirs:.8g}"
         return f"direction {d}; worst at {text} by central differences"
 
 
@@ -271,7 +271,7 @@ def _reverse(problem, check):
     for k, (g, p) in enumerate(zip(problem.reverse(), problem.points)):
         if g.shape != np.shape(p) or g.dtype != np.asarray(p).dtype:
             raise CheckError(
-                f"check 'reverse': the gradient of argument {problem.places[k]} is {g.dtype} of shape {g.shape}, the "
+                f"check 'reverse': the gradient of argument {problem.argnums[k]} is {g.dtype} of shape {g.shape}, the "
                 f"argument {np.asarray(p).dtype} of shape {np.shape(p)}"
             )
     _by_differences(problem, check, lambda way: _dot(problem.reverse(), way))
@@ -299,15 +299,15 @@ def _replay(problem, check):
     g(*problem.points)
     for number in range(2):
         moved = problem.nearby(2e-2 if problem.single else 1e-3)
-        found = g(*moved) if number == 0 else _in_a_thread(g, moved)
+        gradients = g(*moved) if number == 0 else _in_a_thread(g, moved)
         there = problem.at(moved, number, problem.rtol)
         way = there.ways[0]
-        ours, theirs = _dot(found, way), there.difference(way)
+        ours, theirs = _dot(gradients, way), there.difference(way)
         check.note(
             abs(ours - theirs), problem.rtol * there.scale(ours, theirs),
             f"replayed at another point: {ours:.10g} instead of {theirs:.10g} by central differences",
         )  # fmt: skip
-        for k, ours, theirs in zip(problem.places, found, there.reverse()):
+        for k, ours, theirs in zip(problem.argnums, gradients, there.reverse()):
             size = float(np.max(np.abs(theirs), initial=0.0))
             worst = _apart(ours, theirs)
             where = "in another thread, " if number else ""
@@ -328,9 +328,9 @@ def _kernel(problem, check):
         return
     for step in (0.0, 1e-2 if problem.single else 1e-3):
         moved = problem.nearby(step)
-        (value, found), (expected, wanted) = promoted(*moved), swept(*moved)
-        names = ["value", *(f"gradient of argument {k}" for k in problem.places)]
-        for what, ours, theirs in zip(names, (value, *found), (expected, *wanted)):
+        (value, gradients), (expected, expected_gradients) = promoted(*moved), swept(*moved)
+        names = ["value", *(f"gradient of argument {k}" for k in problem.argnums)]
+        for what, ours, theirs in zip(names, (value, *gradients), (expected, *expected_gradients)):
             size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
             worst = _apart(ours, theirs)
             check.note(worst, problem.exact * (1.0 + size), f"the {what} by kernel is {worst:.3g} from that by sweep")
@@ -342,9 +342,9 @@ def _second(problem, check):
     f, points = problem.weighted_on, tuple(problem.points)
     numbers = tuple(range(len(points)))
 
-    def dot(found, way):
+    def dot(gradients, way):
         total = 0.0
-        for g, d in zip(found, way):
+        for g, d in zip(gradients, way):
             total = total + np.sum(g * d)
         return total
 
@@ -354,8 +354,8 @@ def _second(problem, check):
         for way in (u, v):
             if not (isinstance(y, Tensor) and y.requires_grad):
                 return 0.0
-            found = grad(y, leaves, create_graph=True, allow_unused=True)
-            live = [(g, d) for g, d in zip(found, way) if g is not None]
+            gradients = grad(y, leaves, create_graph=True, allow_unused=True)
+            live = [(g, d) for g, d in zip(gradients, way) if g is not None]
             y = dot(*zip(*live)) if live else 0.0
         return float(_plain(y))
 

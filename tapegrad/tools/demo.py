@@ -126,8 +126,8 @@ def fit(hares, lynxes):
 
 def as_published(result):
     """Whether each rate is within one published standard deviation of its published mean."""
-    found = dict(zip(NAMES, np.exp(result.x)))
-    return all(abs(found[name] - mean) <= deviation for name, (mean, deviation) in PUBLISHED.items())
+    parameters = dict(zip(NAMES, np.exp(result.x)))
+    return all(abs(parameters[name] - mean) <= deviation for name, (mean, deviation) in PUBLISHED.items())
 
 
 def slopes(hares, lynxes):
@@ -143,9 +143,9 @@ def _clock(call, repeats=1):
     least = np.inf
     for _ in range(repeats):
         start = time.perf_counter()
-        found = call()
+        result = call()
         least = min(least, time.perf_counter() - start)
-    return found, least
+    return result, least
 
 
 def demo():
@@ -158,7 +158,7 @@ def demo():
     gradient = value_and_grad(misfit)
     _, first = _clock(lambda: gradient(start, hares, lynxes))
     _, warm = _clock(lambda: gradient(start, hares, lynxes), 20)
-    _, plain = _clock(lambda: misfit(start, hares, lynxes), 5)
+    _, value_seconds = _clock(lambda: misfit(start, hares, lynxes), 5)
     (result, covariance), whole = _clock(lambda: fit(hares, lynxes))
     _, again = _clock(lambda: lbfgs(misfit, start, args=(hares, lynxes), gtol=1e-5), 3)
 
@@ -173,7 +173,7 @@ def demo():
     by_tape, by_difference = slopes(hares, lynxes)
     print(f"slope at the start along a random direction: {by_tape:.8g}, by a central difference {by_difference:.8g}\n")
     print(f"value and gradient   first call {text(first):>8}  (the function runs once, and is recorded)")
-    print(f"                     warm       {text(warm):>8}  (the value alone in plain Python: {text(plain)})")
+    print(f"                     warm       {text(warm):>8}  (the value alone in plain Python: {text(value_seconds)})")
     print(f"fit                  first      {text(whole):>8}  (with the standard errors, from tg.hessian)")
     print(f"                     warm       {text(again):>8}\n", flush=True)
     print(compare(misfit, start, hares, lynxes, budget=0.2))

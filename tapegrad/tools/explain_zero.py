@@ -130,19 +130,19 @@ def explain_zero(f: Callable[..., Any], *args: Any) -> Explanation:
     argument 1: the derivative is zero
       - its value is used only in a comparison (greater) at ...:1: the result changes in steps, whose derivative is 0
     """
-    places = [k for k, a in enumerate(args) if differentiable(a)]
-    if not places:
+    argnums = [k for k, a in enumerate(args) if differentiable(a)]
+    if not argnums:
         raise StructureError("explain_zero: no argument is a float or an array of floats")
     full = list(args)
-    for k in places:
+    for k in argnums:
         full[k] = leaf_of(args[k]._v if isinstance(args[k], Tensor) else args[k])
-    leaves = [full[k] for k in places]
+    leaves = [full[k] for k in argnums]
     listener = _Listener()
     LISTENERS.append(listener)
     try:
         with Tape() as tape:
             results = [r for r in flat(f(*full)) if isinstance(r, Tensor) and tracked(r)]
-            return _explained(tape.store, places, leaves, results, listener.events)
+            return _explained(tape.store, argnums, leaves, results, listener.events)
     finally:
         LISTENERS.remove(listener)
 
@@ -154,7 +154,7 @@ def _slot(store, t):
     return t._i if follow_forwarding(t) is store else None
 
 
-def _explained(store, places, leaves, results, events):
+def _explained(store, argnums, leaves, results, events):
     entries = entries_of(store)
     alive = store.leaf_at()
     rng = np.random.default_rng(0)
@@ -166,14 +166,14 @@ def _explained(store, places, leaves, results, events):
             seed = rng.uniform(0.5, 1.5, np.shape(r._v))
             for s, g in adjoints_of([e for e in entries if e.slot <= slot], alive, slot, seed).items():
                 adjoints[s] = adjoints.get(s, 0.0) + g
-    found = []
-    for k, leaf in zip(places, leaves):
+    arguments = []
+    for k, leaf in zip(argnums, leaves):
         slot = _slot(store, leaf)
         g = np.zeros(np.shape(leaf._v)) if slot is None else np.asarray(adjoints.get(slot, np.zeros(np.shape(leaf._v))))
         zeros = int(np.sum(g == 0))
         reasons = _reasons(store, entries, leaf, slot, adjoints, events) if zeros else []
-        found.append(Argument(k, g.size, zeros, reasons))
-    return Explanation(found)
+        arguments.append(Argument(k, g.size, zeros, reasons))
+    return Explanation(arguments)
 
 
 def _reasons(store, entries, leaf, slot, adjoints, events):
@@ -215,7 +215,7 @@ def _blocked(store, e, entered, g):
     """What an instruction with adjoint `g` does not let through to its operands."""
     if not np.any(g):
         return []
-    found = []
+    reasons = []
     place = store.place(e.slot)
     slots = e.row.slots(e.row.arity if e.signature is None else len(e.signature.metas))
     for k, operand, c in zip(slots, e.operands, e.pull(np.asarray(g))):
@@ -237,5 +237,5 @@ def _blocked(store, e, entered, g):
             why = f"{count} of {size} elements are not read"
         else:
             why = f"its derivative is 0{of}"
-        found.append(f"{name} at {place}: {why}")
-    return found
+        reasons.append(f"{name} at {place}: {why}")
+    return reasons

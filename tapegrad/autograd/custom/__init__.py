@@ -97,11 +97,11 @@ def custom_vjp(function: Callable[..., Any], rule: Rule | None = None) -> Primit
     >>> x.grad
     tensor(2.)
     """
-    found = primitive(function)
+    custom = primitive(function)
     if rule is None:
-        return found.defvjp
-    found.defvjp(rule)
-    return found
+        return custom.defvjp
+    custom.defvjp(rule)
+    return custom
 
 
 @overload
@@ -131,11 +131,11 @@ def custom_jvp(function: Callable[..., Any], rule: Rule | None = None) -> Primit
     >>> x.grad
     tensor(6.)
     """
-    found = primitive(function)
+    custom = primitive(function)
     if rule is None:
-        return found.defjvp
-    found.defjvp(rule)
-    return found
+        return custom.defjvp
+    custom.defjvp(rule)
+    return custom
 
 
 def stop_gradient(thing: T) -> T:

@@ -93,7 +93,7 @@ def refuse_hidden(name, args, static):
             )
 
 
-def handed(things, function):
+def handed(arguments, function):
     """Arguments as a user's function gets them: it cannot change what the tape keeps.
 
     Arrays are read-only; a function compiled by Numba, which may have been
@@ -101,16 +101,16 @@ def handed(things, function):
     """
     copies = hasattr(function, "py_func")
 
-    def one(thing):
-        if type(thing) is np.ndarray:
+    def one(argument):
+        if type(argument) is np.ndarray:
             if copies:
-                return thing.copy()
-            return sealed(thing)
-        elif type(thing) in (tuple, list):
-            return type(thing)(one(x) for x in thing)
-        return thing
+                return argument.copy()
+            return sealed(argument)
+        elif type(argument) in (tuple, list):
+            return type(argument)(one(x) for x in argument)
+        return argument
 
-    return [one(thing) for thing in things]
+    return [one(argument) for argument in arguments]
 
 
 def packed(parts):
@@ -134,15 +134,15 @@ def unpacked(whole, call):
 def parts_of(whole, call):
     if not call.several:
         return [whole]
-    found = []
+    parts = []
     for o in call.outputs:
         if o.value is not None:
-            found.append(plain(normalise(o.value)) if isinstance(whole, Differentiable) else o.value)
+            parts.append(plain(normalise(o.value)) if isinstance(whole, Differentiable) else o.value)
             continue
         part = whole[o.start : o.stop] if o.shape else whole[o.start]
         part = _cast(np.reshape(part, o.shape) if len(o.shape) != 1 else part, o.dtype)
-        found.append(part if isinstance(part, Differentiable) else normalise(part))
-    return found
+        parts.append(part if isinstance(part, Differentiable) else normalise(part))
+    return parts
 
 
 def results_of(result, call):
@@ -158,21 +158,21 @@ def like_of(meta):
     return 0.0 if meta is SCALAR else np.broadcast_to(np.zeros((), meta.char), meta.shape)
 
 
-def fitted(found, like, what):
+def fitted(cotangent, like, what):
     """A cotangent as the adjoint of a value: its shape and dtype, in memory of its own."""
-    if isinstance(found, Differentiable):
-        if tracked(found):
+    if isinstance(cotangent, Differentiable):
+        if tracked(cotangent):
             raise RuleError(
                 f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes "
                 "with what it is handed"
             )
-        found = found._v
+        cotangent = cotangent._v
     try:
-        array = np.asarray(found)
+        array = np.asarray(cotangent)
     except ValueError:
         array = None
     if array is None or array.dtype.kind not in "fiub":
-        shown = type(found).__name__ if array is None or array.dtype.kind == "O" else f"an array of dtype {array.dtype}"
+        shown = type(cotangent).__name__ if array is None or array.dtype.kind == "O" else f"an array of dtype {array.dtype}"
         raise RuleError(f"{what} {shown}, which is not a cotangent; return an array of floats, or None for zero")
     if array.shape != np.shape(like):
         raise RuleError(

@@ -31,12 +31,12 @@ class Context:
     def __init__(self, needed: Iterable[bool]) -> None:
         self.needs_input_grad = tuple(needed)
         self._saved: tuple[Any, ...] = ()  # argument numbers, ("result", number), or arrays in a tuple
-        self._given: tuple[Any, ...] = ()
+        self._to_save: tuple[Any, ...] = ()
         self._plain_results: tuple[Any, ...] = ()
 
     def save_for_backward(self, *arrays: Any) -> None:
         """Keep arrays (or floats) for ``backward``, which finds them in `saved_tensors`."""
-        self._given = arrays
+        self._to_save = arrays
 
     save_for_forward = save_for_backward
 
@@ -51,18 +51,18 @@ class Context:
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """The saved arrays, read-only."""
-        return self._given
+        return self._to_save
 
 
 class _View:
     """A context for one run of a rule: attributes of the call's context, saved arrays from the tape."""
 
     def __init__(self, context, arguments, results):
-        found = []
-        for kind, thing in context._saved:
-            found.append(arguments[thing] if kind == "argument" else results[thing] if kind == "result" else thing)
+        saved = []
+        for kind, item in context._saved:
+            saved.append(arguments[item] if kind == "argument" else results[item] if kind == "result" else item)
         self.__dict__.update({k: v for k, v in vars(context).items() if not k.startswith("_")})
-        self.saved_tensors = tuple(handed(found, None))
+        self.saved_tensors = tuple(handed(saved, None))
 
 
 class FunctionPrimitive(Primitive[Any]):
@@ -79,19 +79,19 @@ class FunctionPrimitive(Primitive[Any]):
 
     def _forward(self, context, args):
         if self.with_setup:
-            found = self.cls.forward(*args)
-            self.cls.setup_context(context, tuple(args), found)
-            return found
+            output = self.cls.forward(*args)
+            self.cls.setup_context(context, tuple(args), output)
+            return output
         return self.cls.forward(context, *args)
 
     def _compute(self, call, arguments, needed):
         context = Context(needed)
-        given = handed(arguments, None)
-        found = self._forward(context, given)
+        inputs = handed(arguments, None)
+        output = self._forward(context, inputs)
         plain_results = context._plain_results
-        several = type(found) if type(found) in (tuple, list) else None
-        listed = list(found) if several else [found]
-        results = self._note_results(call, found)
+        several = type(output) if type(output) in (tuple, list) else None
+        listed = list(output) if several else [output]
+        results = self._note_results(call, output)
         for k, part in enumerate(listed):
             if any(part is p for p in plain_results):
                 call.outputs[k].value = results[k]
@@ -100,14 +100,14 @@ class FunctionPrimitive(Primitive[Any]):
             for o in call.outputs:
                 size = 0 if o.value is not None else int(np.prod(o.shape))
                 o.start, o.stop, at = at, at + size, at + size
-        call.context = _settled(context, given, listed, call, arguments)
+        call.context = _settled(context, inputs, listed, call, arguments)
         return results
 
     def _keeps(self, call):
         kept = {0}
-        for kind, thing in call.context._saved:
-            if kind == "argument" and type(call.template[thing]) is not Fixed:
-                kept.add(call.template[thing])
+        for kind, item in call.context._saved:
+            if kind == "argument" and type(call.template[item]) is not Fixed:
+                kept.add(call.template[item])
             elif kind == "result":
                 kept.add(-1)
         return tuple(sorted(kept))
@@ -142,7 +142,7 @@ class FunctionPrimitive(Primitive[Any]):
 
     def _cotangents_recorded(self, call, arguments, parts, result, likes):
         kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
-        if any(kind == "array" and _is_number(thing) for kind, thing in call.context._saved):
+        if any(kind == "array" and _is_number(item) for kind, item in call.context._saved):
             kept.append("saved_tensors")
         if kept:
             raise HigherOrderError(
@@ -154,14 +154,14 @@ class FunctionPrimitive(Primitive[Any]):
     def _run_vjp(self, call, arguments, parts, result):
         context = self._context(call, arguments, result)
         with noted(f"raised in {self._rule_name('vjp')}"):
-            found = self.cls.backward(context, *handed(parts, None))
-        return self._counted(found, len(call.template), "vjp")
+            cotangents = self.cls.backward(context, *handed(parts, None))
+        return self._counted(cotangents, len(call.template), "vjp")
 
     def _run_jvp(self, call, arguments, tangents, result):
         context = self._context(call, arguments, result)
         with noted(f"raised in {self._rule_name('jvp')}"):
-            found = self.cls.jvp(context, *handed(tangents, None))
-        return self._result_tangents(call, found)
+            output = self.cls.jvp(context, *handed(tangents, None))
+        return self._result_tangents(call, output)
 
     def push(self, call, arguments, tangents, result):
         if any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
@@ -174,35 +174,35 @@ class FunctionPrimitive(Primitive[Any]):
         return self._transposed_push(call, arguments, tangents, result, instead)
 
 
-def _is_number(thing):
-    """Whether a thing that a context keeps may depend on the values of arguments: a float or an array of floats."""
-    return isinstance(thing, (float, np.floating)) or isinstance(thing, np.ndarray) and thing.dtype.kind == "f"
+def _is_number(item):
+    """Whether an item that a context keeps may depend on the values of arguments: a float or an array of floats."""
+    return isinstance(item, (float, np.floating)) or isinstance(item, np.ndarray) and item.dtype.kind == "f"
 
 
-def _settled(context, given, results, call, arguments):
+def _settled(context, inputs, results, call, arguments):
     """The context as data: saved arguments and results by number, everything else in copies."""
     saved = []
-    for thing in context._given:
-        if tracked(thing):
+    for array in context._to_save:
+        if tracked(array):
             raise RuleError(
                 "ctx.save_for_backward was given a tensor that is on the tape; save arguments, results or arrays"
             )
-        number = next((k for k, a in enumerate(given) if a is thing), None)
+        number = next((k for k, a in enumerate(inputs) if a is array), None)
         if number is not None:
             saved.append(("argument", number))
             continue
-        number = next((k for k, r in enumerate(results) if r is thing), None)
+        number = next((k for k, r in enumerate(results) if r is array), None)
         if number is not None and call.outputs[number].value is None:
             saved.append(("result", number))
         else:
-            saved.append(("array", thing.copy() if isinstance(thing, np.ndarray) else thing))
+            saved.append(("array", array.copy() if isinstance(array, np.ndarray) else array))
     context._saved = tuple(saved)
-    context._given = context._plain_results = ()
+    context._to_save = context._plain_results = ()
     arrays = [a for a in arguments if isinstance(a, np.ndarray)]
     for name, value in list(vars(context).items()):
         if isinstance(value, np.ndarray) and any(np.may_share_memory(value, a) for a in arrays):
             setattr(context, name, value.copy())
-    call.nbytes = sum(getattr(thing, "nbytes", 0) for thing in (*vars(context).values(), *(t for _, t in saved)))
+    call.nbytes = sum(getattr(item, "nbytes", 0) for item in (*vars(context).values(), *(t for _, t in saved)))
     return context
 
 
@@ -270,7 +270,7 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run ``forward`` and record one instruction."""
-        found = cls.__dict__.get("_primitive")
-        if found is None:
-            found = cls._primitive = FunctionPrimitive(cls)  # type: ignore[attr-defined]
-        return found(*args)
+        primitive = cls.__dict__.get("_primitive")
+        if primitive is None:
+            primitive = cls._primitive = FunctionPrimitive(cls)  # type: ignore[attr-defined]
+        return primitive(*args)

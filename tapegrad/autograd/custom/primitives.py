@@ -114,10 +114,10 @@ class Primitive(Generic[R]):
         """Run the function; notes its results in `call` and returns them as arrays."""
         return self._note_results(call, self.function(*handed(arguments, self.function), **call.static))
 
-    def _note_results(self, call, found):
-        call.several = type(found) if type(found) in (tuple, list) else None
+    def _note_results(self, call, output):
+        call.several = type(output) if type(output) in (tuple, list) else None
         results, at = [], 0
-        for k, part in enumerate(found if call.several else (found,)):
+        for k, part in enumerate(output if call.several else (output,)):
             which = f"result {k} of {self.name}" if call.several else f"the result of {self.name}"
             if tracked(part):
                 raise RuleError(
@@ -147,8 +147,8 @@ class Primitive(Generic[R]):
         if trace is not None and len(floats) < len(results):
             trace.cannot = f"the custom primitive {self.name!r} has results that are no floats, which would stay as they are"
         if not floats:
-            found = [plain(normalise(r)) for r in results]
-            return call.several(found) if call.several else found[0]
+            tensors = [plain(normalise(r)) for r in results]
+            return call.several(tensors) if call.several else tensors[0]
         value = packed(floats) if call.several else normalise(floats[0])
         attrs = (("keeps", self._keeps(call)),)
         whole = apply(self.row, (call, *operands), attrs, value=value)
@@ -215,12 +215,12 @@ class Primitive(Generic[R]):
         arguments = call.arguments(values)
         parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
         likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
-        found = self._cotangents(call, arguments, parts, result, likes)
+        cotangents = self._cotangents(call, arguments, parts, result, likes)
         contributions = [None] * (len(values) - 1)
-        for k, (place, c, like) in enumerate(zip(call.template, found, likes)):
+        for k, (number, c, like) in enumerate(zip(call.template, cotangents, likes)):
             if like is not None and c is not None:
                 what = f"{self._rule_name('vjp')} returned, for {self._argument(k)},"
-                contributions[place - 1] = fitted(c, like, what)
+                contributions[number - 1] = fitted(c, like, what)
         return contributions
 
     def pull_recorded(self, g, operands, result, wanted, metas):
@@ -243,9 +243,9 @@ class Primitive(Generic[R]):
         arguments = call.arguments(operands)
         parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
         likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
-        found = self._cotangents_recorded(call, arguments, parts, result, likes)
+        cotangents = self._cotangents_recorded(call, arguments, parts, result, likes)
         contributions = {}
-        for k, (place, c, like) in enumerate(zip(call.template, found, likes)):
+        for k, (number, c, like) in enumerate(zip(call.template, cotangents, likes)):
             if like is None or c is None:
                 continue
             if not tracked(c):
@@ -255,7 +255,7 @@ class Primitive(Generic[R]):
                     f"{self._rule_name('vjp')} returned, for {self._argument(k)}, a cotangent of shape {np.shape(c)}; it has "
                     f"the shape of its argument, {np.shape(like)}"
                 )
-            contributions[place] = c if place not in contributions else contributions[place] + c
+            contributions[number] = c if number not in contributions else contributions[number] + c
         return contributions
 
     def _cotangents_recorded(self, call, arguments, parts, result, likes):
@@ -296,20 +296,20 @@ class Primitive(Generic[R]):
         rule = self.vjp_rule
         results = results_of(result, call)
         with noted(f"raised in {self._rule_name('vjp')}"):
-            found = rule(
+            cotangents = rule(
                 *handed([call.several(parts) if call.several else parts[0], results, *arguments], rule), **call.static
             )
-        return self._counted(found, len(call.template), "vjp")
+        return self._counted(cotangents, len(call.template), "vjp")
 
-    def _counted(self, found, count, kind):
-        if not isinstance(found, (tuple, list)):
-            found = (found,)
-        if len(found) != count:
+    def _counted(self, cotangents, count, kind):
+        if not isinstance(cotangents, (tuple, list)):
+            cotangents = (cotangents,)
+        if len(cotangents) != count:
             raise RuleError(
-                f"{self._rule_name(kind)} returned {len(found)} cotangents for {count} positional arguments; return a "
+                f"{self._rule_name(kind)} returned {len(cotangents)} cotangents for {count} positional arguments; return a "
                 "tuple with one for each, None where there is none"
             )
-        return found
+        return cotangents
 
     def _argument(self, k):
         try:
@@ -365,16 +365,16 @@ class Primitive(Generic[R]):
             for a, t in zip(arguments, tangents)
         )
         with noted(f"raised in {self._rule_name('jvp')}"):
-            found = rule(*handed([full, results_of(result, call), *arguments], rule), **call.static)
-        return self._result_tangents(call, found)
+            output = rule(*handed([full, results_of(result, call), *arguments], rule), **call.static)
+        return self._result_tangents(call, output)
 
-    def _result_tangents(self, call, found):
+    def _result_tangents(self, call, tangents):
         name = self._rule_name("jvp")
-        found = tuple(found) if call.several and isinstance(found, (tuple, list)) else (found,)
-        if len(found) != len(call.outputs):
-            raise RuleError(f"{name} returned {len(found)} tangents for {len(call.outputs)} results; return as many")
+        tangents = tuple(tangents) if call.several and isinstance(tangents, (tuple, list)) else (tangents,)
+        if len(tangents) != len(call.outputs):
+            raise RuleError(f"{name} returned {len(tangents)} tangents for {len(call.outputs)} results; return as many")
         checked = []
-        for j, (t, o) in enumerate(zip(found, call.outputs)):
+        for j, (t, o) in enumerate(zip(tangents, call.outputs)):
             if o.value is not None or t is None:
                 checked.append(None)
                 continue
@@ -407,11 +407,11 @@ def tangent(primitive, tangents, operands, result):
     lanes = next((t.lanes for t in tangents if getattr(t, "lanes", None) is not None), None)
 
     def one(pick):
-        given = [None if type(p) is Fixed or tangents[p - 1] is None else pick(tangents[p - 1]) for p in call.template]
-        found = primitive.push(call, arguments, given, value)
+        picked = [None if type(p) is Fixed or tangents[p - 1] is None else pick(tangents[p - 1]) for p in call.template]
+        result_tangents = primitive.push(call, arguments, picked, value)
         parts = [
             t if t is not None else np.zeros(o.shape, o.dtype)
-            for t, o in zip(found, call.outputs)
+            for t, o in zip(result_tangents, call.outputs)
             if o.value is None
         ]
         return packed(parts) if call.several else parts[0]

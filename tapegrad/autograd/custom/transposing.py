@@ -76,9 +76,9 @@ def transpose(linear, likes, cotangents, name, instead):
         if not pairs:
             return [None] * len(likes)
         varied = [t for t in leaves if t is not None]
-        found = grad([o for o, _ in pairs], varied, [w for _, w in pairs], allow_unused=True)
+        gradients = grad([o for o, _ in pairs], varied, [w for _, w in pairs], allow_unused=True)
     left = sum(float(np.sum(np.asarray(o._v) * w)) for o, w in pairs)
-    right = sum(float(np.sum(np.asarray(g._v) * t._v)) for g, t in zip(found, varied) if g is not None)
+    right = sum(float(np.sum(np.asarray(g._v) * t._v)) for g, t in zip(gradients, varied) if g is not None)
     size = sum(float(np.sum(np.abs(np.asarray(o._v) * w))) for o, w in pairs)
     single = any(t.dtype.char == "f" for t in (*varied, *(o for o, _ in pairs)))
     if abs(left - right) > (1e-3 if single else 1e-8) * (size + abs(right)):
@@ -86,7 +86,7 @@ def transpose(linear, likes, cotangents, name, instead):
             f"{name} is not linear in what it is given, so it is no derivative: f(v) = {left:.6g}, but "
             f"f'(v) v = {right:.6g}"
         )
-    results = iter(found)
+    results = iter(gradients)
     values = (None if p is None else next(results) for p in points)
     return [None if g is None else g._v for g in values]
 
@@ -116,5 +116,5 @@ def transposed_on_tape(linear, likes, cotangents):
     varied = [t for t in leaves if t is not None]
     if not pairs:
         return [None] * len(likes)
-    found = sweep_recorded([o for o, _ in pairs], [w for _, w in pairs], varied, lambda *_: None).requested
-    return [None if t is None else found.get(id(t)) for t in leaves]
+    gradients = sweep_recorded([o for o, _ in pairs], [w for _, w in pairs], varied, lambda *_: None).requested
+    return [None if t is None else gradients.get(id(t)) for t in leaves]

@@ -65,13 +65,13 @@ def functions():
 
 def _least(call, budget):
     """Least seconds of a call, within a budget."""
-    found, end, turns = float("inf"), time.perf_counter() + budget, 0
+    least, end, turns = float("inf"), time.perf_counter() + budget, 0
     while turns < 3 or time.perf_counter() < end:
         start = time.perf_counter()
         call()
-        found = min(found, time.perf_counter() - start)
+        least = min(least, time.perf_counter() - start)
         turns += 1
-    return found
+    return least
 
 
 def measure(f, point, budget):
@@ -103,20 +103,20 @@ def measure(f, point, budget):
 
 def run_bench(options):
     """The subcommand; returns the exit code."""
-    found = {name: measure(f, point, options.seconds / 4) for name, f, point in functions()}
-    good = all(m["disagreement"] <= TOLERANCE for m in found.values())
+    measurements = {name: measure(f, point, options.seconds / 4) for name, f, point in functions()}
+    good = all(m["disagreement"] <= TOLERANCE for m in measurements.values())
     if options.json == "-":
-        print(write_json(found, None))
+        print(write_json(measurements, None))
         return 0 if good else 1
     lines = []
-    for name, m in found.items():
+    for name, m in measurements.items():
         times = [seconds_text(m[k]) for k in ("value", "first", "sweep", "kernel", "differences")]
         faster = f"{m['differences'] / min(m['sweep'], m['kernel']):.0f} x"
         lines.append((name, str(m["inputs"]), *times, faster, f"{m['disagreement']:.0e}"))
     print("value and gradient\n\n" + table(HEAD, lines, numbers=True))
     print("\nfaster: than finite differences, by the better of sweep and kernel")
     if options.json:
-        write_json(found, options.json)
+        write_json(measurements, options.json)
     return 0 if good else 1
 
 

@@ -80,11 +80,11 @@ def _load(target):
         raise UsageError(f"{target!r} is not of the form FILE.py:FUNCTION, as in examples/modes.py:many_to_one")
     if not Path(path).is_file():
         raise UsageError(f"there is no file {path}")
-    found = runpy.run_path(path, run_name=Path(path).stem)
-    if not callable(found.get(name)):
-        known = sorted(k for k, v in found.items() if inspect.isfunction(v) and v.__module__ == Path(path).stem)
-        raise UsageError(f"{path} has no function {name}; it has {', '.join(known) or 'none'}")
-    return found[name]
+    namespace = runpy.run_path(path, run_name=Path(path).stem)
+    if not callable(namespace.get(name)):
+        functions = sorted(k for k, v in namespace.items() if inspect.isfunction(v) and v.__module__ == Path(path).stem)
+        raise UsageError(f"{path} has no function {name}; it has {', '.join(functions) or 'none'}")
+    return namespace[name]
 
 
 def _sizes(text):
@@ -118,17 +118,17 @@ def run_compare(options):
             figure(1, 1)  # before the work, not after it
         if len(sizes) == 1:
             f, args = make_at(make, sizes * len(axes_of(make)))
-            found = compare(f, *args)
+            comparison = compare(f, *args)
         else:
-            found = compare_scaling(make, sizes)
+            comparison = compare_scaling(make, sizes)
         if options.json == "-":
-            print(found.to_json())
+            print(comparison.to_json())
         else:
-            print(found)
+            print(comparison)
             if options.json:
-                found.to_json(options.json)
+                comparison.to_json(options.json)
         if options.plot:
-            found.plot(options.plot)
+            comparison.plot(options.plot)
     except BrokenPipeError:
         raise
     except CheckError as error:

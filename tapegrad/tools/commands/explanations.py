@@ -37,9 +37,9 @@ def explanation(name: str) -> str:
     >>> explanation("guard").splitlines()[0]
     '### GuardError'
     """
-    known = {heading.lower().removesuffix("error"): heading for heading in sections()}
+    headings = {heading.lower().removesuffix("error"): heading for heading in sections()}
     asked = name.rpartition(".")[2].lower().removesuffix("error")
-    if asked not in known:
-        close = [known[k] for k in difflib.get_close_matches(asked, known, cutoff=0.5)]
+    if asked not in headings:
+        close = [headings[k] for k in difflib.get_close_matches(asked, headings, cutoff=0.5)]
         raise errors.OptionError(f"{name!r} is no class of errors of tapegrad; {'perhaps ' if close else ''}{', '.join(close or names())}")
-    return sections()[known[asked]]
+    return sections()[headings[asked]]

@@ -54,16 +54,16 @@ def public(tg):
     >>> [title for title, names in reference.public(tapegrad)]
     ['tg', 'tg.autograd', 'tg.implicit', 'tg.optimize', 'tg.optim', 'tg.nn.functional', 'tg.errors']
     """
-    found = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
+    modules = [("tg", [(n, getattr(tg, n)) for n in tg.__all__ if not isinstance(getattr(tg, n), types.ModuleType)])]
     for module, names in _MODULES.items():
-        place = operator.attrgetter(module)(tg)
+        namespace = operator.attrgetter(module)(tg)
         if names is None:
-            names = place.__all__
+            names = namespace.__all__
         elif not names:
-            classes = {n: thing for n, thing in vars(place).items() if isinstance(thing, type) and thing.__module__ == place.__name__}
-            names = [n for n, thing in classes.items() if issubclass(thing, Exception)]
-        found.append((f"tg.{module}", [(n, getattr(place, n)) for n in sorted(names)]))
-    return found
+            classes = {n: c for n, c in vars(namespace).items() if isinstance(c, type) and c.__module__ == namespace.__name__}
+            names = [n for n, c in classes.items() if issubclass(c, Exception)]
+        modules.append((f"tg.{module}", [(n, getattr(namespace, n)) for n in sorted(names)]))
+    return modules
 
 
 class _Plain(str):
@@ -72,17 +72,17 @@ class _Plain(str):
     __repr__ = str.__str__
 
 
-def _signature(thing):
+def _signature(member):
     try:
-        signature = inspect.signature(thing)
+        signature = inspect.signature(member)
     except (TypeError, ValueError):
         return "(...)"
 
-    def plain(annotation):
+    def unquoted(annotation):
         return _Plain(annotation) if isinstance(annotation, str) else annotation
 
-    parameters = [p.replace(annotation=plain(p.annotation)) for p in signature.parameters.values()]
-    return str(signature.replace(parameters=parameters, return_annotation=plain(signature.return_annotation)))
+    parameters = [p.replace(annotation=unquoted(p.annotation)) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=parameters, return_annotation=unquoted(signature.return_annotation)))
 
 
 def _entries(text):
@@ -131,9 +131,9 @@ def _examples(text):
 def _rows(names):
     """Element-wise functions: a line each."""
     lines = ["| function | value |", "|---|---|"]
-    for name, thing in names:
-        summary = inspect.getdoc(thing).split("\n")[0].replace("|", "\\|").removesuffix(", element-wise.")
-        lines.append(f"| `tg.{name}{_signature(thing)}` | {summary} |")
+    for name, member in names:
+        summary = inspect.getdoc(member).split("\n")[0].replace("|", "\\|").removesuffix(", element-wise.")
+        lines.append(f"| `tg.{name}{_signature(member)}` | {summary} |")
     return lines
 
 
@@ -158,14 +158,14 @@ def page(tg):
     """
     lines = [_HEAD]
     for title, names in public(tg):
-        small = [(n, thing) for n, thing in names if title == "tg" and functions.ELEMENTWISE.get(n) is thing]
+        small = [(n, member) for n, member in names if title == "tg" and functions.ELEMENTWISE.get(n) is member]
         lines += [f"## {title}", ""]
-        for name, thing in names:
-            if (name, thing) in small:
+        for name, member in names:
+            if (name, member) in small:
                 continue
-            error = isinstance(thing, type) and issubclass(thing, Exception)
-            bases = ", ".join(b.__name__ for b in thing.__bases__) if error else ""
-            lines += [f"### `{title}.{name}{f'({bases})' if error else _signature(thing)}`", "", _body(inspect.getdoc(thing)), ""]
+            error = isinstance(member, type) and issubclass(member, Exception)
+            bases = ", ".join(b.__name__ for b in member.__bases__) if error else ""
+            lines += [f"### `{title}.{name}{f'({bases})' if error else _signature(member)}`", "", _body(inspect.getdoc(member)), ""]
         if small:
             lines += ["### Element-wise functions", "", *_rows(small), ""]
     lines += ["## tapegrad.scipy", ""]

@@ -60,34 +60,34 @@ _OTHERS = (
 )  # fmt: skip
 
 
-def _arrays(thing):
+def _arrays(value):
     """The arrays of floats in arguments or a result."""
-    if isinstance(thing, (list, tuple)):
-        return [a for part in thing for a in _arrays(part)]
-    return [thing] if isinstance(thing, Differentiable) or isinstance(thing, np.ndarray) and thing.dtype.kind == "f" else []
+    if isinstance(value, (list, tuple)):
+        return [a for part in value for a in _arrays(part)]
+    return [value] if isinstance(value, Differentiable) or isinstance(value, np.ndarray) and value.dtype.kind == "f" else []
 
 
 def _with_tensors(args, alone=None):
     """Arguments with tensors, which are computed, in place of the arrays of floats; only in that at position `alone` if it is given."""
 
-    def changed(thing):
-        if isinstance(thing, (list, tuple)):
-            return type(thing)(map(changed, thing))
-        return tensor(thing, requires_grad=True) * 1.0 if _arrays(thing) else thing
+    def changed(value):
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(changed, value))
+        return tensor(value, requires_grad=True) * 1.0 if _arrays(value) else value
 
     return [changed(a) if k == alone or alone is None else a for k, a in enumerate(args)]
 
 
-def _called(function, given):
+def _called(function, arguments):
     """What a call with tensors gives, as `answer` says it."""
-    target = given[0]
+    target = arguments[0]
     before = getattr(target, "grad_fn", None)
     try:
-        found = function(*given)
+        result = function(*arguments)
     except TapegradError as error:
         return error
-    written = found is None and getattr(target, "grad_fn", None) is not before
-    return "tensor" if written or any(isinstance(a, Differentiable) and a.requires_grad for a in _arrays(found)) else "value"
+    written = result is None and getattr(target, "grad_fn", None) is not before
+    return "tensor" if written or any(isinstance(a, Differentiable) and a.requires_grad for a in _arrays(result)) else "value"
 
 
 @cache
@@ -120,19 +120,23 @@ def answer(function):
 
 def _instead(function, args):
     """What to write in place of a call that NumPy does not let us answer: the call with ``like=``, if it answers."""
-    given = _with_tensors(args)
-    found = function(*given, like=_arrays(given)[0])
+    arguments = _with_tensors(args)
+    result = function(*arguments, like=_arrays(arguments)[0])
     text = ", ".join("shape" if isinstance(a, tuple) else "t" for a in args)
-    return f"refused; write `{_short(function)}({text}, like=t)`" if isinstance(found, Differentiable) and found.requires_grad else "refused"
+    return (
+        f"refused; write `{_short(function)}({text}, like=t)`"
+        if isinstance(result, Differentiable) and result.requires_grad
+        else "refused"
+    )
 
 
 def _alone(function, args):
     """What a function of several arrays does otherwise where only one of them is a tensor."""
-    places = [k for k, a in enumerate(args) if _arrays(a)]
-    if len(places) < 2:
+    positions = [k for k, a in enumerate(args) if _arrays(a)]
+    if len(positions) < 2:
         return ""
-    found = [(k + 1, _called(function, _with_tensors(args, k))) for k in places]
-    said = [(k, "a plain value" if what == "value" else "refused") for k, what in found if what != "tensor"]
+    answers = [(k + 1, _called(function, _with_tensors(args, k))) for k in positions]
+    said = [(k, "a plain value" if what == "value" else "refused") for k, what in answers if what != "tensor"]
     return "".join(f"; {what} if only argument {k} is a tensor" for k, what in said)
 
 
@@ -166,7 +170,7 @@ def _primitives():
 
 def _functions():
     """Rows of NumPy's functions: name, and what it does on a tape."""
-    found = {}
+    notes = {}
     for function in {*FUNCTIONS, *BY_FUNCTION, *DIRECT, *VALUES}:
         name = _short(function)
         full = name.replace("np.", "numpy.", 1)
@@ -188,8 +192,8 @@ def _functions():
             note = "a composition"
         if what == "tensor":
             note += _alone(function, args)
-        found[name] = note
-    return [(f"`{name}`", note) for name, note in sorted(found.items())]
+        notes[name] = note
+    return [(f"`{name}`", note) for name, note in sorted(notes.items())]
 
 
 def page():

@@ -30,12 +30,12 @@ def _chain(steps):
 
 def _curve(steps, every):
     def f(x):
-        y, found = x[0], []
+        y, values = x[0], []
         for k in range(steps):
             y = np.cos(y) + np.exp(-y) / (1.0 + y * y) * x[k % len(x)]
             if k % every == 0:
-                found.append(y)
-        return found
+                values.append(y)
+        return values
 
     return f
 
@@ -142,20 +142,20 @@ def _curves(n):
 def samples():
     """The functions, and points to differentiate them at: a list of (function, point)."""
     rng = np.random.default_rng(0)
-    found = [(_chain(s), n) for s, n in ((5, 2), (200, 2), (200, 40), (1000, 100), (3000, 5), (3000, 30))]
-    found += [(_curve(s, e), n) for s, e, n in ((10, 20, 2), (100, 1, 3), (300, 3, 1), (1000, 50, 20), (1000, 2000, 5))]
-    found += [(_parts(s), n) for s, n in ((5, 3), (40, 40), (150, 10), (30, 150))]
-    found += [(_tuple_of(s), n) for s, n in ((20, 10), (100, 1), (3, 200))]
-    found += [(_diffused(s), n) for s, n in ((10, 20), (30, 90))]
-    found += [(_oscillator(s), n) for s, n in ((10, 16), (20, 70), (5, 400))]
-    found += [(_filled, n) for n in (10, 60)]
+    cases = [(_chain(s), n) for s, n in ((5, 2), (200, 2), (200, 40), (1000, 100), (3000, 5), (3000, 30))]
+    cases += [(_curve(s, e), n) for s, e, n in ((10, 20, 2), (100, 1, 3), (300, 3, 1), (1000, 50, 20), (1000, 2000, 5))]
+    cases += [(_parts(s), n) for s, n in ((5, 3), (40, 40), (150, 10), (30, 150))]
+    cases += [(_tuple_of(s), n) for s, n in ((20, 10), (100, 1), (3, 200))]
+    cases += [(_diffused(s), n) for s, n in ((10, 20), (30, 90))]
+    cases += [(_oscillator(s), n) for s, n in ((10, 16), (20, 70), (5, 400))]
+    cases += [(_filled, n) for n in (10, 60)]
     for n in (10, 30, 100, 360):
-        found += [(f, n) for f in _vectors(n, rng)]
+        cases += [(f, n) for f in _vectors(n, rng)]
     for n in (3, 8, 14):
-        found += [(f, (n, n)) for f in _matrices(n)]
+        cases += [(f, (n, n)) for f in _matrices(n)]
     for n in (150, 700, 1600, 6000):
-        found += _curves(n)
-    return [(f, rng.uniform(0.1, 0.9, shape)) for f, shape in found]
+        cases += _curves(n)
+    return [(f, rng.uniform(0.1, 0.9, shape)) for f, shape in cases]
 
 
 def measure(recording, repeats, budget=0.02):
@@ -193,8 +193,8 @@ def measured(repeats=5):
     for function, point in samples():
         recording = Recording(function, (point,), (0,))
         for forward, seconds in zip((True, False), measure(recording, repeats)):
-            found = counts(recording, forward)
-            rows.append([found[name] for name in NAMES])
+            by_name = counts(recording, forward)
+            rows.append([by_name[name] for name in NAMES])
             times.append(seconds * 1e9)
     return np.array(rows), np.array(times)
 
@@ -214,9 +214,9 @@ def fit(rows, times):
         return np.concatenate([parts / parts.sum(axis=1, keepdims=True), hold * np.eye(len(logs))])
 
     solved = least_squares(misfit, np.zeros(len(prior)), slopes, loss="soft_l1", f_scale=0.2)
-    found = np.exp(solved.x) * prior
-    error = float(np.median(np.abs(rows @ found / times - 1.0)))
-    return {name: float(f"{value:.3g}") for name, value in zip(NAMES, found)}, error
+    constants = np.exp(solved.x) * prior
+    error = float(np.median(np.abs(rows @ constants / times - 1.0)))
+    return {name: float(f"{value:.3g}") for name, value in zip(NAMES, constants)}, error
 
 
 def calibrate(repeats=5):

@@ -218,11 +218,11 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
-        found = asdict(self)
-        for row in found["rows"]:
+        data = asdict(self)
+        for row in data["rows"]:
             if row["operations"] != row["operations"]:
                 row["operations"] = row["disagreement"] = None
-        return found
+        return data
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """`to_dict` as JSON; also written to a file if `path` is given."""
@@ -285,9 +285,9 @@ def _peak(call):
             tracemalloc.stop()
 
 
-def _matrix(found, way, argnums, outputs):
+def _matrix(derivative, way, argnums, outputs):
     """A Jacobian as one array (outputs, inputs), whatever containers it came in."""
-    leaves = [np.asarray(leaf) for leaf in flatten(found)[0]]
+    leaves = [np.asarray(leaf) for leaf in flatten(derivative)[0]]
     many = len(argnums) if isinstance(argnums, tuple) else 1
     blocks = [
         [leaves[j * len(outputs) + k] if way.make is jacfwd else leaves[k * many + j] for j in range(many)]
@@ -296,20 +296,20 @@ def _matrix(found, way, argnums, outputs):
     return np.concatenate([np.concatenate([b.reshape(p.size, -1) for b in row], 1) for p, row in zip(outputs, blocks)])
 
 
-def _disagreement(found, expected):
+def _disagreement(matrix, expected):
     """The largest difference, relative to the largest entry that is finite; inf where only one is finite."""
-    if not np.array_equal(np.isfinite(found), np.isfinite(expected)):
+    if not np.array_equal(np.isfinite(matrix), np.isfinite(expected)):
         return float("inf")
     good = np.isfinite(expected)
-    if not np.array_equal(found[~good], expected[~good], equal_nan=True):
+    if not np.array_equal(matrix[~good], expected[~good], equal_nan=True):
         return float("inf")
     scale = float(np.max(np.abs(expected[good]), initial=0.0))
-    return float(np.max(np.abs(found[good] - expected[good]), initial=0.0)) / (scale or 1.0)
+    return float(np.max(np.abs(matrix[good] - expected[good]), initial=0.0)) / (scale or 1.0)
 
 
-def _detached(thing):
+def _detached(value):
     """An argument as plain data: numbers as they are, tensors as their values."""
-    return np.array(thing._v) if isinstance(thing, Tensor) else thing
+    return np.array(value._v) if isinstance(value, Tensor) else value
 
 
 def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5) -> Comparison:
@@ -368,27 +368,27 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
         derivative = derivatives[way.name]
         start = perf_counter()
         for _ in range(2 if way.kernel else 1):
-            found = derivative(*args)
+            result = derivative(*args)
         seconds = perf_counter() - start
         if not way.kernel or derivative.stats().kernels:
-            ways[way.name], first[way.name], results[way.name] = way, seconds, found
+            ways[way.name], first[way.name], results[way.name] = way, seconds, result
             calls[way.name] = partial(derivative, *args)
 
     recording = Recording(f, args, positions(argnums, len(args)))
     prediction = predict(recording)
-    matrices = {name: _matrix(found, ways[name], argnums, recording.outputs) for name, found in results.items()}
+    matrices = {name: _matrix(result, ways[name], argnums, recording.outputs) for name, result in results.items()}
     expected = matrices[REFERENCE]
-    apart = {label: _disagreement(found, expected) for label, found in matrices.items()}
+    apart = {label: _disagreement(matrix, expected) for label, matrix in matrices.items()}
     _check(name, apart, recording)
     results.clear()
 
     seconds = _least(calls, budget)
-    known = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
-    known["value"] = ("", "f", 0, float("nan"), 0)
-    visited = sum(sum(found.values()) for found in instructions(recording))
+    figures = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
+    figures["value"] = ("", "f", 0, float("nan"), 0)
+    visited = sum(sum(counts.values()) for counts in instructions(recording))
     rows = []
     for label, call in calls.items():
-        mode, how, passes, operations, buffers = known[label]
+        mode, how, passes, operations, buffers = figures[label]
         rows.append(
             Measured(
                 label, mode, how, passes, operations, visited, seconds[label], seconds[label] / seconds["value"],
@@ -415,15 +415,15 @@ def _check(name, apart, recording):
 
 def _least(calls, budget):
     """Least seconds of each call; they take turns, so that a slow moment falls on all alike."""
-    found = dict.fromkeys(calls, float("inf"))
+    least = dict.fromkeys(calls, float("inf"))
     end, turns = perf_counter() + budget, 0
     while turns < FEWEST or (turns < MOST and perf_counter() < end):
         for label, call in calls.items():
             start = perf_counter()
             call()
-            found[label] = min(found[label], perf_counter() - start)
+            least[label] = min(least[label], perf_counter() - start)
         turns += 1
-    return found
+    return least
 
 
 def _sentence(prediction):

@@ -96,12 +96,12 @@ class Scaling:
         points = self.along(axis)
         fixed = f" (m = {points[0].m})" if axis == "n" and len(self.axes) > 1 else ""
         fixed = f" (n = {points[0].n})" if axis == "m" else fixed
-        found = self.crossovers[axis]
+        crossings = self.crossovers[axis]
         said = ", ".join(
-            f"by {what} at {axis} = {found[key]:.3g}" if found[key] is not None else f"never by {what}"
+            f"by {what} at {axis} = {crossings[key]:.3g}" if crossings[key] is not None else f"never by {what}"
             for key, what in (("operations", "operations"), ("predicted", "predicted cost"), ("seconds", "time"))
         )
-        if found["predicted"] is None:
+        if crossings["predicted"] is None:
             what = f"{points[0].comparison.recommended} mode is preferred throughout"
         else:
             what = f"{points[0].comparison.recommended} mode gives way to {points[-1].comparison.recommended} mode"
@@ -227,12 +227,12 @@ def compare_scaling(make_f: Callable[..., Any], sizes: Any, argnums: int | tuple
     if not sizes or sizes[0] < 1:
         raise ValueError(f"sizes must be positive numbers, not {sizes}")
     if len(axes) == 1:
-        wanted: list[tuple[Any, ...]] = [(n,) for n in sizes]
+        grid: list[tuple[Any, ...]] = [(n,) for n in sizes]
     else:
         middle = sizes[len(sizes) // 2]
-        wanted = list(dict.fromkeys([(n, middle) for n in sizes] + [(middle, m) for m in sizes]))
+        grid = list(dict.fromkeys([(n, middle) for n in sizes] + [(middle, m) for m in sizes]))
     points = []
-    for at in wanted:
+    for at in grid:
         f, args = make_at(make_f, at)
         points.append(Point(at[0], at[1] if len(at) > 1 else None, compare(f, *args, argnums=argnums, budget=budget)))
     crossovers = {
