@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import tapegrad as tg
-from tapegrad.sparse import colouring
+from tapegrad.program.sparsity import colouring
 
 RNG = np.random.default_rng(0)
 
