@@ -116,7 +116,8 @@ def test_binary_constants_on_either_side(name):
     x, y = drawn(rng, first, (2, 3)), drawn(rng, second, (2, 3))
     numpy_function = value_of(row)
     ones = np.ones((2, 3), int)
-    for c in (drawn(rng, second, (3,)), 0.75, 2, np.float64(0.75), ones * 2, ones.astype(bool)):
+    # What chooses a number gives integers of integers, which have no derivative.
+    for c in (drawn(rng, second, (3,)), 0.75, 2, np.float64(0.75), *([] if name in ("if_true", "if_false") else [ones * 2, ones.astype(bool)])):
         check(lambda t: apply(row, (t, c)), x, reference=lambda t: numpy_function(t, c))
         check(lambda t: apply(row, (t, c)), float(x[0, 0]), reference=lambda t: numpy_function(t, c))
     for c in (drawn(rng, first, (3,)), 0.75, 2, np.float64(0.75), ones * 2, ones.astype(bool)):

@@ -179,9 +179,9 @@ def test_plain_in_plain_out():
     assert type(value) is float and type(tangent) is float and (value, tangent) == (6.0, 2.0)
     value, tangent = tg.jvp(lambda x: x.sum(), (np.ones(3, "f"),), (np.ones(3, "f"),))
     assert value.dtype == tangent.dtype == np.float32 and np.ndim(value) == 0
-    value, tangent = tg.jvp(lambda x: (np.argmax(x), x > 0.5, 3), (np.array([0.0, 1.0]),), (np.ones(2),))
-    assert value[0] == 1 and value[2] == 3 and tangent[0] == 0.0 and tangent[2] == 0.0
-    np.testing.assert_array_equal(tangent[1], np.zeros(2))
+    value, tangent = tg.jvp(lambda x: (np.floor(x), 3), (np.array([0.5, 1.5]),), (np.ones(2),))
+    assert value[1] == 3 and tangent[1] == 0.0
+    np.testing.assert_array_equal(tangent[0], np.zeros(2))
     x = np.ones(2)
     same = tg.jvp(lambda x: x, (x,), (x,))[0]
     assert same is not x
