@@ -82,7 +82,7 @@ class Emission:
         self.main = main
         self._begin(layout, shared)
         self._pieces(pieces, layout, shared)
-        self._end(pieces)
+        self._end()
         if entry:
             emit_entry(module, main, layout.nbytes, H_SWEEP, len(program.inputs) > 1)
         self.module, self.nbytes, self.keeps = module, layout.nbytes, shared.keeps
@@ -123,9 +123,9 @@ class Emission:
         b.branch(finish)
         b.position_at_end(finish)
 
-    def _end(self, pieces):
+    def _end(self):
         b = self.b
-        if any(piece.guards or piece.stops for piece in pieces):
+        if any(isinstance(statement, K.Guard) for statement in K.walk(self.program.body)):
             failed, fine = self.main.append_basic_block("failed"), self.main.append_basic_block("fine")
             number = b.load(self.main.args[2], typ=I32)
             b.cbranch(b.icmp_signed("!=", number, NONE), failed, fine)

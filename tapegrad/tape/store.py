@@ -97,7 +97,7 @@ class Store:
             self.due = self.capacity
             self._stage(1)
         else:
-            self.due = FIRST_CAPACITY
+            self.due, self.view = FIRST_CAPACITY, None
             self.resize(FIRST_CAPACITY)
 
     def _empty(self):
@@ -131,7 +131,7 @@ class Store:
         """Take a buffer for `capacity` records, keeping what is there."""
         buffer = bytearray(capacity * RECORD.size)
         view = np.frombuffer(buffer, np.uint8)
-        if capacity > FIRST_CAPACITY:
+        if self.view is not None:
             view[: len(self.view)] = self.view
         self.buffer, self.view, self.capacity = buffer, view, capacity
         self.address = view.ctypes.data

@@ -256,7 +256,7 @@ def from_bytes(data, limit=LIMIT):
     try:
         tape, taken = _decoded(data, limit)
         check(tape, taken)
-        tape.kept = LoadedPool(tape)
+        tape.pool_type = LoadedPool
         return tape
     except TapeFileError as error:
         raise TapeFileError(f"this is no tape that can be loaded: {said_by(error)}") from error
