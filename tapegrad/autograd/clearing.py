@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common.errors import ClearedTapeError
+from ..common.errors import ClearedTapeError, InternalError
 from ..interpreter.walks import walks
 from ..tape.layout import ARRAY_RECORD
 from ..tape.store import Store
@@ -29,7 +29,15 @@ def second_backward_error(store, slot):
 def retire(store, place):
     """End `store`; its thread goes on with a fresh one."""
     slots = walks.load().live_slots(store) if len(store.tokens) > 1 else ()
-    rows = {slot: Instruction(store, slot).row for slot in slots}
+    rows = {slot: _row_at(store, slot) for slot in slots}
     parts = store.retire(place)
     store.live_rows = rows
     store.thread.replace(store, Store(store.thread, store.explicit, parts))
+
+
+def _row_at(store, slot):
+    """The row of an instruction; None if there is none, for a store is also ended while the error about that is raised."""
+    try:
+        return Instruction(store, slot).row
+    except InternalError:
+        return None
