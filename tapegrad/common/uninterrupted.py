@@ -22,10 +22,15 @@ import sys
 import threading
 import time
 import weakref
+
+# Without the conversion to members of enumerations, which takes a microsecond a signal.
+from _signal import getsignal
 from contextlib import ContextDecorator
 from importlib import import_module
 from threading import get_ident
 
+#: The signals of this system.
+_NUMBERS = tuple(sorted(map(int, signal.valid_signals())))
 #: Thread -> how many times it is inside; changed by that thread, with `_GATE`, which a forking thread keeps closed.
 _INSIDE: dict[int, int] = {}
 _GATE = threading.RLock()
@@ -67,8 +72,8 @@ class _Uninterrupted(ContextDecorator):
         if self._depth > 1:
             return
         try:
-            for number in sorted(signal.valid_signals()):
-                handler = signal.getsignal(number)
+            for number in _NUMBERS:
+                handler = getsignal(number)
                 if callable(handler):
                     self._handlers[number] = handler
                     signal.signal(number, self._note)

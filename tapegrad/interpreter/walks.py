@@ -24,6 +24,7 @@ class Walks:
 
     def __init__(self) -> None:
         self.pack: Any = None
+        self._digest: Any = None
 
     def load(self) -> Any:
         """The module `native`, imported (and compiled) at the first call."""
@@ -34,10 +35,12 @@ class Walks:
 
     def digest(self, address: int, nbytes: int) -> int:
         """See `codegen.digest.digest`."""
-        with uninterrupted:
-            from ..codegen.digest import digest
+        if self._digest is None:
+            with uninterrupted:
+                from ..codegen.digest import digest
 
-        return digest(address, nbytes)
+                self._digest = digest
+        return self._digest(address, nbytes)
 
     def reclaim(self, store: Any) -> Any:
         """See `reclaim.reclaim`."""
