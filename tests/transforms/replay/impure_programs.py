@@ -2,6 +2,8 @@
 
     python -m tests.transforms.replay.impure_programs --seed 0 --count 2000 [--kinds WORD ...] [--jit | --no-jit] [--sources 1]
 
+Only public names are used, so another state of the package may be looked at: ``PYTHONPATH=OTHER:. python -P -m ...``.
+
 `programs` makes them by a seed, `run` says what one comes to:
 
 =========  ========================================================================
@@ -23,20 +25,33 @@ import itertools
 import os
 import random
 import re
-import sys
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 import tapegrad as tg
+from tests.transforms.replay import impure_arrays as memory
+from tests.transforms.replay import impure_captures as captures
+from tests.transforms.replay import impure_operations as operations
+from tests.transforms.replay.impure_kinds import HEADER, NAMED, OPTIMISERS, SECOND, VALUES, indented
 
-if __package__:
-    from tests.transforms.replay.impure_kinds import FIRST, HEADER, KINDS, NAMED, OPTIMISERS, PLAIN, SECOND, VALUES, indented
-else:  # run as a file, with another tree of the package in the path
-    sys.path.insert(0, str(Path(__file__).parent))
-    from impure_kinds import FIRST, HEADER, KINDS, NAMED, OPTIMISERS, PLAIN, SECOND, VALUES, indented
+KINDS = {
+    kind.name: kind
+    for group in (
+        captures.places,
+        captures.beside,
+        captures.equal_values,
+        captures.orders,
+        memory.arrays,
+        captures.outside,
+        operations.alternating,
+        operations.exceptions,
+        operations.on_the_way_back,
+        operations.storms,
+    )
+    for kind in group()
+}
 
 #: Steps of the differences, and what they may be off by.
 STEP, STEP2 = 1e-5, 1e-3
@@ -45,16 +60,43 @@ TOLERANCE = {"gradient": 1e-5, "hessian": 1e-3, "minimum": 5e-2}
 MANY, NEARLY_ALL = 30, 0.8
 
 #: The last line of a function of k and x: where x is a float, an array, or what an optimiser starts from.
-SCALAR = ("k * x", "k * np.sin(x) + x", "x * x * k - np.cos(x)", "np.exp(0.1 * k * x)", "x * x / (1.0 + k * k)", "np.sin(x) * np.sqrt(k * k + 1.0)")
-ARRAY = ("np.sum(k * x)", "k * np.prod(x)", "np.dot(x, x) * k", "np.sum(x[1:] * x[:-1]) * k", "np.sum(np.exp(0.1 * k * x))", "np.sum((x - k) ** 2)", "k * x[0] + np.max(x)")
+SCALAR = (
+    "k * x",
+    "k * np.sin(x) + x",
+    "x * x * k - np.cos(x)",
+    "np.exp(0.1 * k * x)",
+    "x * x / (1.0 + k * k)",
+    "np.sin(x) * np.sqrt(k * k + 1.0)",
+)
+ARRAY = (
+    "np.sum(k * x)",
+    "k * np.prod(x)",
+    "np.dot(x, x) * k",
+    "np.sum(x[1:] * x[:-1]) * k",
+    "np.sum(np.exp(0.1 * k * x))",
+    "np.sum((x - k) ** 2)",
+    "k * x[0] + np.max(x)",
+)
 CURVED = {
     False: ("k * x ** 3", "k * np.sin(x)", "np.exp(0.1 * k * x)", "x * x * (k + 1.0)"),
-    True: ("k * np.sum(x ** 3)", "k * np.sum(np.sin(x))", "np.dot(x, x) * k", "np.sum(x[1:] * x[:-1]) * k", "np.sum(np.exp(0.1 * k * x))"),
+    True: (
+        "k * np.sum(x ** 3)",
+        "k * np.sum(np.sin(x))",
+        "np.dot(x, x) * k",
+        "np.sum(x[1:] * x[:-1]) * k",
+        "np.sum(np.exp(0.1 * k * x))",
+    ),
 }
 VECTOR = ("k * np.sin(x)", "np.cumsum(x) * k", "np.outer(x, x)[0] * k", "x[1:] * x[:-1] * k", "np.stack([k * x[0], x[1] * x[2]])")
 CONVEX = ("np.sum((x - k) ** 2)", "np.sum((x - 0.5 * k) ** 2) + 0.2 * np.dot(x, x)")
 #: Operations beside, on an argument that is a float or an array.
-BESIDE = ("b = np.cos({}) * 0.3", "b = 0.2 * {0} * {0} - 0.1", "b = np.tanh({}) + 0.5", "b = np.sqrt({0} * {0} + 1.0)", "b = np.where({0} > 50.0, 0.0, {0})")
+BESIDE = (
+    "b = np.cos({}) * 0.3",
+    "b = 0.2 * {0} * {0} - 0.1",
+    "b = np.tanh({}) + 0.5",
+    "b = np.sqrt({0} * {0} + 1.0)",
+    "b = np.where({0} > 50.0, 0.0, {0})",
+)
 NAMES = ("scale", "rate", "gain", "order", "level")
 
 
@@ -122,7 +164,12 @@ def compatible(transformation):
     """Those that may take turns with it on one function."""
     if transformation in OPTIMISERS:
         return ("grad", *OPTIMISERS)
-    return {"grad": ("grad", "value_and_grad"), "value_and_grad": ("grad", "value_and_grad"), "hessian": ("grad", *SECOND), "hvp": SECOND}.get(transformation, (transformation,))
+    return {
+        "grad": ("grad", "value_and_grad"),
+        "value_and_grad": ("grad", "value_and_grad"),
+        "hessian": ("grad", *SECOND),
+        "hvp": SECOND,
+    }.get(transformation, (transformation,))
 
 
 def made(kind, seed, transformation=None, jit=None):
@@ -132,7 +179,7 @@ def made(kind, seed, transformation=None, jit=None):
     is_array = kind.arrays or transformation in OPTIMISERS or rng.random() < 0.6
     turns = [transformation]
     if rng.random() < 0.2:
-        turns.append(rng.choice([t for t in compatible(transformation) if t in kind.transformations]))
+        turns.append(rng.choice([t for t in compatible(transformation) if t in kind.transformations] or turns))
     value = rng.choice(kind.values)
     first, later, number = VALUES[value]
     name = rng.choice(NAMES)
@@ -152,7 +199,10 @@ def made(kind, seed, transformation=None, jit=None):
         moving = rng.choice((0.0, 0.05))
         # In no order, and far from ties of max.
         start = [base[0], base[0] + 0.3, base[0] - 0.2] if is_array else base[0]
-        points = [f"np.array({[round(c + moving * call, 3) for c in start]})" if is_array else str(round(start + moving * call, 3)) for call in range(calls)]
+        points = [
+            f"np.array({[round(c + moving * call, 3) for c in start]})" if is_array else str(round(start + moving * call, 3))
+            for call in range(calls)
+        ]
     at = ", ".join(points) if kind.points else points[0] + (f", then {moving} more each time" if moving else "")
     changes = ()
     if "def change" in text:
@@ -172,7 +222,16 @@ def made(kind, seed, transformation=None, jit=None):
     ]
     source = "\n".join(notes) + "\n" + HEADER + "\n" + text
     arguments = [eval(point, {"np": np}) for point in points]
-    return Program((kind.name, seed), kind, source, arguments, changes, tuple(turns), jit, compile(source, f"<{kind.name}, seed {seed}>", "exec"))
+    return Program(
+        (kind.name, seed),
+        kind,
+        source,
+        arguments,
+        changes,
+        tuple(turns),
+        jit,
+        compile(source, f"<{kind.name}, seed {seed}>", "exec"),
+    )
 
 
 def programs(seed, count, kinds=None, transformation=None, jit=None):
@@ -244,7 +303,8 @@ CALLED = {
     "grad": tg.grad, "jacobian": tg.jacobian, "elementwise_grad": tg.elementwise_grad, "hessian": tg.hessian, "hvp": product,
     "value_and_grad": tg.value_and_grad, "backward": by_backward, "vjp": by_pullback, "linearize": by_linear_map,
     "lbfgs": optimised("lbfgs"), "minimize": optimised("minimize"),
-    "gradient_descent": optimised("gradient_descent", learning_rate=0.2), "adam": optimised("adam", learning_rate=0.2, max_iter=2000),
+    "gradient_descent": optimised("gradient_descent", learning_rate=0.2),
+    "adam": optimised("adam", learning_rate=0.2, max_iter=2000),
 }  # fmt: skip
 
 
@@ -281,7 +341,9 @@ def agrees(measured, right, tolerance):
     measured, right = np.asarray(measured, float), np.asarray(right, float)
     if measured.shape != right.shape and measured.size == right.size == 1:
         measured = measured.reshape(right.shape)
-    return measured.shape == right.shape and np.allclose(measured, right, rtol=tolerance, atol=tolerance * (1.0 + np.max(np.abs(right), initial=0.0)))
+    return measured.shape == right.shape and np.allclose(
+        measured, right, rtol=tolerance, atol=tolerance * (1.0 + np.max(np.abs(right), initial=0.0))
+    )
 
 
 class Oracle:
@@ -378,7 +440,9 @@ def compared(program):
             return Outcome("wrong", f"call {call}, {transformation}: {np.asarray(answer).tolist()}, should be {right.tolist()}")
     records, replays = (sum(counted(transformed, name) for transformed in called.values()) for name in ("records", "replays"))
     calls = len(program.points)
-    if calls >= MANY and (records > NEARLY_ALL * calls or program.kind.replayed and records and replays < (1.0 - NEARLY_ALL) * calls):
+    if calls >= MANY and (
+        records > NEARLY_ALL * calls or program.kind.replayed and records and replays < (1.0 - NEARLY_ALL) * calls
+    ):
         return Outcome("slow", f"recorded {records} times and replayed {replays} times in {calls} calls")
     return Outcome("right")
 
@@ -410,7 +474,9 @@ def main(arguments=None):
     parser.add_argument("--no-jit", dest="jit", action="store_false")
     parser.add_argument("--sources", type=int, default=1, help="how many wrong programs of each kind are printed")
     options = parser.parse_args(arguments)
-    kinds = [k for k in KINDS.values() if not options.kinds or any(word in k.name or word == str(k.fault) for word in options.kinds)]
+    kinds = [
+        k for k in KINDS.values() if not options.kinds or any(word in k.name or word == str(k.fault) for word in options.kinds)
+    ]
     by_kind, by_fault = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
     for program in programs(options.seed, options.count, [k.name for k in kinds], options.transformation, options.jit):
         outcome = run(program)
@@ -418,7 +484,10 @@ def main(arguments=None):
         mark = "" if kind.noticed else " (not noticed)"
         by_kind[f"{kind.name}{mark}"][outcome.verdict] += 1
         by_fault["none" if kind.fault is None else f"fault {kind.fault}"][outcome.verdict] += 1
-        if outcome.verdict != "right" and sum(by_kind[f"{kind.name}{mark}"][v] for v in ("wrong", "slow", "error", "crash")) <= options.sources:
+        if (
+            outcome.verdict != "right"
+            and sum(by_kind[f"{kind.name}{mark}"][v] for v in ("wrong", "slow", "error", "crash")) <= options.sources
+        ):
             print(f"{outcome.verdict}: {outcome.text}\n\n{program.source}\n{'-' * 80}")
     print(table(by_kind))
     print()

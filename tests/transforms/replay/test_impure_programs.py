@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 
-from tests.transforms.replay.impure_kinds import KINDS
-from tests.transforms.replay.impure_programs import CALLED, Oracle, by_differences, made, offsets, process_kept, programs, run
+from tests.transforms.replay.impure_programs import (
+    CALLED,
+    KINDS,
+    Oracle,
+    by_differences,
+    made,
+    offsets,
+    process_kept,
+    programs,
+    run,
+)
 
 #: What changes in these is not what the function reads, or not before it runs.
 CHANGES_NOTHING = ("nothing changes", "string that is the name of a global", "memory written before the pullback")
@@ -29,7 +38,9 @@ def test_every_fault_has_a_kind():
     assert {kind.fault for kind in KINDS.values()} == {None, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 18, 21, 27}
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if "def change" in kind.text and name not in CHANGES_NOTHING])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in KINDS.items() if "def change" in kind.text and name not in CHANGES_NOTHING]
+)
 def test_a_change_is_one_that_the_value_shows(name):
     for seed in range(3):
         program = made(KINDS[name], seed)
