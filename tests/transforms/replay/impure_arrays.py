@@ -128,10 +128,11 @@ def arrays():
             replaced(GLOBAL, ("= A", f"= np.ones({size})"), ("= B(n)", f"= np.ones({size}) + n")),
             "float(NAME[-1])",
         )
+    yield Kind("array of 64 KB", None, True, replaced(ARRAY, ("SIZE", "8192")), "float(NAME[:30].sum()) * 0.3")
     boxes = "np.empty(2, object)\nNAME[0], NAME[1] = [1.0], [2.0]"
     yield Kind(
         "content of an object array",
-        7,
+        None,
         False,
         replaced(ARRAY, ("np.arange(SIZE, dtype=float) / 100.0", boxes), ("NAME[3 * n] += 7.0", "NAME[1][0] += 3.0")),
         "NAME[1][0]",

@@ -144,6 +144,43 @@ def places():
         replaced(LIST, ("[0.5, A]", "[0.5, 1.0]"), ("NAMEs[1] = B(n)", "NAMEs.append(1.0 + n)")),
         "sum(NAMEs)",
     )
+    yield Kind(
+        "item far down a list", None, True, replaced(LIST, ("[0.5, A]", "[0.5] * 900 + [A]"), ("[1]", "[900]")), "NAMEs[900]"
+    )
+    yield Kind(
+        "item of a long list", None, False, replaced(LIST, ("[0.5, A]", "[0.5] * 2000 + [A]"), ("[1]", "[2000]")), "NAMEs[2000]"
+    )
+    yield Kind(
+        "item of a list of self",
+        None,
+        True,
+        replaced(SELF, ("self.other, self.NAME = 1.0, A", "self.NAMEs = [0.5, A]"), ("model.NAME", "model.NAMEs[1]")),
+        "self.NAMEs[1]",
+    )
+    yield Kind(
+        "item of a defaultdict",
+        None,
+        True,
+        replaced(DICT, ('{"other": 1.0, "NAME": A}', "collections.defaultdict(float, NAME=A)")),
+        'NAMEs["NAME"]',
+    )
+    yield Kind(
+        "object replaced",
+        None,
+        True,
+        replaced(GLOBAL, ("= A", "= types.SimpleNamespace(k=A)"), ("= B(n)", "= types.SimpleNamespace(k=B(n))")),
+        "NAME.k",
+    )
+    yield Kind(
+        "static argument", None, True, STATIC, "NAME", ("int", "bool", "str"), ("grad", "value_and_grad", "jacobian", "hessian")
+    )
+    yield Kind(
+        "helper of a helper",
+        None,
+        True,
+        replaced(HELPER, ("def f", "def second():\n    return helper()\n\ndef f")),
+        "second()",
+    )
     yield Kind("global of a helper", None, True, HELPER, "helper()")
     yield Kind(
         "cell of a helper",
@@ -252,7 +289,7 @@ def places():
     yield Kind("ctypes array", 12, False, replaced(LIST, ("[0.5, A]", "(ctypes.c_double * 2)(0.5, A)")), "NAMEs[1]", NUMBERS)
     yield Kind(
         "computed name of a global",
-        12,
+        None,
         False,
         GLOBAL,
         'globals()["".join(["NA", "ME"])]'.replace('"NA", "ME"', '"NAME"[:1], "NAME"[1:]'),
@@ -358,7 +395,12 @@ def equal_values():
             # Floats among the arguments are inputs, whatever their class.
             if value not in ("1.0 and 1", "signed zero", "np.float64 and float", "np.float64 of signed zero"):
                 yield Kind(
-                    f"{value}: argument", 7, True, STATIC, values=(value,), transformations=("grad", "value_and_grad", "jacobian")
+                    f"{value}: argument",
+                    None if value == "True and 1" else 7,
+                    True,
+                    STATIC,
+                    values=(value,),
+                    transformations=("grad", "value_and_grad", "jacobian"),
                 )
             for place in ("global", "cell", "default", "self", "list", "dict"):
                 if place != "default" or value in (
@@ -370,7 +412,7 @@ def equal_values():
                     "complex signed zero",
                 ):
                     text, read = captured[place]
-                    fault = {"np.float64 of signed zero": 12, "complex signed zero": 12}.get(value)
+                    fault = {"np.float64 of signed zero": 12, "complex signed zero": 12}.get(value) if place != "default" else None
                     yield Kind(f"{value}: {place}", fault, True, text, read, (value,))
 
 
