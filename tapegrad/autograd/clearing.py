@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ..common.errors import ClearedTapeError, InternalError
+from ..common.errors import ClearedTapeError
+from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
-from ..tape.layout import ARRAY_RECORD
+from ..rules.table import FIRST_ROW, ROWS
+from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, FIRST_ARRAY
 from ..tape.store import Store
-from .instruction import Instruction
 
 SECOND_BACKWARD = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -37,7 +38,7 @@ def retire(store, place):
 
 def _row_at(store, slot):
     """The row of an instruction; None if there is none, for a store is also ended while the error about that is raised."""
-    try:
-        return Instruction(store, slot).row
-    except InternalError:
-        return None
+    op = store.read(slot)[0] & ~CLEARED
+    if FIRST_ARRAY <= op < ARRAY_LEAF:
+        return Signature.ALL[op - FIRST_ARRAY].row
+    return ROWS[op - FIRST_ROW] if FIRST_ROW <= op < FIRST_ROW + len(ROWS) else None
