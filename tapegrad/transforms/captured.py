@@ -51,6 +51,8 @@ _LOOK_UP = frozenset(["getattr", "hasattr", "vars", "__dict__", "eval", "exec", 
 _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
 #: The attribute of a function under which recordings of it are kept (`tapegrad.optimize.keep`).
 _KEPT = "__tapegrad__"
+#: Bit of the flags of a class that is made while the program runs.
+_MADE_IN_PYTHON = 1 << 9
 #: What a variable is bound to that is not bound.
 _ABSENT = type("Absent", (), {})()
 
@@ -75,9 +77,10 @@ def changed(before, now):
     """The name of the first variable that is not in `now` what it was in `before`, or None."""
     if before.marks == now.marks:
         return None
-    for name, mark, other in zip(before.names, before.marks, now.marks):
+    for name, other_name, mark, other in zip(before.names, now.names, before.marks, now.marks):
         if mark != other:
-            return name
+            # What has come is found where something else was.
+            return name if other_name in before.names else other_name
     longer = max(before.names, now.names, key=len)
     return longer[min(len(before.names), len(now.names))]
 
@@ -143,6 +146,11 @@ class Captured:
                 self._value(f"{where}{key}", value, depth - 1, objects)
         elif isinstance(thing, types.FunctionType):
             self._function(name, thing, depth, objects)
+        elif _package(type(thing).__module__) == "tapegrad" and hasattr(thing, "__wrapped__"):
+            # Of our own objects (primitives, transformed functions) the user's function.
+            if depth and self._first(name or "the function", thing):
+                self._mark(name or "the function", "object", type(thing), id(thing))
+                self._function_or_object(name, thing.__wrapped__, depth - 1, objects)
         else:
             self._value(name or "self", thing, depth, max(objects, 1))
 
@@ -156,7 +164,7 @@ class Captured:
         self._held.append(code)
         self._mark(name or code.co_name, "function", id(code))
         cells = [(n, _contents(c)) for n, c in zip(code.co_freevars, function.__closure__ or ())]
-        if _installed(function.__module__, code.co_filename) or code.co_filename.startswith(PACKAGE):
+        if _installed(_real(function), code.co_filename) or code.co_filename.startswith(PACKAGE):
             # A decorator's: what it calls is in its cells.
             for variable, value in [*cells, ("__wrapped__", getattr(function, "__wrapped__", None))]:
                 if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
@@ -215,7 +223,9 @@ class Captured:
             if self._first(name, value):
                 self._mark(name, "generator", type(value))
                 self.generators.append(value)
-        elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+        elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) or (
+            _package(type(value).__module__) == "tapegrad" and callable(getattr(value, "__wrapped__", None))
+        ):
             self._function_or_object(name, value, depth, objects)
         elif isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, _GENERATORS):
             self._value(name, value.__self__, depth, objects)
@@ -270,12 +280,7 @@ class Captured:
         kind = type(value)
         if not depth:
             return
-        if _package(kind.__module__) == "tapegrad":
-            # Of our own objects (primitives, transformed functions) the user's function.
-            wrapped = getattr(value, "__wrapped__", None)
-            if wrapped is not None:
-                self._value(name, wrapped, depth - 1, objects)
-        elif objects and (kind is types.SimpleNamespace or not _installed(kind.__module__, "")):
+        if objects and (kind is types.SimpleNamespace or not _installed_class(kind)):
             attributes = list(getattr(value, "__dict__", {}).items())
             slots = [s for base in kind.__mro__ for s in _listed(base.__dict__.get("__slots__", ()))]
             attributes += [(s, getattr(value, s, None)) for s in slots if s not in ("__dict__", "__weakref__")]
@@ -284,7 +289,7 @@ class Captured:
 
     def _class(self, name, kind, depth, objects):
         for base in kind.__mro__:
-            if _installed(base.__module__, getattr(sys.modules.get(base.__module__), "__file__", None) or ""):
+            if _installed_class(base):
                 continue
             if base is kind or self._first(name, base):
                 for key, member in list(vars(base).items()):
@@ -456,3 +461,14 @@ def _installed(module, filename):
     return top in ("tapegrad", "numpy", "scipy", "builtins") or top in sys.stdlib_module_names and top != "__main__" or (
         filename.startswith(_INSTALLED)
     )
+
+
+def _real(thing):
+    """The module of a function or class made in Python: not of builtins, whose name those have whose namespace has no name."""
+    return "" if thing.__module__ == "builtins" else thing.__module__
+
+
+def _installed_class(kind):
+    """Whether a class belongs to an installed package; no class made in Python is a builtin one."""
+    module = _real(kind) if kind.__flags__ & _MADE_IN_PYTHON else kind.__module__
+    return _installed(module, getattr(sys.modules.get(module), "__file__", None) or "")

@@ -39,6 +39,8 @@ OBJECTS = 8
 #: How far the value computed again may be from the first one, relative to its largest element: rounding that depends on where
 #: arrays lie in memory.
 TOLERANCE = {"d": 1e-6, "f": 1e-2}
+#: Arguments that cannot change inside, or that the tape looks after.
+_DATA = (Differentiable, np.ndarray, np.generic, int, float, str, type(None))
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,7 +84,7 @@ class _Segment(Primitive):
             function = _on_leaves(self._as_it_was(leaves, layout), layout)
             with layout.states.restored():
                 return _packed(self._values(function, leaves, layout))
-        surroundings = captured(self.checkpointed, OBJECTS, _objects(leaves), large=True)
+        surroundings = captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, leaves, layout), large=True)
         states = States(surroundings.generators)
         values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
         states.forget_unmoved()
@@ -99,16 +101,16 @@ class _Segment(Primitive):
             refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in variables.values()}, self.checkpointed)
         for result, name in zip(results, leaf_names(layout.result)):
             check_result(result, tape.store, f"the result{name} of {self.name}", plain=True)
-        return [normalise(np.array(r._v if isinstance(r, Differentiable) else r)) for r in results]
+        return [r._v if isinstance(r, Differentiable) else r for r in results]
 
     # -- again ------------------------------------------------------------------------
     def _as_it_was(self, leaves, layout):
         """The function with its variables bound to what they were; raises if something else has changed."""
         before = layout.surroundings
-        if changed(before, before.again(self.checkpointed, _objects(leaves))) is None:
+        if changed(before, before.again(self.checkpointed, _objects(self.checkpointed, leaves, layout))) is None:
             return self.checkpointed
         function = before.restored()
-        name = changed(before, before.again(function, _objects(leaves)))
+        name = changed(before, before.again(function, _objects(self.checkpointed, leaves, layout)))
         if name is not None:
             raise ModifiedInPlaceError(
                 f"{name!r}, which {self.name!r} reads, has changed between the call and the backward pass. A function under "
@@ -175,9 +177,17 @@ def _wanted(leaves):
     return tuple(k for k, leaf in enumerate(leaves) if _is_float(leaf))
 
 
-def _objects(leaves):
+def _objects(function, leaves, layout):
     """The arguments that are no numbers and no arrays, by name: they may change inside."""
-    return [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, (Differentiable, np.ndarray, np.generic, float))]
+    objects = [k for k, leaf in enumerate(leaves) if not isinstance(leaf, _DATA)]
+    if not objects:
+        return []
+    positional, named = layout.arguments.parts
+    code = getattr(function, "__code__", None)
+    parameters = code.co_varnames[: code.co_argcount] if code is not None else ()
+    names = [*parameters, *(f"argument {k}" for k in range(len(parameters), len(positional.parts)))]
+    paths = [path for name, part in [*zip(names, positional.parts), *zip(named.keys, named.parts)] for path in leaf_names(part, name)]
+    return [(paths[k], leaves[k]) for k in objects]
 
 
 def _close(value, before):

@@ -216,7 +216,7 @@ def test_an_object_that_is_an_argument():
     holder = Holder()
     kept = tg.checkpoint(lambda x, holder: x * holder.inside.rate)
     refused(
-        "argument 1.inside.rate", lambda x: kept(x, holder), lambda: setattr(holder.inside, "rate", 7.0)
+        "holder.inside.rate", lambda x: kept(x, holder), lambda: setattr(holder.inside, "rate", 7.0)
     )
 
 
