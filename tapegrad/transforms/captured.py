@@ -173,18 +173,20 @@ class Captured:
         defaults = list(zip(code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1]))[::-1]
         keywords = list((function.__kwdefaults__ or {}).items())
         attributes = [(key, value) for key, value in function.__dict__.items() if key != _KEPT]
-        variables, inside = _names(code)
+        variables, inside, imported = _names(code)
         scope = [(variable, function.__globals__.get(variable, _ABSENT)) for variable in variables]
         self._named.update(variables, inside)
         kept = [[(key, _copied(value, self._memo)) for key, value in part] for part in (cells, defaults, keywords, attributes, scope)]
         self._bound.append((function, kept))
-        for variable, value in [*cells, *defaults, *keywords, *attributes]:
-            self._variable(f"{where}{variable}", value, depth - 1, objects)
-        for variable, value in scope:
+        own = [(f"{where}{variable}", value) for variable, value in [*cells, *defaults, *keywords, *attributes]]
+        for variable, value in [*own, *scope]:
             if isinstance(value, types.ModuleType):
                 self._module(variable, value, inside, depth - 1, objects)
             else:
                 self._variable(variable, value, depth - 1, objects)
+        for variable in imported:
+            if isinstance(sys.modules.get(variable), types.ModuleType):
+                self._module(variable, sys.modules[variable], inside, depth - 1, objects)
 
     def _variable(self, name, value, depth, objects):
         before, self._left = self._left, ITEMS
@@ -416,20 +418,21 @@ def _same_state(a, b):
 
 @functools.lru_cache(maxsize=4096)
 def _names(code):
-    """Of a code object and those nested in it: the names of global variables, and of attributes."""
-    variables, attributes = {}, {}
+    """Of a code object and those nested in it: the names of global variables, of attributes, and of modules that it imports."""
+    variables, attributes, imported = {}, {}, {}
     for instruction in dis.get_instructions(code):
         if instruction.opcode in dis.hasname:
             if instruction.opname in _OF_ATTRIBUTES:
                 attributes[instruction.argval] = None
-            elif not instruction.opname.startswith("IMPORT"):
+            elif instruction.opname == "IMPORT_NAME":
+                imported[instruction.argval] = None
+            else:
                 variables[instruction.argval] = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            nested = _names(constant)
-            variables.update(dict.fromkeys(nested[0]))
-            attributes.update(dict.fromkeys(nested[1]))
-    return tuple(variables), tuple(attributes)
+            for names, nested in zip((variables, attributes, imported), _names(constant)):
+                names.update(dict.fromkeys(nested))
+    return tuple(variables), tuple(attributes), tuple(imported)
 
 
 def _contents(cell):

@@ -3,6 +3,7 @@
 import functools
 import random
 import re
+import sys
 import types
 from dataclasses import dataclass, field
 
@@ -202,6 +203,47 @@ def test_an_array_written_in_place():
     refused("arrays[0]", tg.checkpoint(lambda x: np.sum(x * arrays[0])), lambda: arrays[0].__setitem__(0, 5.0))
     constant = tg.tensor(np.ones(2))
     refused("constant", tg.checkpoint(lambda x: np.sum(x * constant)), lambda: constant.__setitem__(0, 5.0))
+
+
+def test_modules_and_classes(monkeypatch):
+    module = types.ModuleType("rates_of_mine")
+    module.rate = 2.0
+    monkeypatch.setitem(sys.modules, "rates_of_mine", module)
+
+    def imports(x):
+        from rates_of_mine import rate
+
+        return x * rate
+
+    refused("rates_of_mine.rate", tg.checkpoint(imports), lambda: setattr(module, "rate", 7.0))
+    refused("module.rate", tg.checkpoint(lambda x: x * module.rate), lambda: setattr(module, "rate", 9.0))
+    # In a namespace without a name.
+    space = {}
+    exec("class Model:\n    rate = 2.0\ndef step(x):\n    return x * Model.rate", space)
+    refused("Model.rate", tg.checkpoint(space["step"]), lambda: setattr(space["Model"], "rate", 7.0))
+
+
+def test_an_attribute_that_comes():
+    class Model:
+        rate = 2.0
+
+        def step(self, x):
+            return x * self.rate
+
+    model = Model()
+    refused("self.rate", tg.checkpoint(model.step), lambda: setattr(model, "rate", 7.0))
+
+
+def test_inside_of_tg_jit():
+    factor = 2.0
+    kept = tg.checkpoint(tg.jit(lambda x: x * factor))
+    assert through(kept, lambda: None) == 2.0
+
+    def change():
+        nonlocal factor
+        factor = 7.0
+
+    refused("factor", kept, change)
 
 
 def test_an_object_that_is_an_argument():
