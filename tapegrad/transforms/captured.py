@@ -176,7 +176,8 @@ class Captured:
         variables, inside, imported = _names(code)
         scope = [(variable, function.__globals__.get(variable, _ABSENT)) for variable in variables]
         self._named.update(variables, inside)
-        kept = [[(key, _copied(value, self._memo)) for key, value in part] for part in (cells, defaults, keywords, attributes, scope)]
+        parts = (cells, defaults, keywords, attributes, scope)
+        kept = [[(key, _copied(value, self._memo)) for key, value in part] for part in parts]
         self._bound.append((function, kept))
         own = [(f"{where}{variable}", value) for variable, value in [*cells, *defaults, *keywords, *attributes]]
         for variable, value in [*own, *scope]:

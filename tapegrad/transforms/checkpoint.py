@@ -186,7 +186,8 @@ def _objects(function, leaves, layout):
     code = getattr(function, "__code__", None)
     parameters = code.co_varnames[: code.co_argcount] if code is not None else ()
     names = [*parameters, *(f"argument {k}" for k in range(len(parameters), len(positional.parts)))]
-    paths = [path for name, part in [*zip(names, positional.parts), *zip(named.keys, named.parts)] for path in leaf_names(part, name)]
+    parts = [*zip(names, positional.parts), *zip(named.keys, named.parts)]
+    paths = [path for name, part in parts for path in leaf_names(part, name)]
     return [(paths[k], leaves[k]) for k in objects]
 
 
