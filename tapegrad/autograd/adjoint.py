@@ -19,7 +19,7 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..array.lifted import Lifted
 from ..array.record import normalise, tracked
-from ..common.errors import HigherOrderError, TapegradError, said_by
+from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, said_by
 from ..interpreter.contributions import Scattered, Windowed
 from ..rules import BY_NAME
 from .reading import like
@@ -230,7 +230,8 @@ def _of_primitive(stretch, slot, read, g, lanes, positions):
     for seed in seeds:
         try:
             by_seed.append(primitive.pull_recorded(seed, read.operands, read.result, positions, read.metas))
-        except HigherOrderError:
+        except (HigherOrderError, GradientError, ModifiedInPlaceError):
+            # Not for want of a rule.
             raise
         except (TapegradError, TypeError, ValueError, AttributeError) as error:
             raise HigherOrderError(

@@ -1,9 +1,15 @@
 """`checkpoint`: a part of a computation that is computed again when its derivative is needed, instead of stored.
 
 A call of a checkpointed function is one instruction, which keeps its arguments
-and its result.  The function has a recording of its own, which is replayed
-(`tapegrad.transforms.replay`): once for the value, once more on the way back.  All calls
-with the same kind of arguments share that recording and its memory.
+and its result.  The function is run on a tape of its own: once for the value, once more
+on the way back, where its tape is walked back and let go of.
+
+Both runs have to compute the same.  So a call notes what the function reads besides its
+arguments (`transforms.captured`), and where random generators are.  On the way back
+variables are bound to what they were, in a copy of the function; what is not a binding
+(elements of arrays, attributes of objects) is compared; generators are put back to where
+they were, and after it to where they are.  What none of this sees is found out by the
+value, if it is another one.
 """
 
 from __future__ import annotations
@@ -14,24 +20,50 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..array.differentiable import Differentiable
+from ..array.differentiable import Differentiable, below
 from ..array.record import normalise
+from ..autograd.custom.calls import results_of
 from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import Evaluation
-from ..common.errors import StructureError
-from ..common.tree import flatten, unflatten
+from ..autograd.recording import Recording, check_result, differentiating, input_of, refuse_captured, refuse_outer
+from ..autograd.tape import Tape
+from ..common.errors import GradientError, ModifiedInPlaceError, StructureError
+from ..common.tree import flatten, leaf_names, unflatten
+from ..tape.modes import enable_grad
 from ..tape.places import function_name
+from ..tape.store import thread_state
+from .captured import States, captured, changed
+
+#: How many levels of objects are looked into for what has changed.
+OBJECTS = 8
+#: How far the value computed again may be from the first one, relative to its largest element: rounding that depends on where
+#: arrays lie in memory.
+TOLERANCE = {"d": 1e-6, "f": 1e-2}
+#: Arguments that cannot change inside, or that the tape looks after.
+_DATA = (Differentiable, np.ndarray, np.generic, int, float, str, type(None))
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Layout:
-    """What a call's containers looked like: those of the arguments, and, once it has run, those of the result."""
+    """One call: its containers (those of the result once it has run), and what the function read besides its arguments.
 
-    __slots__ = ("arguments", "result")
+    Attributes
+    ----------
+    arguments, result : Structure
+    enabled : bool
+        Whether tensors that are no arguments are refused: not under ``no_grad``.
+    surroundings : Captured
+    states : States
+        Of the generators that the call has drawn from.
+    """
+
+    __slots__ = ("arguments", "result", "enabled", "surroundings", "states")
 
     def __init__(self, arguments):
         self.arguments, self.result = arguments, None
+        self.enabled = thread_state().enabled
+        self.surroundings = self.states = None
 
 
 class _Segment(Primitive):
@@ -40,62 +72,137 @@ class _Segment(Primitive):
     replayed = False
 
     def __init__(self, function):
-        self.replays = {}
         self.checkpointed = function
         super().__init__(self._run, function_name(function))
         self.defvjp(self._pull)
         self.defjvp(self._push)
 
-    def _replayed(self, leaves, layout):
-        """The recorded function of leaves, for arguments in these containers, and which leaves it is differentiated in."""
-        from .replay.function import Replayed
-
-        wanted = tuple(k for k, leaf in enumerate(leaves) if _is_float(leaf))
-        key = (layout.arguments, wanted)
-        replayed = self.replays.get(key)
-        if replayed is None:
-            function, structure = self.checkpointed, layout.arguments
-
-            @functools.wraps(function, updated=())
-            def on_leaves(*leaves):
-                args, kwargs = unflatten(structure, leaves)
-                return function(*args, **kwargs)
-
-            del on_leaves.__wrapped__
-            replayed = self.replays.setdefault(key, Replayed(on_leaves, wanted, scalar=False, captures=False))
-        return replayed, wanted
-
+    # -- the first time -------------------------------------------------------------
     def _run(self, *leaves, layout):
-        outcome = self._replayed(leaves, layout)[0].call(leaves, {}, backward=False)
-        layout.result = outcome.structure
-        return _packed(outcome.values)
+        if layout.surroundings is not None:
+            # Asked again for the value of a call that has been made.
+            function = _on_leaves(self._as_it_was(leaves, layout), layout)
+            with layout.states.restored():
+                return _packed(self._values(function, leaves, layout))
+        surroundings = captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, leaves, layout), large=True)
+        states = States(surroundings.generators)
+        values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
+        states.forget_unmoved()
+        layout.surroundings, layout.states = surroundings, states
+        return _packed(values)
 
-    def _pull(self, adjoints, _, *leaves, layout):
-        replayed, wanted = self._replayed(leaves, layout)
+    def _values(self, function, leaves, layout):
+        """Run the function on tensors, as on the way back; its results as plain values."""
+        variables = {k: input_of(leaves[k], f"argument {k}") for k in _wanted(leaves)}
+        with enable_grad(), Tape() as tape, differentiating(list(variables.values())):
+            results, layout.result = flatten(function(*[variables.get(k, leaf) for k, leaf in enumerate(leaves)]))
+        refuse_outer(tape.store)
+        if layout.enabled:
+            refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in variables.values()}, self.checkpointed)
+        for result, name in zip(results, leaf_names(layout.result)):
+            check_result(result, tape.store, f"the result{name} of {self.name}", plain=True)
+        return [r._v if isinstance(r, Differentiable) else r for r in results]
+
+    # -- again ------------------------------------------------------------------------
+    def _as_it_was(self, leaves, layout):
+        """The function with its variables bound to what they were; raises if something else has changed."""
+        before = layout.surroundings
+        if changed(before, before.again(self.checkpointed, _objects(self.checkpointed, leaves, layout))) is None:
+            return self.checkpointed
+        function = before.restored()
+        name = changed(before, before.again(function, _objects(self.checkpointed, leaves, layout)))
+        if name is not None:
+            raise ModifiedInPlaceError(
+                f"{name!r}, which {self.name!r} reads, has changed between the call and the backward pass. A function under "
+                f"tg.checkpoint is run again on the way back, and its gradient would not be that of its value. Pass {name!r} as an "
+                "argument, or change it after backward()"
+            )
+        return function
+
+    def _recorded(self, leaves, layout, result):
+        """The call made again, on a tape of its own."""
+        function = _on_leaves(self._as_it_was(leaves, layout), layout)
+        with layout.states.restored():
+            recording = Recording(function, leaves, _wanted(leaves))
+        if layout.enabled:
+            recording.refuse_captured(self.checkpointed)
+        self._check_values([p.value for p in recording.outputs], result)
+        return recording
+
+    def _check_values(self, values, result):
+        """Raise if the values are not those of the call."""
+        results = result if isinstance(result, (tuple, list)) else [result]
+        if result is not None and (len(values) != len(results) or not all(map(_close, values, results))):
+            raise GradientError(
+                f"{self.name!r} was run again on the way back, because it is under tg.checkpoint, and has computed something else "
+                "than at its call. It depends on something that is not an argument (a file, the time, the state of an object). "
+                "Pass that as an argument"
+            )
+
+    def _pull(self, adjoints, result, *leaves, layout):
+        recording = self._recorded(leaves, layout, result)
         adjoints = adjoints if isinstance(adjoints, tuple) else (adjoints,)
-        outcome = replayed.call(leaves, {}, backward=lambda recording: recording.pull(_seeds(adjoints, recording.outputs)))
-        gradients = dict(zip(wanted, outcome.gradients))
+        gradients = dict(zip(_wanted(leaves), recording.pull(_seeds(adjoints, recording.outputs))))
         return tuple(gradients.get(k) for k in range(len(leaves)))
 
     def _cotangents_recorded(self, call, arguments, parts, result, likes):
         """The function is run on tensors, and what it records is walked back."""
-        structure = call.static["layout"].arguments
-
-        def on_leaves(*leaves):
-            args, kwargs = unflatten(structure, leaves)
-            return self.checkpointed(*args, **kwargs)
-
+        layout = call.static["layout"]
+        function = _on_leaves(self._as_it_was(arguments, layout), layout)
         wanted = [k for k, like in enumerate(likes) if like is not None]
-        with Evaluation(on_leaves, arguments, wanted, {}) as e:
-            e.run()
+        with Evaluation(function, arguments, wanted, {}) as e:
+            with layout.states.restored():
+                e.run()
+            self._check_values(e.results, None if result is None else results_of(result, call))
             gradients = dict(zip(wanted, e.pull(*zip(*[(r, p) for r, p in zip(e.results, parts) if p is not None]))))
         return tuple(gradients.get(k) for k in range(len(likes)))
 
-    def _push(self, tangents, _, *leaves, layout):
-        replayed, wanted = self._replayed(leaves, layout)
-        directions = [tangents[k] for k in wanted]
-        outcome = replayed.call(leaves, {}, backward=lambda recording: recording.push(_seeds(directions, recording.inputs)))
-        return _packed(outcome.gradients)
+    def _push(self, tangents, result, *leaves, layout):
+        recording = self._recorded(leaves, layout, result)
+        return _packed(recording.push(_seeds([tangents[k] for k in _wanted(leaves)], recording.inputs)))
+
+
+def _on_leaves(function, layout):
+    """`function` of the leaves of its arguments."""
+
+    def on_leaves(*leaves):
+        args, kwargs = unflatten(layout.arguments, leaves)
+        return function(*args, **kwargs)
+
+    return on_leaves
+
+
+def _wanted(leaves):
+    """Which leaves are differentiated."""
+    return tuple(k for k, leaf in enumerate(leaves) if _is_float(leaf))
+
+
+def _objects(function, leaves, layout):
+    """The arguments that are no numbers and no arrays, by name: they may change inside."""
+    objects = [k for k, leaf in enumerate(leaves) if not isinstance(leaf, _DATA)]
+    if not objects:
+        return []
+    positional, named = layout.arguments.parts
+    code = getattr(function, "__code__", None)
+    parameters = code.co_varnames[: code.co_argcount] if code is not None else ()
+    names = [*parameters, *(f"argument {k}" for k in range(len(parameters), len(positional.parts)))]
+    parts = [*zip(names, positional.parts), *zip(named.keys, named.parts)]
+    paths = [path for name, part in parts for path in leaf_names(part, name)]
+    return [(paths[k], leaves[k]) for k in objects]
+
+
+def _close(value, before):
+    """Whether two results are the same up to rounding."""
+    value, before = (np.asarray(below(x)._v if isinstance(x, Differentiable) else x) for x in (value, before))
+    if value.shape != before.shape:
+        return False
+    if value.dtype.kind != "f" or np.array_equal(value, before):
+        return np.array_equal(value, before)
+    finite = np.isfinite(before)
+    scale = np.max(np.abs(before), where=finite, initial=0.0)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(value - before) <= TOLERANCE[value.dtype.char] * scale
+    return bool(np.all(near | (value == before) | np.isnan(value) & np.isnan(before)))
 
 
 def _packed(values):
@@ -118,8 +225,13 @@ def checkpoint(fun: F) -> F:
     """A function that stores nothing between its arguments and its result, and is computed again on the way back.
 
     In define-by-run the tape of a call is one instruction, whatever the length
-    of `fun`; the instructions of `fun` are recorded once, apart, and replayed.
+    of `fun`; `fun` is run again on the way back, on a tape of its own.
     Inside ``tg.grad(f)`` and its like, `f` is run define-by-run at every call.
+
+    On the way back `fun` reads what it read at the call: its variables (closure, defaults,
+    globals) are bound to what they were, and random generators that it draws from are put
+    back to where they were for so long.  Elements of arrays and attributes of objects that
+    it reads have to be what they were.
 
     Parameters
     ----------
@@ -130,13 +242,16 @@ def checkpoint(fun: F) -> F:
     Returns
     -------
     callable
-        With the arguments and results of `fun`; its ``stats()`` is a list with
-        what has been recorded and replayed for each kind of containers.
+        With the arguments and results of `fun`.
 
     Raises
     ------
     NestingError
         From a call: `fun` uses a number that is being differentiated and is not an argument.
+    ModifiedInPlaceError
+        From the backward pass: something that `fun` reads has changed since the call, and cannot be put back.
+    GradientError
+        From the backward pass: `fun` has computed something else than at the call.
     HigherOrderError
         For a derivative by forward mode that is differentiated again.
 
@@ -172,5 +287,4 @@ def checkpoint(fun: F) -> F:
         result = segment(*leaves, layout=layout)
         return unflatten(layout.result, result if isinstance(result, tuple) else (result,))
 
-    call.stats = lambda: [replayed.stats for replayed in segment.replays.values()]  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
