@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..common.errors import ClearedTapeError
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
-from ..rules.table import FIRST_ROW, ROWS
+from ..rules import table
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, FIRST_ARRAY
 from ..tape.store import Store
 
@@ -41,4 +41,4 @@ def _row_at(store, slot):
     op = store.read(slot)[0] & ~CLEARED
     if FIRST_ARRAY <= op < ARRAY_LEAF:
         return Signature.ALL[op - FIRST_ARRAY].row
-    return ROWS[op - FIRST_ROW] if FIRST_ROW <= op < FIRST_ROW + len(ROWS) else None
+    return table.ROWS[op - table.FIRST_ROW] if 0 <= op - table.FIRST_ROW < len(table.ROWS) else None
