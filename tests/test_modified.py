@@ -328,3 +328,27 @@ def test_only_memory_that_was_handed_out_is_watched():
     with tg.Tape() as tape:
         np.sum(np.exp(x) * x * np.sin(x[1:2]))
         assert len(tape.store.watched) == 0
+
+
+@pytest.mark.parametrize("through", [tg.vjp, tg.linearize])
+@pytest.mark.parametrize("derived", [lambda w: w + 1.0, lambda w: w * 2.0, np.exp, lambda w: w.copy(), lambda w: w.sum()], ids=range(5))
+def test_what_is_made_of_a_captured_array_is_of_its_time_where_the_function_runs_again(through, derived):
+    W, x = np.ones(3), np.array([1.0, 2.0, 3.0])
+    f = lambda x: derived(W) * x * x  # noqa: E731
+    expected = derived(W) * 2.0 * x
+    _, call = through(f, x)
+    t = tg.tensor(np.ones(3), requires_grad=True)
+    first = call(t)
+    np.testing.assert_allclose(np.asarray((first[0] if isinstance(first, tuple) else first).detach()), expected)
+    W[1] += 1.0
+    with pytest.raises(ModifiedInPlaceError, match="'W', which '<lambda>' reads, has changed"):
+        call(t)
+
+
+@pytest.mark.parametrize("through", [tg.vjp, tg.linearize])
+def test_a_number_of_the_closure_is_what_it_was_where_the_function_runs_again(through):
+    scale = 2.0
+    _, call = through(lambda x: scale * x * x, 3.0)
+    scale = 5.0
+    result = call(tg.tensor(1.0, requires_grad=True))
+    assert (result[0] if isinstance(result, tuple) else result).item() == 12.0

@@ -30,7 +30,8 @@ from collections import deque
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..tape.places import PACKAGE
+from ..common.errors import ModifiedInPlaceError
+from ..tape.places import PACKAGE, function_name
 from ..tape.watch import stamp
 
 #: Items of containers that are looked at, for each variable.
@@ -83,6 +84,23 @@ def changed(before, now):
             return name if other_name in before.names else other_name
     longer = max(before.names, now.names, key=len)
     return longer[min(len(before.names), len(now.names))]
+
+
+def as_it_was(before, function, arguments, when):
+    """`function`, or a copy with its variables bound to what they were at the walk `before`; raises if something else has changed.
+
+    `arguments` as of `captured`; `when` says in the error what has happened since.
+    """
+    if changed(before, before.again(function, arguments)) is None:
+        return function
+    restored = before.restored()
+    name = changed(before, before.again(restored, arguments))
+    if name is not None:
+        raise ModifiedInPlaceError(
+            f"{name!r}, which {function_name(function)!r} reads, has changed {when}. Pass {name!r} as an argument, or change it "
+            "after the derivative has been taken"
+        )
+    return restored
 
 
 class Captured:

@@ -27,12 +27,12 @@ from ..autograd.custom.primitives import Primitive
 from ..autograd.nested import Evaluation
 from ..autograd.recording import Recording, check_result, differentiating, input_of, refuse_captured, refuse_outer
 from ..autograd.tape import Tape
-from ..common.errors import GradientError, ModifiedInPlaceError, StructureError
+from ..common.errors import GradientError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.modes import enable_grad
 from ..tape.places import function_name
 from ..tape.store import thread_state
-from .captured import States, captured, changed
+from .captured import States, as_it_was, captured
 
 #: How many levels of objects are looked into for what has changed.
 OBJECTS = 8
@@ -106,18 +106,10 @@ class _Segment(Primitive):
     # -- again ------------------------------------------------------------------------
     def _as_it_was(self, leaves, layout):
         """The function with its variables bound to what they were; raises if something else has changed."""
-        before = layout.surroundings
-        if changed(before, before.again(self.checkpointed, _objects(self.checkpointed, leaves, layout))) is None:
-            return self.checkpointed
-        function = before.restored()
-        name = changed(before, before.again(function, _objects(self.checkpointed, leaves, layout)))
-        if name is not None:
-            raise ModifiedInPlaceError(
-                f"{name!r}, which {self.name!r} reads, has changed between the call and the backward pass. A function under "
-                f"tg.checkpoint is run again on the way back, and its gradient would not be that of its value. Pass {name!r} as an "
-                "argument, or change it after backward()"
-            )
-        return function
+        return as_it_was(
+            layout.surroundings, self.checkpointed, _objects(self.checkpointed, leaves, layout),
+            "between the call and the backward pass: a function under tg.checkpoint is run again on the way back",
+        )  # fmt: skip
 
     def _recorded(self, leaves, layout, result):
         """The call made again, on a tape of its own."""
