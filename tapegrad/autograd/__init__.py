@@ -16,8 +16,8 @@ Derivatives that are themselves recorded, and so can be differentiated again:
 `nested`       a functional derivative inside of another one.
 """
 
+from . import engine  # noqa: F401  (sets registry.engine)
 from .custom.function import Function
-from .engine import registry  # noqa: F401  (sets registry.engine)
 from .gradients import backward, grad
 from .pushforward import jvp
 

@@ -52,4 +52,3 @@ class Walks:
 
 
 walks = registry.walks = Walks()
-load = walks.load

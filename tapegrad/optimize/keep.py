@@ -7,7 +7,7 @@ garbage collector takes when nobody refers to the function any more.
 
 from __future__ import annotations
 
-from ..transforms.replay.purity import KEPT
+from ..transforms.captured import KEPT
 
 
 class Keep:

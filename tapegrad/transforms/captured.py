@@ -51,7 +51,7 @@ _LOOK_UP = frozenset(["getattr", "hasattr", "vars", "__dict__", "eval", "exec", 
 #: Members every class has.
 _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
 #: The attribute of a function under which recordings of it are kept (`tapegrad.optimize.keep`).
-_KEPT = "__tapegrad__"
+KEPT = "__tapegrad__"
 #: Bit of the flags of a class that is made while the program runs.
 _MADE_IN_PYTHON = 1 << 9
 #: What a variable is bound to that is not bound.
@@ -190,7 +190,7 @@ class Captured:
             return
         defaults = list(zip(code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1]))[::-1]
         keywords = list((function.__kwdefaults__ or {}).items())
-        attributes = [(key, value) for key, value in function.__dict__.items() if key != _KEPT]
+        attributes = [(key, value) for key, value in function.__dict__.items() if key != KEPT]
         variables, inside, imported = _names(code)
         scope = [(variable, function.__globals__.get(variable, _ABSENT)) for variable in variables]
         self._named.update(variables, inside)

@@ -52,6 +52,7 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...tape.watch import stamp
+from ..captured import KEPT
 from . import watched
 
 _SIMPLE = (int, float, bool, str, bytes, complex, type(None), range, slice)
@@ -453,10 +454,6 @@ def _same_dict(things, before):
         all(map(is_, things, before)) and all(map(is_, things.values(), before.values()))
         or things.keys() == before.keys() and all(_equal(things[k], v) for k, v in before.items())
     )  # fmt: skip
-
-
-#: The attribute of a function under which we keep what was recorded of it (`tapegrad.optimize.keep`).
-KEPT = "__tapegrad__"
 
 
 def _attributes(function):
