@@ -39,7 +39,7 @@ the last one)::
 Where to read what, in the order of that way (begin with `of_tape`, where all steps meet, and `ir`):
 
 when a tape gets a kernel, and which one
-    `promotion`    when a tape that is replayed becomes machine code; `prediction`, what that costs.
+    `kernels`      when a tape that is replayed becomes machine code; `prediction`, what that costs.
     `of_tape`      the kernel of a tape; `lanes`, of derivatives in several directions; `directions`, who asks for these.
     `pipeline`     from a tape to its loop program.
     `reasons`      why a tape has none.

@@ -1,4 +1,4 @@
-"""What sweeps and kernels cost, counted in steps, from what is known of a tape before anything is compiled.
+"""What kernels cost, counted in steps, from what is known of a tape before anything is compiled.
 
 A step is about 10 ns: the time in which a sweep makes one scalar instruction and its derivative
 (7 to 20 ns), or five elements of an array (an element takes 0.5 ns in near memory, 2 ns in far, 3 ns if it is a sine).
@@ -8,7 +8,6 @@ Nothing here looks at a clock.  The constants are those of fitted lines
 =============  ==========  ==================================================================
 constant       steps       of
 =============  ==========  ==================================================================
-`CALL`         500         a replay from Python, with what is around it
 `DERIVE`       130         differentiating and rolling a scalar instruction (1.3 us)
 `DERIVE_ARRAY` 4 000       the same of an instruction on arrays (40 us)
 `KERNEL`       800 000     a kernel of nothing (8 ms)
@@ -17,16 +16,13 @@ constant       steps       of
 =============  ==========  ==================================================================
 
 So code that rolls costs what its loops and their bodies do, and code that does not is
-paid for instruction by instruction.  A loop of 1 000 iterations over 5 scalar instructions is swept in 5 500 steps;
-to differentiate and roll it takes 650 000, and a kernel of, say, 15 lines in 2 loops 1 262 500: it is made after
-(650 000 + 1 262 500) / 5 500 = 348 calls.
+paid for instruction by instruction: a rolled program of 15 lines in 2 loops takes 1 262 500 steps, 13 ms.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-CALL = 500
+#: Steps in a second.
+STEPS_A_SECOND = 100_000_000
 DERIVE, DERIVE_ARRAY = 130, 4000
 KERNEL, LINE, LOOP = 800_000, 17_500, 100_000
 
@@ -37,15 +33,6 @@ class TooDear(Exception):
     def __init__(self, steps):
         super().__init__(f"the kernel would cost {steps} steps")
         self.steps = steps
-
-
-#: Elements of arrays that are one step.
-ELEMENTS = 5
-
-
-def sweep(tape):
-    """Steps of a replay of `tape` by sweep with its derivative."""
-    return CALL + len(tape) + sum(meta.size for meta in tape.metas if meta is not None and meta.shape) // ELEMENTS
 
 
 def derivation(tape):
@@ -78,8 +65,3 @@ def affordable(steps):
             raise TooDear(needed)
 
     return check
-
-
-def calls(steps, each):
-    """Calls of so many steps each that make `steps`."""
-    return max(1, int(np.ceil(steps / each)))

@@ -10,6 +10,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from ..common.tree import flatten
 from ..sparse.api import sparse_hessian
+from ..transforms.functional import jit
 from ..transforms.hessians import hessian
 from ..transforms.products import hvp
 from .keep import kept
@@ -17,7 +18,7 @@ from .layout import flat
 
 #: Up to so many variables a dense Hessian costs no more than a sparse one.
 DENSE = 50
-_MADE_BY = {"hvp": hvp, "hessian": hessian, "sparse_hessian": sparse_hessian}
+_MADE_BY = {name: lambda f, made=made: jit(made(f)) for name, made in (("hvp", hvp), ("hessian", hessian), ("sparse_hessian", sparse_hessian))}
 
 
 class Curvature:
@@ -91,7 +92,7 @@ def of_constraint(function):
     function : VectorFunction
     """
     weighted = Weighted(function.function, function.layout, function.args)
-    product = hvp(weighted)
+    product = jit(hvp(weighted))
     size = function.layout.size
 
     def hessian(x, weights):

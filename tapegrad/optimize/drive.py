@@ -12,6 +12,7 @@ from .bounds import as_bounds
 from .interrupts import HeldBack
 from .objective import Objective
 from .progress import Progress
+from .proof import DIFFERS
 from .result import Result, shaped
 from .state import State
 
@@ -83,7 +84,12 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     budget, why, interrupts, due = 1, None, HeldBack(), 0.0
     before = objective.counts.evaluations
     try:
-        while why is None or why < P.FINISHED:
+        while True:
+            if why is not None and why > P.FINISHED:
+                if why == P.BROKEN or objective.stands(state.vectors[P.X]):
+                    break
+                state.begin_again()
+                why = None
             if max_evaluations is not None:
                 left = max_evaluations - (state.evaluations - done)
                 if left <= 0 and integers[P.I_PHASE] == P.EVALUATE:
@@ -150,9 +156,9 @@ def _result(objective, state, why, seconds, evaluations):
         x=shaped(objective.layout, state.vectors[P.X if state.integers[P.I_STARTED] else P.XT]),
         fun=float(state.reals[P.R_VALUE]) if state.integers[P.I_STARTED] else np.nan,
         jac=shaped(objective.layout, state.vectors[P.G]), gradient_norm=float(state.reals[P.R_NORM]),
-        success=success, status=status, message=message,
+        success=success, status=status, message=f"{message}; {DIFFERS}" if objective.differs else message,
         nit=state.iterations, nfev=state.evaluations, njev=state.evaluations,
-        counts={"evaluations": evaluations, "records": counts.records, "replays": evaluations - counts.records},
+        counts={"evaluations": evaluations, "records": counts.records, "runs": counts.runs, "replays": counts.replays},
         seconds={"total": seconds, "recording": counts.seconds},
         history=state.history, state=state,
     )  # fmt: skip

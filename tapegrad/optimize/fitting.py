@@ -18,10 +18,12 @@ from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
 from ..common.uninterrupted import imported, uninterrupted
 from ..sparse.api import sparse_jacobian
+from ..transforms.functional import jit
 from .bounds import as_bounds
 from .keep import kept
 from .layout import Layout, flat
 from .progress import Progress
+from .proof import DIFFERS
 from .vector_function import VectorFunction
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ def least_squares(
     keywords["jac"] = _jacobian_for(jac, residuals, layout, function, args)
     try:
         solution = optimize.least_squares(residuals.values, layout.vector, **keywords)
+        if not residuals.stands(solution.x):
+            solution = optimize.least_squares(residuals.values, np.array(solution.x), **keywords)
     finally:
         residuals.shown.close(len(residuals.history), *(residuals.history[-1] if residuals.history else ()))
     return _result(solution, residuals, layout, start)
@@ -102,7 +106,7 @@ def _jacobian_for(jac, residuals, layout, function, args):
     if jac == "exact":
         return _finite(residuals)
     if jac == "sparse":
-        derivative = kept(flat(function, layout, args), "sparse_jacobian", sparse_jacobian)
+        derivative = kept(flat(function, layout, args), "sparse_jacobian", lambda function: jit(sparse_jacobian(function)))
         return lambda x: derivative(np.array(x))
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
 
@@ -134,6 +138,8 @@ def _result(solution, function, layout, start):
         from .result import Result, shaped
 
     result = Result(solution)
+    if function.differs:
+        result.message = f"{result.message}; {DIFFERS}"
     result.update(
         x=shaped(layout, solution.x),
         counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records},
@@ -198,6 +204,8 @@ def root(
     if method in ROOT_WITH_JACOBIAN:
         keywords["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, fun, args)
     solution = optimize.root(equations.values, layout.vector, **keywords)
+    if not equations.stands(solution.x):
+        solution = optimize.root(equations.values, np.array(solution.x), **keywords)
     return _result(solution, equations, layout, start)
 
 

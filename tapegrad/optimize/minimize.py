@@ -21,6 +21,7 @@ from . import loops
 from .bounds import as_bounds
 from .objective import Objective
 from .progress import Progress
+from .proof import DIFFERS
 
 if TYPE_CHECKING:
     from .result import Result
@@ -211,16 +212,21 @@ class _Drive:
             keywords["callback"] = self._callback(callback)
         try:
             solution = optimize.minimize(self.value, layout.vector, **keywords)
+            if not self.objective.stands(solution.x):
+                self._key = None
+                solution = optimize.minimize(self.value, np.array(solution.x), **keywords)
             g = self._final_gradient(solution)
         finally:
             self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
             self.objective.close()
         counts = self.objective.counts
         result = Result(solution)
+        if self.objective.differs:
+            result.message = f"{result.message}; {DIFFERS}"
         result.update(
             x=shaped(layout, solution.x), fun=float(solution.fun), jac=shaped(layout, g),
             counts={
-                "evaluations": counts.evaluations, "records": counts.records, "replays": counts.evaluations - counts.records,
+                "evaluations": counts.evaluations, "records": counts.records, "runs": counts.runs, "replays": counts.replays,
                 **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)},
             },
             seconds={"total": time.perf_counter() - start, "recording": counts.seconds},

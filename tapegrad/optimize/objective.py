@@ -1,12 +1,10 @@
 """An objective as optimisers want it: value and gradient at a vector, at once, by replay.
 
-The first evaluation goes the long way (`transforms.replay.function`): the function is recorded.
-At the second one its replay is compared with what the Python function itself gives
-(`optimize.proof`).  From then on `handle` gives loops and SciPy's methods the
-compiled way to the tape used last, by its kernel when it has one (`transforms.replay.promotion`: after
-many evaluations, or at once); where a guard sees something else, `record` finds
-the tape of that path, or records it.  What the function depends on besides its
-arguments is compared when an optimisation begins, and after user code has run
+The first evaluations go the long way (`transforms.replay.function`): the function is recorded, and run
+plainly beside, to see whether the recording stands for it (`optimize.proof`).  From then on `handle` gives loops and SciPy's methods the
+compiled way to the tape used last, by its kernel when it has one (`transforms.replay.kernels`); where a guard sees something else,
+`record` finds the tape of that path, or records it.  What the function depends on besides its
+arguments is looked at when an optimisation begins, and after user code has run
 (`suspect`); in between nothing but our own code runs.
 """
 
@@ -20,12 +18,14 @@ import numpy as np
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..tape.meta import SCALAR
-from ..transforms.functional import Jitted, Transformed, value_and_grad
+from ..transforms.functional import Transformed, options_of
 from ..transforms.replay.arguments import sort_arguments
-from ..transforms.replay.promotion import checked_policy
+from ..transforms.replay.function import Replayed
+from ..transforms.replay.kernels import Options, checked_policy
+from ..transforms.replay.running import Outcome, name_of
 from .keep import kept as kept_with
 from .layout import Layout
-from .proof import spare_a_recording, stands_for
+from .proof import FIRST, same
 
 
 class Counts:
@@ -35,15 +35,17 @@ class Counts:
     ----------
     evaluations : int
         Of the value with its gradient.
-    records : int
-        Times that the user's function ran to be recorded.
+    records, runs : int
+        Times that the user's function ran to be recorded, and plainly.
+    replays : int
+        Evaluations that were answered without it.
     seconds : float
         In evaluations that were not answered by compiled code.
     """
 
     def __init__(self):
         self.evaluations = 0
-        self.records = 0
+        self.records = self.runs = self.replays = 0
         self.seconds = 0.0
 
 
@@ -68,20 +70,22 @@ class Objective:
     def __init__(self, function, x0, args=()):
         self.args = args if isinstance(args, tuple) else (args,)
         self.layout = Layout(x0)
-        if isinstance(function, Jitted):
-            function = kept_with(function, "value_and_grad", value_and_grad)
+        options = options_of(function)
         if isinstance(function, Transformed):
-            self.function, self.replayed = function.__wrapped__, function._replayed
-            if self.replayed.argnums != (0,) or self.replayed.has_aux or not self.replayed.scalar:
+            asked = function._replayed
+            if asked.argnums not in ((), (0,)) or asked.has_aux or not asked.scalar:
                 raise StructureError("the function must be differentiated with respect to its first argument, without has_aux")
-        else:
-            if not callable(function):
-                raise StructureError(f"expected a function to minimise, got {type(function).__name__}")
-            self.function, self.replayed = function, kept_with(function, "value_and_grad", _replayed)
+            function = function.__wrapped__
+        if not callable(function):
+            raise StructureError(f"expected a function to minimise, got {type(function).__name__}")
+        options = options or Options(checked_policy(None))
+        self.function = function
+        self.replayed = kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
         self.counts = Counts()
-        self._before = self.replayed.stats.records
+        self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
-        self._unproved = True
+        #: Evaluations that are still to be run plainly, too; whether all are run plainly.
+        self._unproved, self.differs = FIRST, False
         self._since = 0
         self._value = np.empty(1)
         self._entry = self._data_address = None
@@ -98,7 +102,7 @@ class Objective:
             return 0
         if self._suspect:
             self._suspect = False
-            if current.kind.given_up or current.surroundings.changed() is not None:
+            if self.replayed.plain or not self.replayed.surroundings.same():
                 self.close()
                 return 0
         current.workspace.refresh()
@@ -110,8 +114,7 @@ class Objective:
         current = self._current
         if current is None or current.kernel is not None:
             return math.inf
-        kernels = current.kept.kernels
-        return max(1, kernels.due[True] - kernels.calls[True] - 1)
+        return max(1, current.kept.kernels.left(True))
 
     def evaluate(self, x, g):
         """The value at vector `x`; the gradient goes into `g`."""
@@ -133,69 +136,74 @@ class Objective:
         """Note evaluations by compiled code."""
         current, stats = self._current, self.replayed.stats
         self.counts.evaluations += count
+        self.counts.replays += count
         self._since += count
         if current is not None and current.kernel is not None:
             stats.kernel_calls += count
         else:
             stats.sweeps += count
             if current is not None:
-                current.kept.kernels.calls[True] += count
+                current.kept.kernels.visits[True] += count
 
     # -- the long way -----------------------------------------------------------------
     def record(self, x, g):
         """`evaluate` by the replayed function, which records where it has to."""
-        start = time.perf_counter()
+        start, replays = time.perf_counter(), self.replayed.stats.replays
         args = (self.layout.container(x), *self.args)
-        if self._unproved and self._current is not None:
-            value = self._proved(x, g, args)
-            if value is not None:
-                self.counts.seconds += time.perf_counter() - start
-                return value
-        if self._current is not None:
-            # A path is given up that changes at nearly every call: those answered by compiled code count too.
-            kind = self._current.kind
-            for _ in range(min(self._since, 32) if kind.recent else 0):
-                kind.note(False)
-        self._since = 0
-        spare_a_recording(self.replayed, self.function, args)
-        outcome = self.replayed.call(args, {})
+        if self.differs:
+            outcome = self.replayed.run(args, {}, True)
+        else:
+            for _ in range(min(self._since, 32) if self.replayed.recent else 0):
+                # A path is given up that changes at nearly every call: those answered by compiled code count too.
+                self.replayed.note("")
+            self._since = 0
+            outcome = self.replayed.call(args, {})
+            if self._unproved and not self.replayed.plain:
+                self._unproved -= 1
+                outcome = self._proved(outcome, args)
+            if not self.differs:
+                self._adopt(args)
         value = np.asarray(outcome.values[0], float).item()
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
             g[a:b] = part.reshape(-1)
-        self._adopt(args)
-        self.counts.evaluations += 1
-        self.counts.records = self.replayed.stats.records - self._before
-        self.counts.seconds += time.perf_counter() - start
+        counts, stats = self.counts, self.replayed.stats
+        counts.evaluations += 1
+        counts.replays += stats.replays > replays
+        counts.records, counts.runs = stats.records - self._before[0], stats.runs - self._before[1]
+        counts.seconds += time.perf_counter() - start
         return value
 
-    def _proved(self, x, g, args):
-        """`evaluate` by compiled code for the first time, and whether that is what the function gives: the value, or None."""
-        kind = self._current.kind
-        if kind.calls + 1 != kind.check_at:
-            return None
-        before, self._unproved = self.counts.evaluations, False
-        value = self._answer(x, g)
-        if value is not None and stands_for(self.function, args, [value]):
-            kind.calls += 1
-            kind.check_at *= 2
+    def _proved(self, outcome, args):
+        """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
+        plainly = self.replayed.run(args, {}, True)
+        if same(outcome, plainly):
             self.suspect()
-            return value
-        self._unproved, self.counts.evaluations = True, before
-        return None
+            return outcome
+        self.differs = True
+        self.close()
+        return plainly
+
+    def stands(self, x):
+        """Whether the recording gives at `x` what the function itself does; if not, it is run plainly from now on."""
+        if self.differs or self.replayed.plain:
+            return True
+        args = (self.layout.container(x.copy()), *self.args)
+        self._proved(self.replayed.call(args, {}), args)
+        self.counts.runs = self.replayed.stats.runs - self._before[1]
+        return not self.differs
 
     def _adopt(self, args):
         """Go on with the tape that answered the last call, if compiled code can."""
         inputs, key, _ = sort_arguments(args, {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
-        kept = kind.tapes.first() if kind is not None and not kind.given_up else None
+        kept = kind.tapes.first() if kind is not None else None
         if kept is None:
             self._current = None
             return
         found = self._handles.get(id(kept))
-        if found is None or found.surroundings is not kind.surroundings:
-            found = self._handles[id(kept)] = _Handle(kind, kept, inputs, self.layout)
+        if found is None:
+            found = self._handles[id(kept)] = _Handle(kept, inputs, self.layout)
         self._current = found if found.address else None
-        self._unproved = kind.calls < 2
         if self._entry is None:
             # Compiled code is loaded once there is something to run.
             from ..interpreter.native import data_address
@@ -234,12 +242,12 @@ class _Handle:
     `address` is 0 if compiled code cannot call it: an instruction needs the interpreter, or the value is no float64.
     """
 
-    def __init__(self, kind, kept, inputs, layout):
+    def __init__(self, kept, inputs, layout):
         from ..codegen.compile import native_address
         from ..interpreter.native import data_address
         from . import entry as E
 
-        self.kind, self.kept, self.surroundings = kind, kept, kind.surroundings
+        self.kept = kept
         self.workspace = workspace = kept.take()
         self.address, self.kernel = 0, None
         slot, found = kept.tape.outputs[0]
@@ -266,16 +274,16 @@ class _Handle:
             self.workspace.inputs[k] = data_address(array)
 
     def promote(self, replayed):
-        """Go on with the tape's kernel if it has one, or if it is time to make it (`transforms.replay.promotion`)."""
-        kernels = self.kept.kernels
+        """Go on with the tape's kernel if it has one, or if it is time to make it (`transforms.replay.kernels`)."""
+        kept, kernels = self.kept, self.kept.kernels
         if self.kernel is not None or self.kept.tape.outputs[0][0] == 0:
             return
-        if kernels.get(True) is None and kernels.calls[True] + 1 >= kernels.due[True]:
+        if kernels.left(True) <= 1:
             workspace = self.workspace
             if workspace.run(self._inputs, True) < 0:
                 gradients = [None if g is None else g.copy() for g in workspace.gradients]
-                name = getattr(replayed.function, "__name__", type(replayed.function).__name__)
-                kernels.note(True, self._inputs, [workspace.output(0)], gradients, replayed.stats, name)
+                outcome = Outcome([workspace.output(0)], kept.tape.structure, gradients)
+                kernels.note(True, self._inputs, outcome, replayed.stats, name_of(replayed.function))
             self._point_inputs()
         kernel = kernels.get(True)
         if kernel is not None:
@@ -295,8 +303,3 @@ class _Handle:
         words[E.H_ENTRY] = native_address(E.by_kernel)
         self.kernel = kernel
 
-
-def _replayed(function):
-    from ..transforms.replay.function import Replayed
-
-    return Replayed(function, (0,), policy=checked_policy(None))

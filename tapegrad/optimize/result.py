@@ -24,8 +24,8 @@ class Result(OptimizeResult):
     x : as x0
         In the containers and shapes of the start; `jac` (the gradient) too.
     counts : dict of str to int
-        ``evaluations`` of the objective with its gradient, ``records`` (times that your Python
-        function ran), ``replays`` (answers without it).
+        ``evaluations`` of the objective with its gradient, ``records`` and ``runs`` (times that your Python
+        function ran, to be recorded and plainly), ``replays`` (answers without it).
     seconds : dict of str to float
         ``total``, and of it ``recording``: evaluations by other than compiled code.
     history : ndarray of two columns

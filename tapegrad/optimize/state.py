@@ -69,6 +69,14 @@ class State:
         """Take rows of the history that the loop has written."""
         self._history.append(rows.copy())
 
+    def begin_again(self) -> None:
+        """Go on from the current point with nothing remembered but the counts and the history."""
+        self.vectors[P.XT] = self.vectors[P.X]
+        self.vectors[P.D] = self.vectors[P.SCRATCH] = 0.0
+        self.reals[P.R_POWER1] = self.reals[P.R_POWER2] = 1.0
+        self.reals[P.R_SEARCH :] = 0.0
+        self.integers[[P.I_PHASE, P.I_PAIRS, P.I_HEAD, P.I_STARTED]] = 0
+
     def copy(self) -> State:
         """The same, sharing nothing that changes."""
         made = object.__new__(State)

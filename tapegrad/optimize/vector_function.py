@@ -1,8 +1,8 @@
 """A function that gives several numbers, as SciPy wants it: values, and the exact Jacobian.
 
 Residuals, equations and constraints are one of these.  Values come from a replay;
-the Jacobian from sweeps over the same replay, forward or reverse by predicted cost
-(`tg.jacobian`), or compressed where it is sparse.
+the Jacobian from the same replay, forward or reverse by predicted cost
+(`tg.jacobian`), or compressed where it is sparse.  The first calls are run plainly, too, and compared (`optimize.proof`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from ..array.functions import sum as total
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..common.tree import flatten
+from ..transforms.functional import jit
 from ..transforms.jacobians import jacobian
 from .keep import kept
-from .proof import spare_a_recording
+from .proof import FIRST, same
 
 
 class VectorFunction:
@@ -49,6 +50,8 @@ class VectorFunction:
         self.before = self.replayed.stats.records
         self.evaluations = self.jacobians = 0
         self.history, self.shown = [], None
+        #: Calls that are still to be run plainly, too; whether all are run plainly.
+        self._unproved, self.differs = FIRST, False
         self._values = self._rows = (None, None)
 
     @property
@@ -92,8 +95,28 @@ class VectorFunction:
     def _call(self, x, backward):
         # A copy: replays read its memory, and what is recorded may keep it.
         args = self.layout.container(np.array(x, np.float64)), *self.args
-        spare_a_recording(self.replayed, self.function, args)
-        return self.replayed.call(args, {}, backward)
+        if self.differs:
+            return self.replayed.run(args, {}, backward)
+        outcome = self.replayed.call(args, {}, backward)
+        if not self._unproved or self.replayed.plain:
+            return outcome
+        self._unproved -= 1
+        return self._proved(outcome, args, backward)
+
+    def _proved(self, outcome, args, backward):
+        """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
+        plainly = self.replayed.run(args, {}, backward)
+        self.differs = not same(outcome, plainly)
+        return plainly if self.differs else outcome
+
+    def stands(self, x):
+        """Whether the recording gives at `x` what the function itself does; if not, it is run plainly from now on."""
+        if self.differs or self.replayed.plain:
+            return True
+        args = self.layout.container(np.array(x, np.float64)), *self.args
+        self._proved(self.replayed.call(args, {}, False), args, False)
+        self._values = self._rows = (None, None)
+        return not self.differs
 
     @staticmethod
     def _joined(outcome):
@@ -126,4 +149,4 @@ class VectorFunction:
 
 
 def _jacobian(function):
-    return jacobian(function)
+    return jit(jacobian(function))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..array.typing import Argnums, KernelPolicy, Mode
+from ..array.typing import Argnums, Mode
 from ..autograd import nested
 from ..common.errors import GradientError, HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, unflatten
@@ -58,14 +58,15 @@ def _by_colours(*things):
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
-    def __init__(self, function, argnums, mode, kernel):
-        super().__init__(function, argnums, scalar=False, kernel=kernel)
+    def __init__(self, function, argnums, mode):
+        super().__init__(function, argnums, scalar=False)
         self._mode = mode
 
     def __call__(self, *args, **kwargs):
         _refuse_nested(args, kwargs, "sparse_jacobian", "tg.jacobian")
-        asked = _by_colours(lambda known: known.jacobian(self._mode), as_sparse, self._replayed)
-        return self._replayed.call(args, kwargs, asked).gradients
+        replayed = self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
+        asked = _by_colours(lambda known: known.jacobian(self._mode), as_sparse, replayed)
+        return replayed.call(args, kwargs, asked).gradients
 
 
 def _number_or_sum(results):
@@ -104,15 +105,17 @@ class _Weighted:
 class _SparseHessian(OfGradient):
     """What `sparse_hessian` returns."""
 
-    def __init__(self, function, argnums, weights, kernel):
-        super().__init__(_Weighted(function, True) if weights else function, argnums, kernel=kernel)
+    def __init__(self, function, argnums, weights):
+        super().__init__(_Weighted(function, True) if weights else function, argnums)
         self.__wrapped__, self._weights = function, weights
 
     def __call__(self, *args, **kwargs):
         _refuse_nested(args, kwargs, "sparse_hessian", "tg.hessian")
         if self._weights:
             args = self._with_weights(args)
-        return self._of(args, kwargs, _by_colours(_symmetric_of, _symmetric_as_sparse, self._replayed))
+        replayed = self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
+        replayed.check_positions(args)
+        return replayed.call(args, kwargs, _by_colours(_symmetric_of, _symmetric_as_sparse, replayed)).gradients
 
     def _with_weights(self, args):
         if len(args) < 2:
@@ -156,11 +159,13 @@ class Sparsity:
         if nested.is_nested(args, kwargs):
             raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
         replayed = self.derivative._replayed
+        if replayed.jit is None:
+            replayed = replayed.recorded_once()
         tape = replayed.call(args, kwargs, backward=False).tape
         if tape is None:
             raise GradientError(
-                f"{getattr(self, '__qualname__', self.__wrapped__)!s} has no tape, and so no pattern: it is run define-by-run, because "
-                f"{replayed.stats.fallback}"
+                f"{getattr(self, '__qualname__', self.__wrapped__)!s} has no tape, and so no pattern: it cannot be recorded: "
+                f"{replayed.plain}"
             )
         structure = tape.compressions.structure if self.order == 1 else tape.compressions.symmetric.structure
         return structure.copy()
@@ -219,7 +224,7 @@ def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] =
 
 
 def sparse_jacobian(
-    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[csr_array]:
     """A function that gives the Jacobian of `f` as a SciPy sparse array.
 
@@ -233,8 +238,6 @@ def sparse_jacobian(
     mode : {"auto", "forward", "reverse"}
         Whether columns or rows that have no place in common share a direction; "auto": what
         takes fewer directions.
-    kernel : str, optional
-        When the replay and its sweep become a kernel; as of `grad`.
 
     Returns
     -------
@@ -273,11 +276,11 @@ def sparse_jacobian(
     """
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
-    return _SparseJacobian(f, chosen(argnums, argnum), mode, kernel)
+    return _SparseJacobian(f, chosen(argnums, argnum, kernel), mode)
 
 
 def sparse_hessian(
-    f: Callable[..., Any], argnums: Argnums = 0, weights: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, weights: bool = False, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[csr_array]:
     """A function that gives the Hessian of `f` as a SciPy sparse array; also that of a Lagrangian.
 
@@ -291,8 +294,6 @@ def sparse_hessian(
         Whether calls give, as the last argument, a weight for each number that `f` returns, in its
         containers and shapes: the Hessian is then that of the weighted sum, as a method for
         constrained problems needs it.
-    kernel : str, optional
-        As of `sparse_jacobian`.
 
     Returns
     -------
@@ -332,4 +333,4 @@ def sparse_hessian(
     array([[  0.,   1.],
            [  1., 120.]])
     """
-    return _SparseHessian(f, chosen(argnums, argnum), weights, kernel)
+    return _SparseHessian(f, chosen(argnums, argnum, kernel), weights)

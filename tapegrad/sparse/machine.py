@@ -2,7 +2,7 @@
 
 The tangents of a tape are a tape themselves (`kernel.tangents`), and so are its adjoints (`kernel.adjoint`), with a lane
 for each colour; its kernel gives all entries in one call.  It is made when the sweeps of a tape
-have worked long enough for it (`transforms.replay.promotion`), agrees with them at one point before it is
+have worked long enough for it (`transforms.replay.kernels`), agrees with them at one point before it is
 used, and leaves to them what it cannot answer: a guard that sees something else, an
 entry that is not finite (where zero times infinity has to be zero).
 """
@@ -16,18 +16,15 @@ import numpy as np
 
 from ..common.uninterrupted import uninterrupted
 from ..transforms.replay.function import name_of
-from ..transforms.replay.promotion import Promotion
+from ..transforms.replay.kernels import Kernels
 
 
-class _Lanes(Promotion):
+class _Lanes(Kernels):
     """When the tangents or adjoints of a tape for all colours become a kernel."""
 
-    #: A recording that is only compared with the kept one has no kernel at its first replay.
-    least = 2
-
-    def __init__(self, tape, way, policy):
-        self._lanes, self._forward, self.each = way.count, way.forward, way.count + 1
-        super().__init__(tape, policy)
+    def __init__(self, tape, way, options, first):
+        self._lanes, self._forward = way.count, way.forward
+        super().__init__(tape, options, first)
         directions = way.lanes
         if not way.forward:
             # Where nothing is differentiated there is no adjoint either.
@@ -45,7 +42,7 @@ class _Lanes(Promotion):
         made = tangents(self.tape, self._lanes) if self._forward else adjoint(self.tape, lanes=self._lanes)
         # The values themselves are not asked for.
         made = replace(made, outputs=made.outputs[len(self.tape.outputs) :])
-        return TapeKernel(made, False, self.options or Options(), limit)
+        return TapeKernel(made, False, Options(fastmath=self.options.fastmath), limit)
 
 
 class ByColours:
@@ -62,8 +59,7 @@ class ByColours:
 
     def __init__(self, choose, unknown, replayed):
         self.choose, self.unknown, self.replayed = choose, unknown, replayed
-        self.policy = replayed.policy
-        self.inputs = None
+        self.inputs, self.first = None, False
 
     def __call__(self, recording):
         """The answer by a sweep over what was replayed."""
@@ -76,14 +72,14 @@ class ByColours:
             promotion = self._promotion(tape, way)
             if promotion is not None and self.inputs is not None:
                 inputs = [*self.inputs, *promotion.directions]
-                if promotion.count(False):
+                if promotion.visited(False):
                     name = name_of(self.replayed.function)
                     promotion.promote(False, lambda kernel: _run(kernel, inputs), _flat(rows), self.replayed.stats, name)
         return filled(template, _gathered(rows, positions))
 
     def by_kernel(self, kept, inputs):
         """The answer of a kernel, or None."""
-        self.inputs = inputs
+        self.inputs, self.first = inputs, kept.kernels.first
         promotions = kept.tape.compressions.__dict__.get("promotions")
         if not promotions:
             return None
@@ -101,7 +97,8 @@ class ByColours:
     def _promotion(self, tape, way):
         promotions = tape.compressions.promotions
         if way not in promotions:
-            promotions[way] = _Lanes(tape, way, self.policy) if self.policy != "never" else None
+            options = self.replayed.jit
+            promotions[way] = _Lanes(tape, way, options, self.first) if options.kernel != "never" else None
         return promotions[way]
 
 

@@ -182,7 +182,7 @@ class Captured:
         self._held.append(code)
         self._mark(name or code.co_name, "function", id(code))
         cells = [(n, _contents(c)) for n, c in zip(code.co_freevars, function.__closure__ or ())]
-        if _installed(_real(function), code.co_filename) or code.co_filename.startswith(PACKAGE):
+        if installed(function):
             # A decorator's: what it calls is in its cells.
             for variable, value in [*cells, ("__wrapped__", getattr(function, "__wrapped__", None))]:
                 if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
@@ -191,7 +191,7 @@ class Captured:
         defaults = list(zip(code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1]))[::-1]
         keywords = list((function.__kwdefaults__ or {}).items())
         attributes = [(key, value) for key, value in function.__dict__.items() if key != KEPT]
-        variables, inside, imported = _names(code)
+        variables, inside, imported = names_of(code)
         scope = [(variable, function.__globals__.get(variable, _ABSENT)) for variable in variables]
         self._named.update(variables, inside)
         parts = (cells, defaults, keywords, attributes, scope)
@@ -436,7 +436,7 @@ def _same_state(a, b):
 
 
 @functools.lru_cache(maxsize=4096)
-def _names(code):
+def names_of(code):
     """Of a code object and those nested in it: the names of global variables, of attributes, and of modules that it imports."""
     variables, attributes, imported = {}, {}, {}
     for instruction in dis.get_instructions(code):
@@ -449,7 +449,7 @@ def _names(code):
                 variables[instruction.argval] = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            for names, nested in zip((variables, attributes, imported), _names(constant)):
+            for names, nested in zip((variables, attributes, imported), names_of(constant)):
                 names.update(dict.fromkeys(nested))
     return tuple(variables), tuple(attributes), tuple(imported)
 
@@ -483,6 +483,11 @@ def _installed(module, filename):
     return top in ("tapegrad", "numpy", "scipy", "builtins") or top in sys.stdlib_module_names and top != "__main__" or (
         filename.startswith(_INSTALLED)
     )
+
+
+def installed(function):
+    """Whether a function belongs to the standard library, an installed package or tapegrad itself."""
+    return _installed(_real(function), function.__code__.co_filename) or function.__code__.co_filename.startswith(PACKAGE)
 
 
 def _real(thing):

@@ -21,7 +21,7 @@ from ..common.errors import DtypeError, GradientError, GuardError, OptionError, 
 from ..common.registry import registry
 from ..common.uninterrupted import uninterrupted
 from ..kernel.reasons import NotLowered, faults_are_reasons
-from .replay.promotion import checked_policy
+from .replay.kernels import checked_policy
 
 if TYPE_CHECKING:
     from ..program.finish import FinishedTape
@@ -146,7 +146,9 @@ class Compiled:
             if np.may_share_memory(other, g) and x.size:
                 what = "x" if other is x else "an argument"
                 raise ShapeError(f"{what} and g share memory: the gradient would be written over {'the point' if other is x else 'it'}")
-        changed = self._surroundings.changed()
+        changed = None
+        if not self._surroundings.same():
+            changed, self._surroundings = self._surroundings.changed()
         if changed is not None:
             raise GuardError(f"{changed} has changed since the function was compiled; call tg.compile again")
         value = np.empty(1)
@@ -195,21 +197,25 @@ class Compiled:
 def _recorded(function, x0, data):
     """The tape of `function` at `x0` and `data`, with its pool and the surroundings of the function."""
     from .replay.function import Replayed
+    from .replay.kernels import Options, agree
 
-    replayed = Replayed(function, (0,))
-    # The second call is recorded again and compared: so functions that draw random numbers are found out.
-    for _ in range(2):
-        replayed.call((x0, *data), {})
+    replayed = Replayed(function, (0,), jit=Options("never"))
+    outcome, plain = (run((x0, *data), {}, True) for run in (replayed.call, replayed.run))
+    if replayed.plain:
+        raise GradientError(f"the function cannot be compiled: {replayed.plain}")
+    if not all(map(agree, [*outcome.values, outcome.gradients[0]], [*plain.values, plain.gradients[0]])):
+        raise GradientError(
+            "the function cannot be compiled: run again it gives something else, so it depends on more than its arguments (a random "
+            "number, a counter, a file); make that an argument"
+        )
     (kind,) = replayed.kinds.values()
-    if kind.given_up:
-        raise GradientError(f"the function cannot be compiled: {kind.given_up}")
     kept = kind.tapes.first()
     slot, result = kept.tape.outputs[0]
     dtype = np.dtype(result.char if slot else np.asarray(getattr(result, "_v", result)).dtype)
     if dtype != np.float64:
         # Compiled code reads eight bytes as a float64.
         raise DtypeError(f"the function returns {dtype}, compiled code a float64: convert the result (`.astype(float)`, or `float` of a constant)")
-    return kept.tape, kept, kind.surroundings
+    return kept.tape, kept, replayed.surroundings
 
 
 def _refuse_python(tape, workspace):

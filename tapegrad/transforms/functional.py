@@ -1,7 +1,7 @@
 """Transformations of functions: `grad`, `value_and_grad`, `elementwise_grad`, `jit`.
 
-Each takes a function and returns a function, which records it at its first call
-and replays it after (`tapegrad.transforms.replay`).  NumPy in, NumPy out.
+Each takes a function and returns a function.  `grad` runs its function at every call (`transforms.plain`); `jit` records it
+once and replays it after (`transforms.replay`).  NumPy in, NumPy out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
-from ..common.errors import StructureError
+from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
-from ..common.uninterrupted import uninterrupted
-from .replay.promotion import checked_policy
+from .replay.kernels import Options, checked_policy
 
 if TYPE_CHECKING:
     from ..kernel.of_tape import TapeKernel
@@ -72,12 +71,13 @@ class Transformed(Generic[R]):
                 return self.__qualname__
         return _made, (type(self), *self._made_of)
 
-    def __init__(self, function, argnums, has_aux=False, scalar=True, kernel=None):
+    def __init__(self, function, argnums, has_aux=False, scalar=True):
         if not callable(function):
             raise StructureError(f"expected a function to differentiate, got {type(function).__name__}")
-        options = None
+        # What is under jit, whatever is made of it is.
+        options = options_of(function)
         if isinstance(function, Jitted):
-            function, options, kernel = function.__wrapped__, function.options, kernel or "always"
+            function = function.__wrapped__
         functools.update_wrapper(self, function, updated=())
         self._one = is_number(argnums)
         some = argnums or isinstance(self, Jitted)
@@ -88,8 +88,15 @@ class Transformed(Generic[R]):
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
         from .replay.function import Replayed  # it loads what replays
 
-        self._replayed = Replayed(function, self._argnums, has_aux, scalar, policy=checked_policy(kernel), options=options)
+        self._replayed = Replayed(function, self._argnums, has_aux, scalar, jit=options)
         self._has_aux = has_aux
+
+    @property
+    def _recording(self):
+        """What has the tapes: of a function that is not under `jit`, one made to be looked at."""
+        if self._replayed.jit is not None:
+            return self._replayed
+        return under_jit(self, Options(checked_policy(None)))._replayed
 
     def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
@@ -105,7 +112,7 @@ class Transformed(Generic[R]):
         >>> len(g.tape(2.0, 3.0))
         2
         """
-        return self._replayed.tape(args, kwargs)
+        return self._recording.tape(args, kwargs)
 
     def kernel(self, *args: Any, **kwargs: Any) -> TapeKernel:
         """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
@@ -126,7 +133,7 @@ class Transformed(Generic[R]):
         x0: float64[3]
         ...
         """
-        return self._replayed.kernel(args, kwargs)
+        return self._recording.kernel(args, kwargs)
 
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""
@@ -168,14 +175,11 @@ class Transformed(Generic[R]):
 
 
 class Jitted(Transformed[R]):
-    """What `jit` returns: the function itself, by kernels."""
+    """What `jit` returns of a function that is no transformation: the function itself, recorded."""
 
-    def __init__(self, function, fastmath):
-        with uninterrupted:
-            from ..kernel.emit import Options
-
-        super().__init__(function, (), kernel="always")
-        self.options = self._replayed.options = Options(fastmath=fastmath)
+    def __init__(self, function, options):
+        super().__init__(function, ())
+        self._replayed.jit = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
@@ -186,21 +190,44 @@ class Jitted(Transformed[R]):
         )
 
 
-@overload
-def jit(fun: Callable[..., X], *, fastmath: bool = False) -> Jitted[X]: ...
-@overload
-def jit(fun: None = None, *, fastmath: bool = False) -> Callable[[Callable[..., X]], Jitted[X]]: ...
-def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Jitted[Any] | Callable[[Callable[..., Any]], Jitted[Any]]:
-    """`fun` by machine code made from its tape, as its derivatives will be.
+def options_of(function):
+    """How a function is to be recorded (`jit`), or None; of ours that stand for another, as of that one."""
+    while type(function).__module__.startswith("tapegrad."):
+        if isinstance(function, Transformed) and function._replayed.jit is not None:
+            return function._replayed.jit
+        function = getattr(function, "__wrapped__", None)
+    return None
 
-    The first call with given shapes, types and static arguments records the function and
-    compiles what was recorded (`tapegrad.kernel`); ``tg.grad(tg.jit(f))`` and the other
-    transformations compile at once, instead of after many calls.
+
+def under_jit(function, options):
+    """`function` recorded: a transformation made anew, or a `Jitted`."""
+    if isinstance(function, Jitted) or not isinstance(function, Transformed):
+        return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
+    (inner, *args), kwargs = function._made_of
+    return type(function)(under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options), *args, **kwargs)
+
+
+@overload
+def jit(fun: Callable[..., X], *, kernel: KernelPolicy | None = None, fastmath: bool = False) -> Jitted[X]: ...
+@overload
+def jit(fun: None = None, *, kernel: KernelPolicy | None = None, fastmath: bool = False) -> Callable[[Callable[..., X]], Jitted[X]]: ...
+def jit(
+    fun: Callable[..., Any] | None = None, *, kernel: KernelPolicy | None = None, fastmath: bool = False
+) -> Transformed[Any] | Callable[[Callable[..., Any]], Transformed[Any]]:
+    """`fun` recorded once for each kind of arguments and each path, and answered by machine code after.
+
+    Without `jit` a transformation such as `grad` runs its function at every call.  ``tg.jit(tg.grad(f))`` runs `f` to be
+    recorded, and then no more: what `f` reads besides its arguments is part of what was recorded, and what it does besides
+    (printing, counting) has happened.  ``tg.grad(tg.jit(f))`` means the same.
 
     Parameters
     ----------
     fun : callable
-        Takes and returns floats and arrays, in containers too.  Without it `jit` returns a decorator.
+        A function, or what any transformation returned.  Without it `jit` returns a decorator, for functions and methods.
+    kernel : {"auto", "always", "never"}, optional
+        When recordings become machine code.  "auto": the first path at its first call, later ones at their third, unless
+        that is predicted to take more than two seconds; "always": every path at its first call; "never": sweeps answer.
+        By default what ``tg.config.kernel`` says (from the environment variable ``TAPEGRAD_KERNEL``, else "auto").
     fastmath : bool
         Allow ``a * b + c`` to be rounded once, and sums and products to be made in another order.  That is often faster, and
         the results differ from those of plain calls by rounding.
@@ -214,11 +241,20 @@ def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Jit
     ------
     StructureError
         `fun` cannot be called, or returns None or text.
+    OptionError
+        `kernel` is no policy.
+
+    Warns
+    -----
+    PathWarning
+        The function cannot be recorded, or would have to be at nearly every call; it is run plainly then.
 
     Notes
     -----
-    Control flow is guarded as in `grad`.  A function with an instruction that has no machine code (``f.stats()``
-    names it) is replayed by sweeps.
+    Branches, indices and sizes that Python takes from values are guarded: where one falls otherwise, the function is recorded
+    on its new path, and both are kept.  Of what the function reads besides its arguments each call looks at what is cheap to
+    look at; the page "Derivatives of functions" lists it.  A function with an instruction that has no machine code
+    (``stats()`` names it) is answered by sweeps.
 
     Examples
     --------
@@ -233,10 +269,16 @@ def jit(fun: Callable[..., Any] | None = None, *, fastmath: bool = False) -> Jit
     37.866194
     >>> tg.grad(f)(np.zeros(3))
     array([0., 1., 2.])
+    >>> g = tg.jit(tg.grad(lambda x: np.sum(x ** 2)))
+    >>> g(np.array([1.0, 2.0])), g(np.array([3.0, 4.0])), g.stats().records
+    (array([2., 4.]), array([6., 8.]), 1)
     """
+    options = Options(checked_policy(kernel), fastmath)
     if fun is None:
-        return lambda function: Jitted(function, fastmath)
-    return Jitted(fun, fastmath)
+        return lambda function: under_jit(function, options)
+    if not callable(fun):
+        raise StructureError(f"expected a function for tg.jit, got {type(fun).__name__}")
+    return under_jit(fun, options)
 
 
 def _made(kind, args, kwargs):
@@ -248,8 +290,10 @@ def is_number(value):
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def chosen(argnums, argnum):
-    """`argnums`, or its name in HIPS autograd, `argnum`."""
+def chosen(argnums, argnum, kernel=None):
+    """`argnums`, or its name in HIPS autograd, `argnum`; `kernel` is refused."""
+    if kernel is not None:
+        raise OptionError(f"kernel={kernel!r} is an option of tg.jit: put tg.jit(..., kernel={kernel!r}) around this transformation")
     if argnum is None:
         return argnums
     if argnums != 0:
@@ -261,55 +305,44 @@ def _number(gradient):
     return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
 
 
-def _together(gradients):
-    """The gradients of a sequence of arguments, as a tuple also if it has one."""
-    return gradients if type(gradients) is tuple else (gradients,)
-
-
 class _ValueAndGrad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        answer = None if kwargs or nested.inside() else self._replayed.quick(args)
-        if answer is not None:
-            return answer if self._one else (answer[0], _together(answer[1]))
         return self._answered(args, kwargs)
 
 
 class _Grad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        answer = None if kwargs or nested.inside() else self._replayed.quick(args)
-        if answer is not None:
-            return answer[1] if self._one else _together(answer[1])
         value, gradient = self._answered(args, kwargs)
         return (gradient, value[1]) if self._has_aux else gradient
 
 
 @overload
 def value_and_grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False
 ) -> Transformed[tuple[float, X]]: ...
 @overload
 def value_and_grad(
-    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False
 ) -> Transformed[tuple[float, X]]: ...
 @overload
 def value_and_grad(
-    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False
 ) -> Transformed[tuple[float, tuple[X, Y]]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False
 ) -> Transformed[tuple[float, tuple[Any, ...]]]: ...
 @overload
 def value_and_grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True], kernel: KernelPolicy | None = None
+    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]
 ) -> Transformed[tuple[tuple[float, Any], X]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None
 ) -> Transformed[tuple[Any, Any]]: ...  # fmt: skip
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: KernelPolicy | None = None,
+    kernel: None = None,
 ) -> Transformed[Any]:  # fmt: skip
     """The value of a scalar function together with its gradient.
 
@@ -323,9 +356,6 @@ def value_and_grad(
         Also called `argnum`, as in HIPS autograd.
     has_aux : bool
         Whether `fun` returns a pair of which only the first part is differentiated.
-    kernel : str, optional
-        When recordings become machine code: "auto" (after many replays), "always" (at once) or "never"; by default what
-        ``tg.config.kernel`` says (from the environment variable ``TAPEGRAD_KERNEL``, else "auto").
 
     Returns
     -------
@@ -340,8 +370,6 @@ def value_and_grad(
         `argnums` names no argument, an argument to differentiate is no number or array, or `fun` returns None or text.
     DtypeError
         An argument is an array of integers, or complex; or `fun` returns a truth value or integers.
-    OptionError
-        `kernel` is no policy.
     HigherOrderError
         An argument, or a number that `fun` uses, is itself being differentiated.
 
@@ -352,42 +380,42 @@ def value_and_grad(
     >>> g(np.array([1.0, 2.0]))
     (5.0, array([2., 4.]))
     """
-    return _ValueAndGrad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
+    return _ValueAndGrad(fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload
 def grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False
 ) -> Transformed[X]: ...
 @overload
 def grad(
-    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: OfSecond[X], argnums: Literal[1], has_aux: Literal[False] = False
 ) -> Transformed[X]: ...
 @overload
 def grad(
-    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], has_aux: Literal[False] = False
 ) -> Transformed[tuple[X, Y]]: ...
 @overload
 def grad(
-    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None
+    fun: Callable[..., Any], argnums: tuple[int, ...], has_aux: Literal[False] = False
 ) -> Transformed[tuple[Any, ...]]: ...
 @overload
 def grad(
-    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True], kernel: KernelPolicy | None = None
+    fun: OfFirst[X], argnums: Literal[0] = 0, *, has_aux: Literal[True]
 ) -> Transformed[tuple[X, Any]]: ...
 @overload
 def grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None
 ) -> Transformed[Any]: ...  # fmt: skip
 def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, argnum: Argnums | None = None,
-    kernel: KernelPolicy | None = None,
+    kernel: None = None,
 ) -> Transformed[Any]:  # fmt: skip
     """The gradient of a scalar function.
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum, kernel
+    fun, argnums, has_aux, argnum
         As of `value_and_grad`.
 
     Returns
@@ -401,27 +429,27 @@ def grad(
     >>> tg.grad(lambda x: x ** 3)(2.0)
     12.0
     """
-    return _Grad(fun, chosen(argnums, argnum), has_aux, kernel=kernel)
+    return _Grad(fun, chosen(argnums, argnum, kernel), has_aux)
 
 
 @overload
-def elementwise_grad(fun: OfFirst[X], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+def elementwise_grad(fun: OfFirst[X], argnums: Literal[0] = 0) -> Transformed[X]: ...
 @overload
-def elementwise_grad(fun: OfSecond[X], argnums: Literal[1], *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+def elementwise_grad(fun: OfSecond[X], argnums: Literal[1]) -> Transformed[X]: ...
 @overload
 def elementwise_grad(
-    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]], *, kernel: KernelPolicy | None = None
+    fun: OfFirstTwo[X, Y], argnums: tuple[Literal[0], Literal[1]]
 ) -> Transformed[tuple[X, Y]]: ...
 @overload
 def elementwise_grad(
-    fun: Callable[..., Any], argnums: tuple[int, ...], *, kernel: KernelPolicy | None = None
+    fun: Callable[..., Any], argnums: tuple[int, ...]
 ) -> Transformed[tuple[Any, ...]]: ...
 @overload
 def elementwise_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None
 ) -> Transformed[Any]: ...  # fmt: skip
 def elementwise_grad(
-    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    fun: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[Any]:
     """The derivative of each element of the result with respect to its element of the argument, summed otherwise.
 
@@ -431,7 +459,7 @@ def elementwise_grad(
 
     Parameters
     ----------
-    fun, argnums, argnum, kernel
+    fun, argnums, argnum
         As of `value_and_grad`; `fun` may return arrays, in containers too.
 
     Returns
@@ -450,4 +478,4 @@ def elementwise_grad(
     >>> tg.elementwise_grad(lambda x: x ** 3)(np.array([1.0, 2.0]))
     array([ 3., 12.])
     """
-    return _Grad(fun, chosen(argnums, argnum), scalar=False, kernel=kernel)
+    return _Grad(fun, chosen(argnums, argnum, kernel), scalar=False)

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.record import normalise
-from ..array.typing import Argnums, KernelPolicy, Mode, OfFirst
+from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..autograd.recording import prepared
 from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
-from ..common.uninterrupted import uninterrupted
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction
 from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products
@@ -50,9 +49,9 @@ class _Gradient:
 class OfGradient(JacobianFunction):
     """The Jacobian of a recorded gradient, and what is read off it."""
 
-    def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
+    def __init__(self, function, argnums, mode="auto", explain=False):
         numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-        super().__init__(function, argnums, mode, explain, kernel)
+        super().__init__(function, argnums, mode, explain)
         if self._asked is not None:
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
         self._gradient = _Gradient(function, numbers)
@@ -121,25 +120,22 @@ class _Rows:
 
 
 class _Hessian(OfGradient):
-    def __init__(self, function, argnums, mode="auto", explain=False, kernel=None):
-        super().__init__(function, argnums, mode, explain, kernel)
+    def __init__(self, function, argnums, mode="auto", explain=False):
+        super().__init__(function, argnums, mode, explain)
         numbers = self._gradient.argnums
-        self._products = Products(function, numbers, False, hvp_body, hvp_by_duals, kernel)
+        self._products = Products(function, numbers, False, hvp_body, hvp_by_duals)
         #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
         self._counts = {}
 
     @functools.cached_property
     def _rows(self):
         """All rows in one replay."""
-        with uninterrupted:
-            # These load compiled code, and llvmlite.
-            from ..kernel.emit import Options
-            from .replay.function import Replayed
+        from .replay.function import Replayed
 
-        options = dataclasses.replace(self._replayed.options or Options(), symmetric=True)
+        options = dataclasses.replace(self._replayed.jit, symmetric=True)
         numbers = self._gradient.argnums
         rows = _Rows(self.__wrapped__, numbers)
-        return Replayed(rows, numbers, scalar=False, adjoints=False, policy=self._replayed.policy, options=options)
+        return Replayed(rows, numbers, scalar=False, adjoints=False, jit=options)
 
     def __call__(self, *args, **kwargs):
         if nested.is_nested(args, kwargs):
@@ -237,15 +233,15 @@ def _as_was(value, like):
 
 
 @overload
-def hessian(f: OfFirst[X], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False, *, kernel: KernelPolicy | None = None) -> Jacobian[X, X]: ...
+def hessian(f: OfFirst[X], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False) -> Jacobian[X, X]: ...
 @overload
 def hessian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None,
 ) -> Transformed[Any]: ...
 def hessian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None, kernel: None = None,
 ) -> Transformed[Any]:
     """A function that gives the Hessian of `f`, dense.
 
@@ -264,8 +260,6 @@ def hessian(
         in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
-    kernel : str, optional
-        When it is computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -297,7 +291,7 @@ def hessian(
     """
     if mode not in ("auto", "forward", "reverse"):
         raise OptionError(f"mode={mode!r} is not one of auto, forward, reverse")
-    return _Hessian(f, chosen(argnums, argnum), mode, explain, kernel)
+    return _Hessian(f, chosen(argnums, argnum, kernel), mode, explain)
 
 
 #: Columns of a Hessian that are held at once where only its diagonal is wanted.
@@ -384,15 +378,15 @@ class _Laplacian(_Diagonal):
 
 
 @overload
-def hessian_diag(f: OfFirst[X], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+def hessian_diag(f: OfFirst[X], argnums: Literal[0] = 0) -> Transformed[X]: ...
 @overload
-def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None) -> Transformed[Any]: ...
-def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None) -> Transformed[Any]:
+def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None) -> Transformed[Any]: ...
+def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None) -> Transformed[Any]:
     """A function that gives the diagonal of the Hessian of `f`: the second derivative in each element.
 
     Parameters
     ----------
-    f, argnums, argnum, kernel
+    f, argnums, argnum
         As of `hessian`.
 
     Returns
@@ -412,15 +406,15 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
     >>> tg.hessian_diag(lambda x: np.sum(x ** 3))(np.array([1.0, 2.0]))
     array([ 6., 12.])
     """
-    return _Diagonal(f, chosen(argnums, argnum), kernel=kernel)
+    return _Diagonal(f, chosen(argnums, argnum, kernel))
 
 
-def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None) -> Transformed[float]:
+def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None) -> Transformed[float]:
     """A function that gives the Laplacian of `f`: the sum of the second derivatives in each element.
 
     Parameters
     ----------
-    f, argnums, argnum, kernel
+    f, argnums, argnum
         As of `hessian`.
 
     Returns
@@ -438,4 +432,4 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
     >>> tg.laplacian(lambda x: x[0] ** 2 + x[1] ** 3)(np.array([1.0, 2.0]))
     14.0
     """
-    return _Laplacian(f, chosen(argnums, argnum), kernel=kernel)
+    return _Laplacian(f, chosen(argnums, argnum, kernel))

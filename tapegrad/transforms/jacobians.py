@@ -17,7 +17,7 @@ import numpy as np
 
 from ..array.record import normalise
 from ..array.tensor import Tensor
-from ..array.typing import Argnums, Between, KernelPolicy, Mode, OfJacobian
+from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
@@ -193,13 +193,13 @@ def _linearize(f, primals):
 
 
 @overload
-def jacrev(f: Between[X, R], argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Jacobian[X, R]: ...
+def jacrev(f: Between[X, R], argnums: Literal[0] = 0) -> Jacobian[X, R]: ...
 @overload
 def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None
 ) -> Transformed[Any]: ...  # fmt: skip
 def jacrev(
-    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: KernelPolicy | None = None
+    f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | None = None, kernel: None = None
 ) -> Transformed[Any]:
     """The Jacobian of `f` by reverse mode; see `jacobian`.
 
@@ -208,8 +208,6 @@ def jacrev(
     f : callable
     argnums : int or tuple of int
         Also called `argnum`.
-    kernel : str, optional
-        As of `tapegrad.grad`.
 
     Returns
     -------
@@ -222,21 +220,21 @@ def jacrev(
     >>> tg.jacrev(lambda x: np.sum(x * x))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    return jacobian(f, argnums, mode="reverse", argnum=argnum, kernel=kernel)
+    return jacobian(f, chosen(argnums, argnum, kernel), mode="reverse")
 
 
 @overload
 def jacobian(
-    f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False, *, kernel: KernelPolicy | None = None
+    f: Between[X, R], argnums: Literal[0] = 0, mode: Mode = "auto", explain: bool = False
 ) -> Jacobian[X, R]: ...
 @overload
 def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None,
 ) -> Transformed[Any]: ...  # fmt: skip
 def jacobian(
     f: Callable[..., Any], argnums: Argnums = 0, mode: Mode = "auto", explain: bool = False, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None, kernel: None = None,
 ) -> Transformed[Any]:  # fmt: skip
     """A function that gives the Jacobian of `f`.
 
@@ -253,8 +251,6 @@ def jacobian(
         cost of both from the recorded tape (`tapegrad.transforms.choosing.costs`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
-    kernel : str, optional
-        When recordings become machine code: "auto", "always" or "never", as for `grad`.
 
     Returns
     -------
@@ -283,7 +279,7 @@ def jacobian(
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    return JacobianFunction(f, chosen(argnums, argnum), mode, explain, kernel)
+    return JacobianFunction(f, chosen(argnums, argnum, kernel), mode, explain)
 
 
 if TYPE_CHECKING:
@@ -295,8 +291,8 @@ if TYPE_CHECKING:
 class JacobianFunction(Transformed[Any]):
     """What `jacobian` returns."""
 
-    def __init__(self, function, argnums, mode, explain, kernel=None):
-        self._mode, self._explain, self._kernel = mode, explain, kernel
+    def __init__(self, function, argnums, mode, explain):
+        self._mode, self._explain = mode, explain
         self._negative = {}
         if any(k < 0 for k in _positions(argnums)):
             # Which arguments they are is known when the function is called.
@@ -304,7 +300,7 @@ class JacobianFunction(Transformed[Any]):
             argnums = 0
         else:
             self._asked = None
-        super().__init__(function, argnums, kernel=kernel)
+        super().__init__(function, argnums)
 
     def __call__(self, *args, **kwargs):
         if self._asked is not None:
@@ -328,13 +324,13 @@ class JacobianFunction(Transformed[Any]):
         """The finished tape of the function that answers a call with these arguments."""
         if self._asked is not None:
             return self._counted(len(args)).tape(*args, **kwargs)
-        return self._replayed.tape(args, kwargs, self._blocks)
+        return self._recording.tape(args, kwargs, self._blocks)
 
     def kernel(self, *args, **kwargs):
         """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
         if self._asked is not None:
             return self._counted(len(args)).kernel(*args, **kwargs)
-        return self._replayed.kernel(args, kwargs, self._blocks)
+        return self._recording.kernel(args, kwargs, self._blocks)
 
     def _recorded(self, args, kwargs):
         self._replayed.check_positions(args)
@@ -348,7 +344,7 @@ class JacobianFunction(Transformed[Any]):
         if function is None:
             numbers = positions(self._asked, count)
             one = not isinstance(self._asked, (tuple, list))
-            function = JacobianFunction(self.__wrapped__, numbers[0] if one else numbers, self._mode, self._explain, self._kernel)
+            function = JacobianFunction(self._made_of[0][0], numbers[0] if one else numbers, self._mode, self._explain)
             function._replayed.stats = self._replayed.stats
             self._negative[count] = function
         return function

@@ -16,7 +16,7 @@ import numpy as np
 from ..array.differentiable import below
 from ..array.dual import Dual, running
 from ..array.forward import jvp
-from ..array.typing import Argnums, KernelPolicy, OfFirst
+from ..array.typing import Argnums, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import SeedShapeError, StructureError
@@ -86,17 +86,16 @@ class _Program:
 class Products(Transformed):
     """What `hvp` and `gnvp` return: the direction is the last argument."""
 
-    def __init__(self, function, argnums, has_aux, body, by_duals, kernel=None):
-        super().__init__(function, argnums, False, False, kernel)
+    def __init__(self, function, argnums, has_aux, body, by_duals):
+        super().__init__(function, argnums, False, False)
         if len(set(self._argnums)) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
         self._has_aux, self._by_duals = has_aux, by_duals
         self._program = _Program(function, self._argnums, has_aux, body)
         from .replay.function import Replayed
 
-        kept = self._replayed
         self._replayed = Replayed(
-            self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False, policy=kept.policy, options=kept.options
+            self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False, jit=self._replayed.jit
         )
 
     def __call__(self, *args, **kwargs):
@@ -108,24 +107,18 @@ class Products(Transformed):
                 f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
                 "positional arguments, and a direction"
             )
-        # Leaves and nothing else: calls that are alike go the short way.
-        only_leaves = self._one and not self._has_aux and not kwargs and direction.__class__ in (float, np.ndarray)
-        flat = (direction, *args) if only_leaves else None
-        answer = None if flat is None or nested.inside() else self._replayed.quick(flat)
-        if answer is not None:
-            return answer[0]
         direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
             return self._inside(args, kwargs, direction)
-        return nested.beside(lambda: self._by_replay(args, kwargs, direction, flat), lambda: self._inside(args, kwargs, direction))
+        return nested.beside(lambda: self._by_replay(args, kwargs, direction), lambda: self._inside(args, kwargs, direction))
 
     def _inside(self, args, kwargs, direction):
         if among_duals((direction, args, kwargs)):
             return self._by_duals(self, args, kwargs, direction)
         return self._shaped(self._program(direction, *args, **kwargs))
 
-    def _by_replay(self, args, kwargs, direction, flat):
-        outcome = self._replayed.call((direction, *args), kwargs, backward=False, flat=flat)
+    def _by_replay(self, args, kwargs, direction):
+        outcome = self._replayed.call((direction, *args), kwargs, backward=False)
         # The values are copies already, but for constants.
         if outcome.tape is None:
             return self._shaped(self._value(outcome))
@@ -187,15 +180,15 @@ def hvp_by_duals(self, args, kwargs, direction):
 
 
 @overload
-def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+def hvp(f: OfFirst[X], argnums: Literal[0] = 0, has_aux: Literal[False] = False) -> Transformed[X]: ...
 @overload
 def hvp(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None,
 ) -> Transformed[Any]: ...
 def hvp(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None, kernel: None = None,
 ) -> Transformed[Any]:
     """A function that gives products of the Hessian of `f` with directions.
 
@@ -207,8 +200,6 @@ def hvp(
         As of `grad`.  Also called `argnum`.
     has_aux : bool
         As of `grad`.
-    kernel : str, optional
-        When products are computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -241,19 +232,19 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return Products(f, chosen(argnums, argnum), has_aux, hvp_body, hvp_by_duals, kernel)
+    return Products(f, chosen(argnums, argnum, kernel), has_aux, hvp_body, hvp_by_duals)
 
 
 @overload
-def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0, *, kernel: KernelPolicy | None = None) -> Transformed[X]: ...
+def gnvp(model: OfFirst[X], loss: Callable[..., Any] | None = None, argnums: Literal[0] = 0) -> Transformed[X]: ...
 @overload
 def gnvp(
     model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None,
 ) -> Transformed[Any]: ...
 def gnvp(
     model: Callable[..., Any], loss: Callable[..., Any] | None = None, argnums: Argnums = 0, *,
-    argnum: Argnums | None = None, kernel: KernelPolicy | None = None,
+    argnum: Argnums | None = None, kernel: None = None,
 ) -> Transformed[Any]:
     """A function that gives products of the Gauss-Newton matrix with directions.
 
@@ -270,8 +261,6 @@ def gnvp(
         which H is the identity: the product is ``J.T @ (J @ v)``.
     argnums : int or sequence of int
         Of the model, as of `grad`.  Also called `argnum`.
-    kernel : str, optional
-        When products are computed by a kernel; as of `grad`.
 
     Returns
     -------
@@ -296,7 +285,7 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return Products(model, chosen(argnums, argnum), False, _GaussNewton(loss), _gnvp_by_duals, kernel)
+    return Products(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss), _gnvp_by_duals)
 
 
 class _GaussNewton:

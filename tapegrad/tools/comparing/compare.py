@@ -27,6 +27,7 @@ from ...common.errors import CheckError
 from ...common.printing import plural, table
 from ...common.tree import flatten
 from ...tape.places import function_name
+from ...transforms.functional import jit
 from ...transforms.jacobians import jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
 from .plots import plot_comparison
@@ -101,14 +102,14 @@ WAYS = [
     Way("forward, dual numbers", "forward", "tg.jacfwd(f)", jacfwd, _of_duals),
     Way(
         "forward, tangent sweep", "forward", 'tg.jacobian(f, mode="forward")',
-        lambda f, argnums: jacobian(f, argnums, mode="forward", kernel="never"), _of_sweep(True),
+        lambda f, argnums: jacobian(f, argnums, mode="forward"), _of_sweep(True),
     ),
     Way(
-        REFERENCE, "reverse", "tg.jacrev(f)", lambda f, argnums: jacrev(f, argnums, kernel="never"), _of_sweep(False),
+        REFERENCE, "reverse", "tg.jacrev(f)", jacrev, _of_sweep(False),
     ),
     Way(
-        "reverse, kernel", "reverse", 'tg.jacrev(f, kernel="always")',
-        lambda f, argnums: jacrev(f, argnums, kernel="always"), _of_kernel, True,
+        "reverse, kernel", "reverse", 'tg.jit(tg.jacrev(f), kernel="always")',
+        lambda f, argnums: jit(jacrev(f, argnums), kernel="always"), _of_kernel, True,
     ),
 ]  # fmt: skip
 

@@ -1,14 +1,13 @@
-"""Functional recordings in use: which tape answers a call, and when a function is recorded.
+"""Functions under `jit`: which tape answers a call, and when a function is recorded.
 
 In the order in which to read, from the outside in:
 
 `function`     `Replayed`, which every transformation is made of: which tape answers a call, and when one is recorded.
 `arguments`    inputs of the tape, and everything else, which is part of the key.
-`purity`       what the function depends on besides its arguments; `watched`, the same for compiled code to compare.
+`surroundings` what the function reads besides its arguments, as far as it is looked at.
 `cache`        the tapes of one kind of arguments, found by what guards saw.
-`running`      the user's function, run: recorded, or define-by-run.
-`promotion`    when a tape becomes machine code; `directions`, the same for Jacobians.
-`quick`        the short way of a call that is like the last one; `quick_values`, where only values are wanted.
+`running`      the user's function, run: recorded, or plainly.
+`kernels`      when a tape becomes machine code; `directions`, the same for Jacobians.
 `entry`        the entry from users' nopython code (`tg.compile`).
 `stats`        what `g.stats()` says of all this.
 """

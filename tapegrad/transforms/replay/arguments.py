@@ -54,7 +54,7 @@ def sort_arguments(args, kwargs, argnums):
             inputs.append(_wanted(leaf, k, structure))
             static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
         elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "f":
-            check_class(leaf, _argument(k, structure))
+            check_class(leaf, argument_name(k, structure))
             value = np.array(leaf, np.float64 if np.asarray(leaf).dtype.itemsize > 4 else np.float32)
             inputs.append(value)
             static.append((value.shape, value.dtype.char, want))
@@ -76,7 +76,7 @@ def _differentiated(structure, argnums):
 
 def _wanted(leaf, k, structure):
     """An argument to be differentiated that is neither a float nor a float array."""
-    where = _argument(k, structure)
+    where = argument_name(k, structure)
     if isinstance(leaf, (int, np.floating)) and not isinstance(leaf, bool):
         return np.array(float(leaf)) if not isinstance(leaf, np.float32) else np.array(leaf)
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
@@ -97,7 +97,7 @@ def _wanted(leaf, k, structure):
     raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
 
 
-def _argument(k, structure):
+def argument_name(k, structure):
     """The name of leaf `k` of ``(args, kwargs)``: ``argument 0['a']``."""
     name = leaf_names(structure)[k]
     first, _, rest = name[4:].partition("]")
@@ -106,7 +106,7 @@ def _argument(k, structure):
 
 def _nested(k, structure, what):
     return HigherOrderError(
-        f"{_argument(k, structure)} is {what}: the derivative of this function is computed by a sweep and would not be "
+        f"{argument_name(k, structure)} is {what}: the derivative of this function is computed by a sweep and would not be "
         "recorded, so derivatives of derivatives cannot be nested here. Pass its value (x.detach()), or use forward mode "
         "inside (tg.grad(tg.derivative(f)))"
     )
@@ -121,12 +121,6 @@ def _static(leaf):
             "of the tape nor part of its key; pass arrays, numbers, or containers of them"
         ) from None
     return (type(leaf), leaf)
-
-
-def objects(leaves):
-    """Static arguments that may change inside: (number, object)."""
-    fixed = (int, float, str, bytes, complex, type(None), np.ndarray, np.generic, Tensor)
-    return [(k, leaf) for k, leaf in enumerate(leaves) if not isinstance(leaf, fixed)]
 
 
 def read_only(leaf):

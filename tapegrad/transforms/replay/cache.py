@@ -14,7 +14,7 @@ A replay of A at x = 5 stops at its second guard; `Tapes.after` leads to B.
 from __future__ import annotations
 
 from ...program.pool import Pool
-from .promotion import Promotion
+from .kernels import Kernels
 
 
 class _Node:
@@ -28,13 +28,12 @@ class _Node:
 
 
 class Kept(Pool):
-    """A finished tape in use: its pool of workspaces, its kernels, when it was used last, and the short way to it (`quick`)."""
+    """A finished tape in use: its pool of workspaces, its kernels, and when it was used last."""
 
-    def __init__(self, tape, policy="never", options=None):
+    def __init__(self, tape, options, first=False):
         super().__init__(tape)
-        self.kernels = Promotion(tape, policy, options)
+        self.kernels = Kernels(tape, options, first)
         self.used = 0
-        self.quick = None
 
 
 class Tapes:
@@ -49,7 +48,7 @@ class Tapes:
     def add(self, kept):
         """Keep a tape."""
         if len(self.all) >= self.limit:
-            # The tape tried first was used last; the short way (`transforms.replay.quick`) does not say so.
+            # The tape tried first was used last, although a call of its site does not say so.
             if self.root.recent in self.all:
                 self.touch(self.root.recent)
             self.all.remove(min(self.all, key=lambda k: k.used))

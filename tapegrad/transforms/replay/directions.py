@@ -24,7 +24,7 @@ def lanes_of(tape, count):
 
 
 def asked_for(kept, inputs, backward):
-    """The key (`transforms.replay.promotion`) of the kernel that answers what `backward` asks a recording.
+    """The key (`transforms.replay.kernels`) of the kernel that answers what `backward` asks a recording.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class KernelRecording:
 
     Parameters
     ----------
-    kernels : Promotion
+    kernels : Kernels
         Whose `recording` says what inputs and outputs there are.
     arguments : list of ndarray
         The point.

@@ -1,28 +1,25 @@
-"""A function recorded once per kind of arguments and path, and replayed.
+"""A function under `jit`: recorded once for each signature of arguments and path, and replayed.
 
-`Replayed` is what the transformations of `tapegrad.transforms.functional` are made of.  A
-call sorts its arguments (`transforms.replay.arguments`): float arrays and Python floats are inputs of
-the tape, everything else is static and part of the key.  Then
+`Replayed` is what the transformations of `tapegrad.transforms` are made of.  Without `jit` it
+runs the function at every call (`transforms.plain`).  With `jit` a call sorts its arguments
+(`transforms.replay.arguments`): numbers and arrays are inputs of the tape, everything else is static and part of the key.  Then
 
-1. the surroundings of the function are compared (`transforms.replay.purity`);
+1. what the function reads besides is looked at (`transforms.replay.surroundings`);
 2. the tape used last is replayed; if a guard sees something else, the tape that
    went on from there (`transforms.replay.cache`), if there is one;
-3. else the function is recorded (`transforms.replay.running`), and the tape is kept if its
-   replay at its own point passes its own guards.
+3. else the function is recorded (`transforms.replay.running`), and the tape is kept.
 
-So three calls of ``g = tg.value_and_grad(lambda x: x * x if x > 0 else -x)``::
+So three calls of ``g = tg.jit(tg.value_and_grad(lambda x: x * x if x > 0 else -x))``::
 
     g(2.0)     recorded: a tape of one product, and the guard "x > 0 was True"
-    g(3.0)     that tape is replayed: nothing of the lambda runs (*)
+    g(3.0)     that tape is replayed: nothing of the lambda runs
     g(-1.0)    the guard sees False; no tape goes on from there: recorded, kept beside the first one
 
-(*) The second call and calls at exponentially growing distances are recorded again
-and compared with the kept tape (`_checked`): a function that draws random numbers or reads a
-file is found out.  It is then run define-by-run, as is one whose path changes at
-nearly every call; both are said once, and in `stats`.
+Nothing is recorded to be compared.  A function that has to be recorded at nearly every call is run plainly from then on, and
+one message says what changed: an argument, a variable or a line.
 
-Start reading at `Replayed.call`.  A kept tape is run by sweep (`program.workspace`) or by its kernel
-(`transforms.replay.promotion`); calls that are like the last one do not even come here (`transforms.replay.quick`).
+Start reading at `Replayed.call`.  A kept tape is run by its kernel (`transforms.replay.kernels`) or by sweep
+(`program.workspace`).
 """
 
 from __future__ import annotations
@@ -33,25 +30,23 @@ from functools import partial
 
 from ...common.errors import GradientError, NestingError, StructureError, UnsupportedFunctionError
 from ...common.uninterrupted import remade
-from ...interpreter.walks import walks
 from ...kernel.reasons import NotLowered
 from ...kernel.status import FINE, OTHER
-from ...program.difference import difference
-from ...program.plainly import plain_answer
 from ...tape.modes import no_grad
 from ...tape.store import thread_state
-from .arguments import objects, sort_arguments
+from .arguments import argument_name, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
-from .purity import Surroundings
+from .kernels import Options
 from .running import LOG, Outcome, Running, name_of
-from .stats import ImpureFunctionWarning, PathWarning, Stats
+from .stats import Spending, Stats
+from .surroundings import Surroundings
 
 #: Tapes kept for one kind of arguments.
 LIMIT = 64
 #: Kinds of arguments kept.
 KINDS = 256
-#: A kind of arguments is given up when at least so many of its last calls had to be recorded ...
+#: A function is run plainly when at least so many of its last calls had to be recorded ...
 GIVE_UP = 24
 #: ... of so many.
 WINDOW = 32
@@ -63,16 +58,6 @@ class _Kind:
     Attributes
     ----------
     tapes : Tapes
-    surroundings : Surroundings
-        Those of the function when these tapes were recorded.
-    calls : int
-        Of this kind, by whatever way they were answered.
-    check_at : int
-        The number of the call that is recorded again and compared; doubled each time.
-    recent : list of bool
-        Of the last calls, whether they had to be recorded; empty as long as only the first one had to.
-    given_up : str
-        Why the function is run define-by-run for this kind; empty if it is not.
     missed : Guard or None
         The last guard that saw something else.
     used : int
@@ -81,28 +66,17 @@ class _Kind:
         Why it cannot be called but under ``no_grad``: it uses a tensor that requires a gradient, and is no argument.
     """
 
-    def __init__(self, surroundings):
+    def __init__(self):
         self.tapes = Tapes(LIMIT)
-        self.surroundings = surroundings
-        self.calls = 0
-        self.check_at = 2
-        self.recent = []
-        self.given_up = ""
         self.missed = None
         self.used = 0
         self.captures = ""
         #: Whether recordings keep values of array entries (`Trace.keeping`).
         self.keeping = 0
 
-    def note(self, recorded):
-        """Remember of the last calls whether they were recorded."""
-        self.recent.append(recorded)
-        if len(self.recent) > WINDOW:
-            del self.recent[0]
-
 
 class Replayed(Running):
-    """`function`, recorded and replayed.
+    """`function`, run at every call, or recorded and replayed.
 
     Parameters
     ----------
@@ -117,71 +91,66 @@ class Replayed(Running):
         Whether the function may use tensors that require a gradient and are no arguments, as constants.
     adjoints : bool
         Whether gradients will be asked for; else only values.
-    policy : str
-        When tapes become kernels (`transforms.replay.promotion`).
-    options : kernel.emit.Options, optional
+    jit : Options, optional
+        How it is recorded; without, it is not.
+    stats : Stats, optional
+        Where to count; without, in one of its own.
+
+    Attributes
+    ----------
+    plain : str
+        Why the function is not recorded any more although it is under `jit`; empty otherwise.
     """
 
-    def __init__(
-        self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, policy="never", options=None
-    ):
-        self.policy, self.options = policy, options
+    def __init__(self, function, argnums, has_aux=False, scalar=True, captures=True, adjoints=True, jit=None, stats=None):
         self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
-        self.captures, self.adjoints = captures, adjoints
+        self.captures, self.adjoints, self.jit = captures, adjoints, jit
         self.kinds = {}
         self.clock = 0
+        self.plain = ""
+        #: Of the last calls, why they had to be recorded, "" if they had not; empty as long as only the first one had to.
+        self.recent = []
         self.lock = remade(threading.RLock())
         self.turn = remade(threading.RLock())
-        self.stats = Stats()
-        self.short = None
-
-    def quick(self, args):
-        """``(value, gradients)`` of a call like the last one (`transforms.replay.quick`), or None: then `call` has to answer."""
-        quick = self.short
-        return quick.call(args, self.stats) if quick is not None else None
+        #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
+        self.silent, self.stats = stats is not None, stats or Stats()
+        self.spending = Spending.of(function)
+        self.surroundings, self.changed = None, ""
 
     # -- calls --------------------------------------------------------------------
-    def call(self, args, kwargs, backward=True, flat=None):
-        """Answer a call: an `Outcome`.  `flat` are the leaves of the arguments, for `transforms.replay.quick_values`, if that may serve.
+    def call(self, args, kwargs, backward=True):
+        """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
         (`program.swept`); what it returns stands for the gradients.  If it has a method
         ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
         self.check_positions(args)
+        if self.jit is None:
+            start = time.perf_counter()
+            outcome = self.run(args, kwargs, backward)
+            self.spending.note(time.perf_counter() - start)
+            return outcome
+        if self.plain:
+            return self.run(args, kwargs, backward)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
+        if self.surroundings is None or not self.surroundings.same():
+            self._look_again()
         kind = self.kinds.get(key)
         if kind is None:
-            kind = self._new_kind(key, leaves)
-        if kind.given_up:
-            return self._define_by_run(inputs, key, leaves, backward)
-        surroundings = kind.surroundings
-        changed = surroundings.changed()
-        if changed is not None:
-            with self.lock:
-                LOG.info("%s: %s has changed; recording again", name_of(self.function), changed)
-                kind.tapes = Tapes(LIMIT)
-                kind.surroundings = Surroundings(self.function, objects(leaves))
-                kind.captures = ""
+            kind = self._new_kind(key)
         if kind.captures and thread_state().enabled:
             raise NestingError(kind.captures)
         self.clock += 1
         kind.used = self.clock
-        kind.calls += 1
-        if kind.calls == kind.check_at and kind.tapes.first() is not None:
-            kind.check_at *= 2
-            return self._checked(kind, inputs, key, leaves, backward)
         outcome = self.replay(kind, inputs, backward)
-        if outcome is None or kind.captures:
-            # The short ways would not ask whether it is still under no_grad.
-            pass
-        elif not kwargs and backward is True and self.scalar and not self.has_aux:
-            self._prepare(kind, surroundings, args)
-        elif flat is not None:
-            from .quick_values import prepare  # loads compiled code, which a first call may do without
+        return outcome if outcome is not None else self._record(kind, inputs, key, leaves, backward, (args, kwargs))
 
-            prepare(self, kind, surroundings, flat)
-        return outcome if outcome is not None else self._record(kind, inputs, key, leaves, backward)
+    def recorded_once(self):
+        """The same for one call that needs a tape, of a function that is not under `jit`."""
+        return Replayed(
+            self.function, self.argnums, self.has_aux, self.scalar, self.captures, self.adjoints, Options("never"), self.stats
+        )
 
     def check_positions(self, args):
         """Raise if one of the arguments to differentiate is missing."""
@@ -191,7 +160,17 @@ class Replayed(Running):
                 f"{len(args)} positional arguments"
             )
 
-    def _new_kind(self, key, leaves):
+    def _look_again(self):
+        """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
+        with self.lock:
+            before = self.surroundings
+            name, self.surroundings = before.changed() if before is not None else (None, Surroundings(self.function))
+            if name is not None:
+                LOG.info("%s: %s has changed; recording again", name_of(self.function), name)
+                self.kinds = {}
+                self.changed = name
+
+    def _new_kind(self, key):
         with self.lock:
             kind = self.kinds.get(key)
             if kind is None:
@@ -199,8 +178,7 @@ class Replayed(Running):
                     # The longest unused quarter goes.
                     for old, _ in sorted(self.kinds.items(), key=lambda pair: pair[1].used)[: KINDS // 4]:
                         del self.kinds[old]
-                kind = self.kinds[key] = _Kind(Surroundings(self.function, objects(leaves)))
-                kind.used = self.clock
+                kind = self.kinds[key] = _Kind()
             return kind
 
     def tape(self, args, kwargs, backward=None):
@@ -219,27 +197,10 @@ class Replayed(Running):
         with no_grad():
             self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
-        kind = self.kinds[key]
-        if kind.given_up:
-            raise GradientError(f"{name_of(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
-        return kind.tapes.first(), inputs
-
-    def _prepare(self, kind, surroundings, args):
-        """Let the next call go the short way, if it is like this one."""
-        kept = kind.tapes.first()
+        kept = self.kinds[key].tapes.first() if not self.plain else None
         if kept is None:
-            return
-        kernel = kept.kernels.get(True)
-        short = self.short
-        if short is not None and short.serves(kept, kernel, surroundings):
-            return
-        from .quick import Quick, QuickKernel  # loads compiled code, which a first call may do without
-
-        short = kept.quick
-        if short is None or not short.serves(kept, kernel, surroundings):
-            quick = Quick if kernel is None else QuickKernel
-            short = kept.quick = quick.of(kind, surroundings, kept, args, self.argnums)
-        self.short = short
+            raise GradientError(f"{name_of(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
+        return kept, inputs
 
     def replay(self, kind, inputs, backward, count=True):
         outcome, by_kernel = self._walked(kind, inputs, backward, count, True)
@@ -294,8 +255,8 @@ class Replayed(Running):
 
     def _answered(self, kind, kept, tried, count):
         """A replay went through."""
-        if count:
-            self._note(kind, False)
+        if count and self.recent:
+            self.note("")
         if tried:
             kind.tapes.prefer(kept)
         else:
@@ -319,10 +280,10 @@ class Replayed(Running):
         return Outcome(values, kept.tape.structure, gradients), FINE
 
     def _promote(self, kept, inputs, backward, outcome, workspace):
-        """Count a replay by sweep, and make a kernel of the tape if it is time."""
+        """Note a replay by sweep, and make a kernel of the tape if it is time."""
         kernels, name = kept.kernels, name_of(self.function)
         if not callable(backward):
-            kernels.note(backward, inputs, outcome.values, outcome.gradients, self.stats, name)
+            kernels.note(backward, inputs, outcome, self.stats, name)
             return
         if hasattr(backward, "by_kernel"):
             return
@@ -330,7 +291,7 @@ class Replayed(Running):
         asked, recording.asked = recording.asked, []
         for forward, directions, count, results in asked:
             key = (forward, lanes_of(kept.tape, count))
-            if kernels.count(key, count) and not recording.primitive:
+            if kernels.visited(key) and not recording.primitive:
                 kernels.recording = kernels.recording or recording
                 there = KernelRecording(kernels, inputs)
                 answer = partial(there.answer, forward=forward, directions=directions)
@@ -349,84 +310,66 @@ class Replayed(Running):
             gradients = [None if g is None else g.copy() for g in workspace.gradients]
         return Outcome(values, tape.structure, gradients, tape)
 
-    def _record(self, kind, inputs, key, leaves, backward):
+    def _record(self, kind, inputs, key, leaves, backward, call):
         with self._turn():
             replayed = self.replay(kind, inputs, backward, count=False) if kind.tapes.first() is not None else None
             if replayed is not None:
                 return replayed
             # If the surroundings change meanwhile, these are not the kind's tapes any more.
-            tapes = kind.tapes
+            tapes, first = kind.tapes, not self.stats.tapes
+            cause = self._cause(kind, key)
             tape = self._recorded(kind, inputs, key, leaves, backward)
-            self._note(kind, True)
-            if kind.given_up:
-                return self._define_by_run(inputs, key, leaves, backward)
-            kept, outcome = self._tried(kind, tape, inputs, backward)
-            if kept is None:
-                return self._define_by_run(inputs, key, leaves, backward)
-            LOG.info(
-                "%s: recorded for %s: %d instructions, %d guards", name_of(self.function),
-                f"a new path ({kind.missed})" if tapes.all else "a new kind of arguments", len(tape), len(tape.guards),
-            )  # fmt: skip
+            if tape is None:
+                return self.run(*call, backward)
+            self.note(cause)
+            kept = Kept(tape, self.jit, first)
+            LOG.info("%s: recorded: %s: %d instructions, %d guards", name_of(self.function), cause, len(tape), len(tape.guards))
+            # What the function itself has changed while it was recorded is as it left it.
+            self.surroundings = Surroundings(self.function)
             with self.lock:
                 tapes.add(kept)
                 self._count()
-            return outcome
-
-    def _tried(self, kind, tape, inputs, backward):
-        """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
-        kept = Kept(tape, self.policy, self.options)
-        if backward is True and walks.pack is None:
-            # Nobody waits for compiled code that a few instructions can do without.
-            answer = plain_answer(tape)
-            if answer is not None:
-                return kept, Outcome(answer[0], tape.structure, answer[1])
-        workspace = kept.take()
-        if workspace.run(inputs, backward is True) >= 0:
-            self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
-            return None, None
-        outcome = self._outcome(tape, workspace, backward)
-        kept.give(workspace)
-        return kept, outcome
-
-    def _checked(self, kind, inputs, key, leaves, backward):
-        """Record although there may be a tape, and compare."""
-        with self._turn():
-            tapes = kind.tapes
-            tape = self._recorded(kind, inputs, key, leaves, backward)
-            if kind.given_up:
-                return self._define_by_run(inputs, key, leaves, backward)
-            answer = self.replay(kind, inputs, backward, count=False)
-            kept, outcome = self._tried(kind, tape, inputs, backward)
-            if kept is None:
-                return self._define_by_run(inputs, key, leaves, backward)
-            LOG.info(
-                "%s: recorded at call %d to be compared%s", name_of(self.function), kind.calls,
-                "" if answer is not None else f": a new path ({kind.missed})",
-            )  # fmt: skip
-            if answer is None:
-                with self.lock:
-                    tapes.add(kept)
-                    self._count()
-            elif tapes is kind.tapes:
-                different = difference(answer.tape, tape)
-                if different:
-                    self._give_up(
-                        kind, f"{different}: it depends on something that is not an argument (a random number, a file, a "
-                        "counter); make it an argument", ImpureFunctionWarning,
-                    )
+            workspace = kept.take()
+            at = workspace.run(inputs, backward is True)
+            if at >= 0:
+                # Its last bits are on the other side of a guard: at this very point the function has to be run.
+                kept.give(workspace)
+                return self.run(*call, backward)
+            outcome = self._outcome(tape, workspace, backward)
+            self._promote(kept, inputs, backward, outcome, workspace)
+            kept.give(workspace)
             return outcome
 
     # -- bookkeeping --------------------------------------------------------------
-    def _note(self, kind, recorded):
-        recent = kind.recent
-        if recorded or recent:
-            kind.note(recorded)
-            if recorded and sum(recent) >= GIVE_UP and len(recent) == WINDOW:
-                self._give_up(kind, "its path changes at nearly every call", PathWarning)
+    def _cause(self, kind, key):
+        """Why a call has to be recorded, in words."""
+        name, self.changed = self.changed, ""
+        if name:
+            return f"{name} changes; pass it as an argument"
+        if kind.tapes.all:
+            return f"its path changes at {kind.missed.place}: {kind.missed}" if kind.missed is not None else "its path changes"
+        others = [other for other in self.kinds if other is not key and other[0] == key[0]]
+        if others:
+            k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b), None)
+            if k is not None:
+                return f"{argument_name(k, key[0])} is new: {key[1][k]}; pass what changes as a float or an array, with one shape"
+        return "a new kind of arguments"
+
+    def note(self, cause):
+        """Remember of the last calls whether they were recorded."""
+        recent = self.recent
+        if not cause and not recent:
+            return
+        recent.append(cause)
+        if len(recent) > WINDOW:
+            del recent[0]
+            if sum(map(bool, recent)) >= GIVE_UP:
+                causes = [c for c in recent if c]
+                self.give_up(f"nearly every call had to be recorded anew ({len(causes)} of {len(recent)}): {causes[-1]}")
 
     def _count(self):
         kept = [k for one in self.kinds.values() for k in one.tapes.all]
-        self.stats.promotions, tapes = [k.kernels for k in kept], [k.tape for k in kept]
+        self.stats.kernels_of, tapes = [k.kernels for k in kept], [k.tape for k in kept]
         self.stats.tapes = len(tapes)
         self.stats.instructions = sum(len(t) for t in tapes)
         self.stats.bytes = sum(t.nbytes for t in tapes)

@@ -1,14 +1,12 @@
-"""The user's function, run: recorded for replays, or define-by-run.
+"""The user's function, run: recorded for replays, or plainly.
 
-`Running` is the part of `transforms.replay.function.Replayed` that calls the function.  `_recorded` calls it on live tensors and gives the
-finished tape; `_define_by_run` is the answer where there is no tape: of a function that is not pure, or whose path changes
-at nearly every call.  That this is so is found out in both files, and said by `_give_up`.
+`Running` is the part of `transforms.replay.function.Replayed` that calls the function.  `_recorded` calls it on live tensors and
+gives the finished tape; `run` answers a call without one: without `jit`, or where nothing can be recorded, which `give_up` says.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 import warnings
@@ -18,20 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...array.record import normalise
-from ...array.tensor import Tensor, rebuilt
-from ...autograd.gradients import grad
-from ...autograd.recording import Recording, captured_message, check_result, differentiating, refuse_captured, refuse_outer
+from ...array.tensor import Tensor
+from ...autograd.recording import Recording, captured_message, check_result, refuse_outer
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, NonScalarOutputError, StructureError
 from ...common.tree import flatten, leaf_names, of_one, unflatten
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
-from ...tape.places import PACKAGE
 from ...tape.store import thread_state
+from .. import plain
 from .arguments import is_input, is_reordered, with_inputs
-from .purity import RandomStates
-from .stats import ImpureFunctionWarning
+from .stats import PathWarning, outside
 
 LOG = logging.getLogger("tapegrad")
 
@@ -59,10 +55,8 @@ class Running:
         structure, static = key
         start = time.perf_counter()
         enabled = thread_state().enabled
-        generators = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if hasattr(leaf, "bit_generator")]
-        states = RandomStates([*kind.surroundings.generators, *generators])
         with Tape() as tape, enable_grad():
-            trace = Trace(tape.store, kind.surroundings.arrays, any(map(is_reordered, static)))
+            trace = Trace(tape.store, self.surroundings.arrays, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
             wanted = [mark[-1] for mark in static if is_input(mark)]
@@ -78,9 +72,8 @@ class Running:
                 kind.keeping = 1
                 return self._recorded(kind, inputs, key, leaves, backward)
             if trace.cannot:
-                self._give_up(kind, trace.cannot, None)
+                self.give_up(trace.cannot)
                 return None
-            kind.surroundings.forgive()
             results, shape = flatten(result)
             self._check_results(results, shape, backward, tape.store)
             if backward is True and self.scalar and np.ndim(results[0]):
@@ -98,18 +91,15 @@ class Running:
                 raise NestingError(kind.captures)
         middle = time.perf_counter()
         if trace.cannot:
-            self._give_up(kind, trace.cannot, None)
+            self.give_up(trace.cannot)
             return None
         finished = finish(trace, results, wanted if self.adjoints else [False] * len(wanted))
         if callable(backward) and any(i.entry.kind == ROW and i.entry.function.primitive for i in finished.items):
-            self._give_up(kind, "the rules of custom primitives run in Python, for one seed at a time", None)
+            self.give_up("the rules of custom primitives run in Python, for one seed at a time")
             return None
         finished.structure = shape
         self.stats.seconds["record"] += middle - start
         self.stats.seconds["finish"] += time.perf_counter() - middle
-        name = states.moved()
-        if name is not None:
-            self._give_up(kind, f"it draws random numbers from {name}; make them an argument", ImpureFunctionWarning)
         for how, place in trace.cuts:
             self.stats.cuts[f"{how} at {place}"] += 1
         return finished
@@ -155,66 +145,30 @@ class Running:
             if got:
                 self.turn.release()
 
-    def _define_by_run(self, inputs, key, leaves, backward):
-        """The answer by running the function on tensors."""
-        structure, static = key
-        self.stats.define_by_run += 1
-        enabled = thread_state().enabled
+    def run(self, args, kwargs, backward):
+        """The answer by running the function once: `Outcome` as of a replay."""
+        self.stats.runs += 1
         if callable(backward):
-            args, kwargs = unflatten(structure, leaves)
             recording = Recording(self.function, args, tuple(sorted(set(self.argnums))), kwargs)
-            if enabled:
+            if thread_state().enabled:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
+        if backward:
+            return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         with Tape() as tape, enable_grad():
-            arguments = with_inputs(leaves, static, inputs, _leaf)
-            #: For each input its tensor, None if it is not differentiated.
-            variables = [t if mark[-1] else None for t, mark in zip(arguments, static) if is_input(mark)]
-            args, kwargs = unflatten(structure, arguments)
-            with differentiating([t for t in variables if t is not None]):
-                results, shape = flatten(self.function(*args, **kwargs))
-            refuse_outer(tape.store)
-            if enabled:
-                refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in variables if t is not None}, self.function)
-            self._check_results(results, shape, backward, tape.store)
-            gradients = _gradients(results[:1] if self.has_aux else results, variables) if backward else None
-        values = [r.detach()._v if isinstance(r, Tensor) else r for r in results]
-        return Outcome(values, shape, gradients)
+            results, structure = flatten(self.function(*args, **kwargs))
+            self._check_results(results, structure, False, tape.store)
+        return Outcome([r.detach()._v if isinstance(r, Tensor) else r for r in results], structure, None)
 
-    def _give_up(self, kind, why, category):
-        if not kind.given_up:
-            kind.given_up = self.stats.fallback = why
-            text = f"{name_of(self.function)} is run define-by-run from now on: {why}"
-            LOG.log(logging.WARNING if category is None else logging.INFO, text)  # what is warned of is said once
-            if category is not None:
-                warnings.warn(text, category, stacklevel=_outside())
-
-
-def _gradients(results, variables):
-    """The gradients of the sum of `results`: one for each tensor in `wanted`, zeros where nothing leads to it; None for None."""
-    asked = [t for t in variables if t is not None]
-    remaining = iter([None] * len(asked))
-    roots = [r for r in results if isinstance(r, Tensor) and r.requires_grad]
-    if roots and asked:
-        ones = [_leaf(np.ones(r.shape, r.dtype), False) for r in roots]
-        remaining = iter(grad(roots, asked, ones, allow_unused=True))
-    gradients = []
-    for t in variables:
-        g = next(remaining) if t is not None else None
-        gradients.append(None if t is None else np.zeros(t.shape, t.dtype) if g is None else np.array(g._v, t.dtype))
-    return gradients
-
-
-def _outside():
-    """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _leaf(value, requires):
-    return rebuilt(Tensor, normalise(value), requires, None)
+    def give_up(self, why):
+        """Run the function plainly from now on, and say so once."""
+        if not self.plain:
+            self.plain = self.stats.fallback = why
+            text = f"{name_of(self.function)} is under tg.jit, but is run at every call: {why}"
+            if not self.silent:
+                warnings.warn(text, PathWarning, stacklevel=outside())
+            self.kinds = {}
+            self._count()
 
 
 def name_of(function):

@@ -1,27 +1,35 @@
-"""What a replayed function says of itself: counts, times and warnings."""
+"""What a transformed function says of itself: counts, times and warnings."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
+from ...tape.places import PACKAGE, function_name
 
-class ImpureFunctionWarning(UserWarning):
-    """A function gave something else when it was recorded again; it is run define-by-run."""
+#: Seconds in derivatives without `jit` after which a function is named.
+PATIENCE = 1.0
 
 
 class PathWarning(UserWarning):
-    """The path of a function changes at nearly every call; it is run define-by-run."""
+    """A function under `jit` cannot be recorded, or would have to be at nearly every call: it is run plainly."""
+
+
+class PerformanceWarning(UserWarning):
+    """A function without `jit` has spent a second in derivatives, which `jit` would record once."""
 
 
 @dataclass
 class Stats:
-    """What a replayed function has done so far.
+    """What a transformed function has done so far.
 
     Attributes
     ----------
-    records, define_by_run : int
-        Calls of the user's function that were recorded, and that ran define-by-run.
+    records, runs : int
+        Calls for which the user's function ran: to be recorded, and plainly.
     replays, sweeps, kernel_calls : int
         Calls answered by replay, all together; by sweep; and by a kernel.
     misses : Counter
@@ -38,14 +46,14 @@ class Stats:
     seconds : dict of str to float
         Spent in ``record``, ``finish``, ``replay`` (by sweep), and to compile (``kernel``).
     fallback : str
-        Why the function is run define-by-run; empty if it is not.
-    promotions : list of Promotion
+        Why the function is run plainly although it is under `jit`; empty if it is not.
+    kernels_of : list of Kernels
         Of the kept tapes: what they wait for is in `waiting`.
     """
 
     records: int = 0
     sweeps: int = 0
-    define_by_run: int = 0
+    runs: int = 0
     misses: Counter[str] = field(default_factory=Counter)
     cuts: Counter[str] = field(default_factory=Counter)
     tapes: int = 0
@@ -56,12 +64,12 @@ class Stats:
     not_lowered: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: {"record": 0.0, "finish": 0.0, "replay": 0.0, "kernel": 0.0})
     fallback: str = ""
-    promotions: list = field(default_factory=list, repr=False, compare=False)
+    kernels_of: list = field(default_factory=list, repr=False, compare=False)
 
     @property
     def waiting(self):
-        """When kernels come, by themselves, of tapes that are replayed by sweep so far: a line each."""
-        return [line for promotion in self.promotions for line in promotion.waiting()]
+        """When kernels come of tapes that are replayed by sweep so far: a line each."""
+        return [line for kernels in self.kernels_of for line in kernels.waiting()]
 
     @property
     def replays(self) -> int:
@@ -70,7 +78,7 @@ class Stats:
 
     def __str__(self):
         lines = [
-            f"records {self.records}, replays {self.replays}, define-by-run {self.define_by_run}",
+            f"records {self.records}, replays {self.replays}, runs {self.runs}",
             f"tapes {self.tapes}: {self.instructions} instructions, {self.bytes} bytes",
             f"kernels {self.kernels}: {self.kernel_calls} calls",
             "seconds: " + ", ".join(f"{k} {v:.4f}" for k, v in self.seconds.items()),
@@ -80,5 +88,52 @@ class Stats:
         lines += [f"cut {n} times: {where}" for where, n in self.cuts.most_common()]
         lines += [f"by sweep: {why}" for why in self.not_lowered]
         if self.fallback:
-            lines.append(f"run define-by-run: {self.fallback}")
+            lines.append(f"run at every call: {self.fallback}")
         return "\n".join(lines)
+
+
+class Spending:
+    """The time that one function has spent in derivatives without `jit`, by whatever transformations.
+
+    Attributes
+    ----------
+    seconds : float
+    """
+
+    #: By code: a lambda that is made anew at each turn of a loop is the same function here.
+    _KNOWN: WeakKeyDictionary = WeakKeyDictionary()
+
+    def __init__(self, name):
+        self.name, self.seconds = name, 0.0
+
+    @classmethod
+    def of(cls, function):
+        """That of `function`."""
+        while hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        code = getattr(function, "__code__", type(function))
+        known = cls._KNOWN.get(code)
+        if known is None:
+            known = cls._KNOWN[code] = cls(function_name(function))
+        return known
+
+    def note(self, seconds):
+        """Note a call; says once, after `PATIENCE`, what would be quicker."""
+        self.seconds += seconds
+        if self.seconds > PATIENCE:
+            self.seconds = float("-inf")
+            warnings.warn(
+                f"{self.name} has spent {PATIENCE:g} s in derivatives that run it at every call. tg.jit(tg.grad(f)), or tg.jit on the "
+                "transformation that is used, records it once and answers by machine code; see docs/functional.md for what that "
+                "takes for granted",
+                PerformanceWarning,
+                stacklevel=outside(),
+            )
+
+
+def outside():
+    """The `stacklevel`, for the caller, of the first frame outside tapegrad."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level

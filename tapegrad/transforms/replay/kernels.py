@@ -1,18 +1,13 @@
-"""When a tape that is replayed becomes machine code.
+"""When a recorded tape becomes machine code.
 
-========== =====================================================================
+========== =====================================================================================
 policy
-========== =====================================================================
-"auto"     when replays by sweep have cost as much as the kernel will
-"always"   at the first replay
-"never"    by sweep only
-========== =====================================================================
-
-That is the rule of who rents until the rent paid is the price: never more than about
-twice the least that could have been spent, however often the function will be called.
-Both sides are counted in steps (`prediction`), nothing is timed, so two runs of a program do the same.
-What a kernel costs is known once the derivative of the tape is rolled, which costs something
-itself: when the sweeps have paid for that, it is done, and says when the kernel is due.
+========== =====================================================================================
+"auto"     the first path of a function at its first call, later ones at their third, if the
+           kernel is predicted to be made within `SECONDS` (`kernel.prediction`)
+"always"   every path at its first call
+"never"    none: sweeps answer
+========== =====================================================================================
 
 A kernel is used once it has given the same numbers as the sweep at one point; a tape that
 cannot be lowered stays with the sweep.
@@ -23,8 +18,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import defaultdict
-from functools import cached_property
+from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,10 +32,31 @@ from ...kernel.reasons import NotLowered, faults_are_reasons
 LOG = logging.getLogger("tapegrad")
 
 POLICIES = ("auto", "always", "never")
+#: Visits after which a path that is not the first becomes a kernel.
+VISITS = 3
+#: Predicted seconds of a compilation above which "auto" leaves a tape to the sweeps.
+SECONDS = 2.0
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
 TOLERANCE = 1e-7
 #: The same in float32, which has half the digits, and of which long sums lose more.
 TOLERANCE_OF_FLOAT32 = 1e-2
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a function is recorded and compiled: the options of `tapegrad.jit`.
+
+    Attributes
+    ----------
+    kernel : str
+        "auto", "always" or "never".
+    fastmath, symmetric : bool
+        As of `kernel.emit.Options`.
+    """
+
+    kernel: str = "auto"
+    fastmath: bool = False
+    symmetric: bool = False
 
 
 def checked_policy(policy):
@@ -57,7 +73,7 @@ def checked_policy(policy):
     return policy
 
 
-class Promotion:
+class Kernels:
     """The kernels of one kept tape.
 
     There may be several, by *key*: False for its values, True for values and gradients, and
@@ -66,41 +82,27 @@ class Promotion:
     Parameters
     ----------
     tape : FinishedTape
-    policy : str
-    options : kernel.emit.Options or None
+    options : Options
+    first : bool
+        Whether the tape is that of a function's first path.
 
     Attributes
     ----------
-    calls, due : dict of key to int
-        Replays by sweep (or directions); at how many of them the next thing happens: the derivative is
-        rolled, or the kernel made.  0 once there is one: whoever counts then finds it.
-    price : dict of key to int
-        Steps after which a kernel is made, if that is known.
+    visits : Counter
+        Calls answered by sweep, by key.
     recording : ReplayedRecording or None
         One that was swept in directions for which there are kernels now.
-    least, each : int
-        Replays before a kernel is made, at least; sweeps that one of them is.
     reason : str
-        Why there is no kernel and will be none; empty otherwise.
+        Why there is no kernel and will be none, unless `make` is asked for one; empty otherwise.
     """
 
-    least = each = 1
-
-    def __init__(self, tape, policy, options=None):
-        self.tape, self.policy, self.options = tape, policy, options
+    def __init__(self, tape, options, first=False):
+        self.tape, self.options = tape, options
         self.reason, self.recording = "", None
-        self._made, self._untried = {}, {}
+        self.visits, self._made, self._untried = Counter(), {}, {}
         self._lock = remade(threading.Lock())
-        self.calls, self.price = defaultdict(int), {}
-        due = math.inf if policy == "never" else self.least
-        if policy == "auto":
-            due = max(self.least, prediction.calls(prediction.KERNEL + prediction.derivation(tape), self.weight))
-        self.due = defaultdict(lambda: due)
-
-    @cached_property
-    def weight(self):
-        """Steps of a replay, or of a direction."""
-        return self.each * prediction.sweep(self.tape)
+        self.first = first
+        self._due = 1 if first or options.kernel == "always" else VISITS
 
     def get(self, key):
         """The kernel for `key`, or None."""
@@ -111,21 +113,21 @@ class Promotion:
         """Of the workspaces of all kernels."""
         return sum(kernel.nbytes for kernel in self._made.values())
 
-    def count(self, key, more=1):
-        """Note a replay by sweep, or so many directions; whether it is time to `promote`."""
-        self.calls[key] += more
-        return self.calls[key] >= self.due[key]
+    def left(self, key):
+        """After how many more calls by sweep a kernel is made (inf: never, or it is there)."""
+        if self.options.kernel == "never" or self.reason or key in self._made:
+            return math.inf
+        return max(0, self._due - self.visits[key])
+
+    def visited(self, key):
+        """Note a call answered by sweep; whether it is time to `promote`."""
+        self.visits[key] += 1
+        return self.left(key) == 0
 
     def waiting(self):
-        """What is waited for, a line for each key that was replayed and has no kernel yet."""
-        lines = []
-        for key, calls in dict(self.calls).items():
-            left = self.due[key] - calls
-            if key not in self._made and self.policy == "auto" and left < math.inf:
-                what = "directions" if isinstance(key, tuple) else "calls"
-                after = f"after about {max(1, left)} more {what} by sweep"
-                lines.append(f"kernel {after}" if key in self.price else f"cost of a kernel is looked at {after}")
-        return lines
+        """What is waited for, a line for each key that is answered by sweeps and will have a kernel."""
+        calls = [self.left(key) for key in list(self.visits)]
+        return [f"kernel after {max(1, left)} more calls on this path" for left in calls if left < math.inf]
 
     def promote(self, key, answer, expected, stats, name):
         """Make a kernel.
@@ -136,7 +138,7 @@ class Promotion:
         answer : callable
             Given the kernel, what it says at a point: status and results as of `TapeKernel.run`.
         expected : list
-            What the sweep found there; the kernel has to agree.
+            What the sweep says there; the kernel has to agree.
         stats : Stats
         name : str
             Of the function, for the log.
@@ -148,24 +150,23 @@ class Promotion:
             finally:
                 self._lock.release()
 
-    def note(self, gradients, inputs, values, found, stats, name):
-        """`count` a replay by sweep at `inputs`, with its results and gradients, and `promote` if it is time."""
-        if self.count(gradients):
-            expected = [*values, *(g for g in found or () if g is not None)]
+    def note(self, gradients, inputs, outcome, stats, name):
+        """Note an `Outcome` by sweep at `inputs`, and `promote` if it is time."""
+        if self.visited(gradients):
+            expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
             self.promote(gradients, lambda kernel: kernel.run(inputs), expected, stats, name)
 
-    def make(self, gradients):
-        """The kernel of values, or of values and gradients, made now if there is none.
+    def make(self, key):
+        """The kernel for `key`, made now if there is none.
 
         Raises
         ------
         NotLowered
         """
-        kernel = self._made.get(gradients)
+        kernel = self._made.get(key)
         if kernel is None:
             with faults_are_reasons():
-                kernel = self._made[gradients] = self._compiled(gradients, None)
-            self.due[gradients] = 0
+                kernel = self._made[key] = self._compiled(key, None)
         return kernel
 
     def _compiled(self, key, limit):
@@ -175,44 +176,54 @@ class Promotion:
             from ...kernel.lanes import LanesKernel
             from ...kernel.of_tape import TapeKernel
 
-        options = self.options or Options()
+        options = Options(fastmath=self.options.fastmath, symmetric=self.options.symmetric)
         if isinstance(key, tuple):
             return LanesKernel(self.tape, *key, options, limit)
         return TapeKernel(self.tape, key, options, limit)
 
     def _make(self, key, answer, expected, stats, name):
-        paid = None if self.policy == "always" else self.calls[key] * self.weight - prediction.derivation(self.tape)
         kernel = self._untried.pop(key, None)
         try:
             with faults_are_reasons():
-                kernel = kernel or self._compiled(key, paid)
+                kernel = kernel or self._compiled(key, self._limit())
                 status, results = answer(kernel)
         except NotLowered as why:
             self._drop(str(why), stats, name, why.__cause__)
             return
         except prediction.TooDear as dear:
-            self.price[key] = dear.steps + prediction.derivation(self.tape)
-            self.due[key] = prediction.calls(self.price[key], self.weight)
+            seconds = dear.steps / prediction.STEPS_A_SECOND
+            self._drop(f"its kernel is predicted to take {seconds:.1f} s to compile; tg.jit(..., kernel='always') compiles it", stats, name)
             return
         if results is None:
             # A gradient that is not finite here, or a guard at its very edge: try at another point.
-            self._untried[key], self.due[key] = kernel, self.calls[key] + 1
+            self._untried[key] = kernel
             return
         stats.seconds["kernel"] += sum(kernel.seconds.values())
-        if not all(_agree(a, b) for a, b in zip(results, expected)):
+        if not all(agree(a, b) for a, b in zip(results, expected)):
             self._drop("its kernel and the sweep disagree", stats, name)
             return
-        self._made[key], self.due[key] = kernel, 0
+        self._made[key] = kernel
         stats.kernels += 1
         LOG.info("%s: %s", name, kernel)
 
+    def _limit(self):
+        """Steps that a compilation may take."""
+        if self.options.kernel == "always":
+            return None
+        steps, before = SECONDS * prediction.STEPS_A_SECOND, prediction.derivation(self.tape)
+        if before > steps:
+            raise prediction.TooDear(before)
+        return steps - before
+
     def _drop(self, reason, stats, name, fault=None):
-        self.reason, self.due = reason, defaultdict(lambda: math.inf)
+        self.reason = reason
         stats.not_lowered[reason] += 1
         LOG.info("%s: runs by sweep: %s", name, reason, exc_info=fault)
 
 
-def _agree(one, other):
+def agree(one, other):
+    """Whether two arrays of results are the same but for rounding."""
+    one = np.asarray(one)
     other = np.asarray(getattr(other, "_v", other))
     if other.dtype.kind not in "biuf":
         # A constant that goes past the kernel.
