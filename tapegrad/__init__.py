@@ -47,6 +47,7 @@ from .transforms.functional import elementwise_grad as egrad
 from .array.functions import *  # noqa: F401,F403
 from .transforms.hessians import hessian, hessian_diag, laplacian
 from .transforms.products import gnvp, hvp
+from .transforms.replay.stats import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacobian, jacrev, linearize, vjp
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
@@ -69,26 +70,27 @@ _registry.advice = _advice
 
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.
 __all__ = [
-    "Dual", "Parameter", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add", "amax", "amin", "arange", "arccos",
-    "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "array_split", "as_tensor", "asin", "asinh", "astype",
-    "atan", "atan2", "atanh", "autograd", "beta", "betaln", "broadcast_to", "cat", "cbrt", "ceil", "check", "checkpoint",
-    "clip", "clone", "compare", "compare_scaling", "compile", "concatenate", "copysign", "cos", "cosh", "cumsum",
-    "custom_jvp", "custom_vjp", "deg2rad", "derivative", "detect_anomaly", "diag", "diagonal", "digamma", "div", "divide",
-    "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad", "entr", "erf", "erfc", "erfcinv", "erfcx",
-    "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit", "explain_zero", "expm1", "eye", "flatten", "flip",
-    "floor", "floor_divide", "fmax", "fmin", "fmod", "from_numpy", "full", "full_like", "gamma", "gammainc", "gammaincc",
-    "gammaln", "gnvp", "grad", "heaviside", "hessian", "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit",
-    "info", "is_grad_enabled", "iv", "ive", "j0", "j1", "jacfwd", "jacobian", "jacrev", "jit", "jv", "jvp", "kl_div",
-    "laplacian", "ldexp", "lgamma", "linearize", "linspace", "load_tape", "log", "log10", "log1p", "log2", "log_expit",
-    "log_ndtr", "log_softmax", "logaddexp", "logaddexp2", "logit", "logsumexp", "manual_seed", "matmul", "max", "maximum",
-    "mean", "min", "minimum", "mod", "moveaxis", "mul", "multiply", "ndtr", "ndtri", "neg", "negate", "negative",
-    "njit_derivative", "njit_grad", "njit_jacobian", "njit_jvp", "njit_value_and_grad", "nn", "no_grad", "norm", "ones",
-    "ones_like", "optim", "optimize", "outer", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand",
-    "rand_like", "randn", "randn_like", "ravel", "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rint",
-    "roll", "round", "set_grad_enabled", "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian",
-    "sparse_jacobian", "sparsity", "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "sub", "subtract",
-    "sum", "swapaxes", "t", "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "true_divide", "trunc",
-    "unsqueeze", "value_and_grad", "var", "vjp", "where", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
+    "Dual", "Parameter", "PathWarning", "PerformanceWarning", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add",
+    "amax", "amin", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "array_split",
+    "as_tensor", "asin", "asinh", "astype", "atan", "atan2", "atanh", "autograd", "beta", "betaln", "broadcast_to", "cat",
+    "cbrt", "ceil", "check", "checkpoint", "clip", "clone", "compare", "compare_scaling", "compile", "concatenate",
+    "copysign", "cos", "cosh", "cumsum", "custom_jvp", "custom_vjp", "deg2rad", "derivative", "detect_anomaly", "diag",
+    "diagonal", "digamma", "div", "divide", "dot", "egrad", "elementwise_grad", "empty", "empty_like", "enable_grad",
+    "entr", "erf", "erfc", "erfcinv", "erfcx", "erfinv", "errors", "exp", "exp2", "expand", "expand_dims", "expit",
+    "explain_zero", "expm1", "eye", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_numpy",
+    "full", "full_like", "gamma", "gammainc", "gammaincc", "gammaln", "gnvp", "grad", "heaviside", "hessian",
+    "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
+    "j1", "jacfwd", "jacobian", "jacrev", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",
+    "linspace", "load_tape", "log", "log10", "log1p", "log2", "log_expit", "log_ndtr", "log_softmax", "logaddexp",
+    "logaddexp2", "logit", "logsumexp", "manual_seed", "matmul", "max", "maximum", "mean", "min", "minimum", "mod",
+    "moveaxis", "mul", "multiply", "ndtr", "ndtri", "neg", "negate", "negative", "njit_derivative", "njit_grad",
+    "njit_jacobian", "njit_jvp", "njit_value_and_grad", "nn", "no_grad", "norm", "ones", "ones_like", "optim", "optimize",
+    "outer", "permute", "pow", "power", "primitive", "prod", "rad2deg", "rand", "rand_like", "randn", "randn_like", "ravel",
+    "reciprocal", "rel_entr", "relu", "remainder", "repeat", "reshape", "rint", "roll", "round", "set_grad_enabled",
+    "sigmoid", "sign", "sin", "sinc", "sinh", "softmax", "softplus", "sparse_hessian", "sparse_jacobian", "sparsity",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "stop_gradient", "sub", "subtract", "sum", "swapaxes", "t",
+    "take", "tan", "tanh", "tensor", "tile", "trace", "transpose", "true_divide", "trunc", "unsqueeze", "value_and_grad",
+    "var", "vjp", "where", "xlog1py", "xlogy", "y0", "y1", "yv", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

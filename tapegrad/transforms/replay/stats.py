@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from ...codegen.code import COUNTS
 from ...tape.places import PACKAGE, function_name
 
 #: Seconds in derivatives without `jit` after which a function is named.
@@ -102,6 +103,8 @@ class Spending:
 
     #: By code: a lambda that is made anew at each turn of a loop is the same function here.
     _KNOWN: WeakKeyDictionary = WeakKeyDictionary()
+    #: Parts of the library that had been compiled when a call was noted last.
+    _compiled = 0
 
     def __init__(self, name):
         self.name, self.seconds = name, 0.0
@@ -119,6 +122,10 @@ class Spending:
 
     def note(self, seconds):
         """Note a call; says once, after `PATIENCE`, what would be quicker."""
+        compiled, Spending._compiled = Spending._compiled, COUNTS["compiled"]
+        if compiled != Spending._compiled:
+            # It was the library itself that was compiled meanwhile.
+            return
         self.seconds += seconds
         if self.seconds > PATIENCE:
             self.seconds = float("-inf")
