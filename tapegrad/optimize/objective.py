@@ -19,11 +19,11 @@ from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..tape.meta import SCALAR
 from ..transforms.functional import Transformed, options_of
+from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.replay.function import Replayed
 from ..transforms.replay.kernels import Options, checked_policy
 from ..transforms.replay.running import Outcome, name_of
-from .keep import kept as kept_with
 from .layout import Layout
 from .proof import FIRST, same
 

@@ -15,7 +15,7 @@ from ..common.errors import NonFiniteError, StructureError
 from ..common.tree import flatten
 from ..transforms.functional import jit
 from ..transforms.jacobians import jacobian
-from .keep import kept
+from ..transforms.keep import kept
 from .proof import FIRST, same
 
 

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import operator
 import sys
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
@@ -20,6 +21,7 @@ from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond,
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
+from .keep import kept
 from .replay.kernels import Options, checked_policy
 
 if TYPE_CHECKING:
@@ -90,6 +92,13 @@ class Transformed(Generic[R]):
 
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, jit=options)
         self._has_aux = has_aux
+
+    def __get__(self, thing: Any, owner: type | None = None) -> Any:
+        """As a method: that of `thing`, which has recordings of its own."""
+        if thing is None:
+            return self
+        (function, *args), kwargs = self._made_of
+        return kept(thing, self, lambda thing: type(self)(bound(function, thing), *args, **kwargs))
 
     @property
     def _recording(self):
@@ -188,6 +197,11 @@ class Jitted(Transformed[R]):
         return nested.beside(
             lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
         )
+
+
+def bound(function, thing):
+    """`function` as a method of `thing`."""
+    return function.__get__(thing) if isinstance(function, Transformed) else types.MethodType(function, thing)
 
 
 def options_of(function):
