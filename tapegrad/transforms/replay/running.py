@@ -164,7 +164,7 @@ class Running:
         """Run the function plainly from now on, and say so once."""
         if not self.plain:
             self.plain = self.stats.fallback = why
-            text = f"{name_of(self.function)} is under tg.jit, but is run at every call: {why}"
+            text = f"{name_of(self.function)} was to be recorded once, but is run at every call: {why}"
             if not self.silent:
                 warnings.warn(text, PathWarning, stacklevel=outside())
             self.kinds = {}
