@@ -33,11 +33,9 @@ from functools import partial
 
 from ...common.errors import GradientError, NestingError, StructureError, UnsupportedFunctionError
 from ...common.uninterrupted import remade
-from ...interpreter.walks import walks
 from ...kernel.reasons import NotLowered
 from ...kernel.status import FINE, OTHER
 from ...program.difference import difference
-from ...program.plainly import plain_answer
 from ...tape.modes import no_grad
 from ...tape.store import thread_state
 from .arguments import objects, sort_arguments
@@ -375,11 +373,6 @@ class Replayed(Running):
     def _tried(self, kind, tape, inputs, backward):
         """The tape replayed at the point at which it was recorded: what is kept of it, and the answer; or None twice."""
         kept = Kept(tape, self.policy, self.options)
-        if backward is True and walks.pack is None:
-            # Nobody waits for compiled code that a few instructions can do without.
-            answer = plain_answer(tape)
-            if answer is not None:
-                return kept, Outcome(answer[0], tape.structure, answer[1])
         workspace = kept.take()
         if workspace.run(inputs, backward is True) >= 0:
             self._give_up(kind, "its replay at the recorded point does not pass its own guards", PathWarning)
