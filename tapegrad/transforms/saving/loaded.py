@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...common.errors import InternalError, TapeFileError, TapegradError, said_by
+from ...common.errors import REPORT, InternalError, TapeFileError, TapegradError, said_by
 from ...program.finish import FinishedTape
 from ...program.trace import Host
 
@@ -21,7 +21,7 @@ class LoadedTape(FinishedTape):
             broken = error
         except Exception as error:
             broken = error
-        raise TapeFileError(f"the loaded tape cannot be run: {type(broken).__name__}: {said_by(broken)}") from broken
+        raise TapeFileError(f"the loaded tape cannot be run: {type(broken).__name__}: {said_by(broken).removesuffix(REPORT)}") from broken
 
 
 class LoadedHost(Host):

@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ...common.errors import TapeFileError, said_by
+from ...common.errors import REPORT, TapeFileError, said_by
 from ...common.host_functions import HostFunction
 from ...program.finish import active_slots
 from ...program.trace import GUARD, HOST, ROW, SHAPE, Operand, ResultOf, parts_of
@@ -53,7 +53,8 @@ class _Check:
             try:
                 continued += self._entry(item)
             except Exception as error:
-                raise TapeFileError(f"the entry {item.entry.name} in slot {item.slot}: {said_by(error)}") from error
+                what = said_by(error).removesuffix(REPORT)
+                raise TapeFileError(f"the entry {item.entry.name} in slot {item.slot}: {what}") from error
         need(continued == self.ops.count(CONTINUES), "records of further operands")
         for slot, _ in tape.outputs:
             need(not slot or self._meta(slot) is not None, f"the output {slot}")
