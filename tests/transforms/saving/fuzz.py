@@ -2,7 +2,7 @@
 
 ``python tests/transforms/saving/fuzz.py --count 100000 --jobs 2 --seed 0`` runs batches of files in
 subprocesses with limits on memory and time, and prints what became of them.  Checksums are right:
-what is tried is what a checksum does not find.
+what is tried is what a checksum does not find.  Around every array of a replay are bytes that must stay what they are.
 """
 
 from __future__ import annotations
@@ -84,7 +84,14 @@ def reductions(x):
     return np.sum(np.cumsum(found) + np.cumprod(found)) + np.sum(np.flip(lines, 0).T * np.mean(lines)) + np.sum(np.diag(x))
 
 
-FUNCTIONS = [branches, order, matrices, writing, scores, reductions]
+def decompositions(x):
+    a = np.diag(np.arange(2.0, 5.0)) + np.outer(x[:3], x[3:])
+    values, vectors = np.linalg.eigh(a + a.T)
+    singular = np.linalg.svd(a, compute_uv=False)
+    return np.sum(values * vectors[0] ** 2) + np.sum(singular**3) + np.sum(np.linalg.qr(a)[1] ** 2) + np.sum(np.linalg.pinv(a))
+
+
+FUNCTIONS = [branches, order, matrices, writing, scores, reductions, decompositions]
 POINT = np.linspace(0.1, 0.9, 6)
 
 
@@ -266,6 +273,33 @@ def replayed(tape, chance):
     return "replayed"
 
 
+#: Bytes before and behind an array; arrays with these around them, and how many bytes are between.
+FENCE = 512
+FENCED = []
+
+
+def fence():
+    """From here on each array of a replay has a fence around it."""
+    from tapegrad.program import stream
+
+    bare = stream.empty
+
+    def empty(meta):
+        like = bare(meta)
+        around = np.full(like.nbytes + 2 * FENCE, 0xAB, np.uint8)
+        FENCED.append((around, like.nbytes))
+        return np.ndarray(like.shape, like.dtype, around.data, FENCE, like.strides)
+
+    stream.empty = empty
+
+
+def whole():
+    """Whether nobody has written to a fence; forgets them."""
+    fences = [part for around, nbytes in FENCED for part in (around[:FENCE], around[FENCE + nbytes :])]
+    FENCED.clear()
+    return all((part == 0xAB).all() for part in fences)
+
+
 def room(what):
     """Take no more addresses than `ROOM` from here on."""
     with open("/proc/self/statm") as statm:
@@ -299,11 +333,13 @@ def child(seed, count, folder):
     assert not compilers, f"loading has imported {compilers}"
     resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
     room("replay")
+    fence()
     for k, tape in tapes:
         print(f"{seed}:{k}, replayed", file=sys.stderr, flush=True)
         signal.alarm(SECONDS)
         outcomes[replayed(tape, random.Random(f"{seed}:{k}"))] += 1
         signal.alarm(0)
+        assert whole(), "a replay has written beyond an array"
     print(json.dumps(outcomes))
 
 

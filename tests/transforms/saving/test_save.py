@@ -16,6 +16,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import GradientError, GuardError, ShapeError, TapeFileError, TapegradError
+from tapegrad.program import stream
 from tapegrad.rules import ROWS
 from tapegrad.tape.meta import SCALAR, c_array
 from tapegrad.transforms.saving.abstract import planned
@@ -392,6 +393,17 @@ def test_mutated_files():
     found = fuzz.fuzz(2000)
     assert sum(found.values()) == 2000
     assert found["refused"] > 1000 and found["replayed"] > 50
+
+
+def test_a_fence_sees_what_is_written_beyond_an_array(monkeypatch):
+    monkeypatch.setattr(stream, "empty", stream.empty)
+    fuzz.fence()
+    array = stream.empty(c_array((3,), "d"))
+    array[...] = 1.0
+    assert fuzz.whole()
+    array = stream.empty(c_array((3,), "d"))
+    np.lib.stride_tricks.as_strided(array, (4,))[3] = 1.0
+    assert not fuzz.whole() and fuzz.whole()
 
 
 IMPORTS = """
