@@ -10,16 +10,18 @@ adjoints of the reverse sweep are not.
 
 from __future__ import annotations
 
+import math
 import struct
 
 import numpy as np
 
 from ..codegen.library import COMPOSED
 from ..codegen.ufuncs import inner_loop
+from ..common.errors import require
 from ..rules.transposed import distinct, window_positions
 from ..tape.meta import c_strides
 from . import program as P
-from .symbolic import ITEMSIZE, Atom, Sym
+from .symbolic import ITEMSIZE, Atom, Sym, inside
 from .windows import aligned_shape, coalesce, longest_inside
 
 _REDUCE = {"add": (np.add, 0.0), "mul": (np.multiply, 1.0), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
@@ -57,6 +59,7 @@ class AsNumPy:
             out = self.like(shape, char, [s.atom for s in syms])
         if out.char != char or out.char not in ITEMSIZE:
             raise Unplanned(f"{function.__name__} gives {char}")
+        require(out.shape == shape, f"{function.__name__} of {shape} into {out.shape}")
         if 0 not in shape:
             atoms = [*(s.window().atom for s in syms), out]
             aligned = [aligned_shape(a.shape, a.strides, shape) for a in atoms]
@@ -128,6 +131,8 @@ class AsNumPy:
             return super().placed(sym, shape, strides, offset)
         whole = self.temporary(shape, sym.char, zero=True)
         dynamic = offset is self.DYNAMIC
+        if not dynamic:
+            inside(math.prod(shape), sym.shape, strides, offset)
         reg = self.shifted(whole.reg, ITEMSIZE[sym.char]) if dynamic else whole.reg
         positions = window_positions(sym.shape, strides)
         self._add_at(sym, self.constant(positions if dynamic else positions + offset, "l"), reg, sym.char)

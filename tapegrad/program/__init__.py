@@ -17,5 +17,4 @@ A tape is replayed:
 `walk`         the compiled replay: values and guards forward, adjoints backward.
 `values`       the program that computes the value of one array entry.
 `swept`        many directions through what was replayed (Jacobians).
-`plainly`      the first gradient of a short tape, without any compiled code.
 """

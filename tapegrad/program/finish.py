@@ -97,8 +97,6 @@ class FinishedTape(Callable):
         Where the derivative was cut on purpose.
     forward_only : bool
         Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
-    declared : int or None
-        Of a loaded tape: the bytes that its file declares (`transforms.saving.budget`).
     """
 
     records: np.ndarray
@@ -118,7 +116,6 @@ class FinishedTape(Callable):
     cuts: list = field(default_factory=list)
     structure: object = None
     forward_only: bool = False
-    declared: int | None = None
 
     @property
     def nbytes(self) -> int:
