@@ -182,10 +182,6 @@ class TapeFileError(TapegradError, ValueError):
     """A tape cannot be saved, or a file is no tape that can be loaded."""
 
 
-class CalibrationError(TapegradError, ValueError):
-    """The constants of costs that are kept for this machine cannot be read."""
-
-
 class MissingPackageError(TapegradError, ImportError):
     """An optional package is needed for what was asked."""
 

@@ -40,7 +40,7 @@ class Planner:
     """Collects the steps of one program."""
 
     DYNAMIC = Dynamic()
-    #: Functions of the language that are computed at once, by a call of `call`, not in fused loops.
+    #: Functions of the language that are computed at once, not in fused loops: the rule reads what they give more than once.
     eager = frozenset()
 
     def __init__(self, metas, out):
@@ -149,10 +149,6 @@ class Planner:
         self.loop([sym.expr], [atom], sym.shape, [None])
         return self._sym(atom)
 
-    def reduced_over_nothing(self, sym, how):
-        """A reduction over no axes; a planner of values may have to copy."""
-        return sym
-
     def reduce(self, sym, how, axes, keepdims):
         from ..codegen.loops import IDENTITY
 
@@ -163,9 +159,13 @@ class Planner:
             bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
             self.step(P.FILL, atom.reg, max(1, int(np.prod(kept, dtype=np.int64))), bits, P.CHARS[char])
         window = Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char)
-        self.loop([sym.expr], [window], sym.shape, [how])
+        self.accumulate(sym, window, how)
         result = self._sym(atom)
         return result if keepdims else result.reshape([n for k, n in enumerate(sym.shape) if k not in axes])
+
+    def accumulate(self, sym, window, how):
+        """Reduce `sym` into `window`, which has stride 0 along the axes that go."""
+        self.loop([sym.expr], [window], sym.shape, [how])
 
     def matmul(self, a, b, absolute):
         """Matrix product with NumPy's broadcasting, through NumPy's own loop; `absolute`: zero times anything is zero."""

@@ -102,14 +102,13 @@ class Sym(L.Operators):
 
     # -- element-wise ---------------------------------------------------------
     def _apply(self, name, *args):
-        if name in self.plan.eager:
-            return self.plan.call(name, *args)
         syms = [a for a in args if isinstance(a, Sym)]
         shape = np.broadcast_shapes(*(s.shape for s in syms))
         exprs = [a.expr if isinstance(a, Sym) else L.Expr.lift(a) for a in args]
         expr = L.simplify(name, tuple(exprs))
         char = "?" if expr.is_bool else "d" if any(s.char == "d" for s in syms) else _result(syms)
-        return Sym(self.plan, shape, char, expr)
+        sym = Sym(self.plan, shape, char, expr)
+        return sym.own() if expr.op in self.plan.eager else sym
 
     # -- windows --------------------------------------------------------------
     @property
@@ -201,9 +200,7 @@ class Sym(L.Operators):
     # -- steps ----------------------------------------------------------------
     def reduce(self, how, axis=None, keepdims=False):
         axes = normalize_axes(axis, self.ndim)
-        if not axes:
-            return self.plan.reduced_over_nothing(self, how)
-        return self.plan.reduce(self, how, axes, keepdims)
+        return self.plan.reduce(self, how, axes, keepdims) if axes else self
 
     def sum(self, axis=None, keepdims=False):
         return self.reduce("add", axis, keepdims)

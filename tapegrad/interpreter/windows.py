@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..rules import lang as L
 
-#: An innermost dimension shorter than this costs more in calls of its loop than in the loop.  NumPy adds fewer numbers one
-#: after the other, without pairs: so many sums over a short axis have the same bits in either order of dimensions.
+#: An innermost dimension shorter than this costs more in calls of its loop than in the loop.
 SHORT = 8
 #: Bytes that one operand may cover by a dimension that becomes the innermost: they are walked several times.
 NEAR = 1 << 18

@@ -26,7 +26,7 @@ import numpy as np
 from ..common.errors import InternalError, require
 from ..interpreter.plan import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..program.values import ValuePlanner
+from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.transposed import distinct
 from . import ir
@@ -139,12 +139,6 @@ class LoopPlanner(Products, Planner):
             nest.store(output, value)
 
     # -- what rules ask for ----------------------------------------------------------
-    def call(self, name, *args):
-        expr = L.Expr(name, tuple(a.expr if isinstance(a, Sym) else L.Expr.lift(a) for a in args))
-        syms = [a for a in args if isinstance(a, Sym)]
-        char = "f" if {s.char for s in syms} == {"f"} else "d"
-        return self.compute(Sym(self, np.broadcast_shapes(*(s.shape for s in syms)), char, expr))
-
     def compute(self, sym):
         return self._cast(sym, sym.char)
 
@@ -430,8 +424,7 @@ class LoopPlanner(Products, Planner):
                 # The copy stays as it is when the operand is written to.
                 return self.ref_of(self._fresh(value.broadcast_to(self.out.shape)))
             return self.deliver(value, target)
-        # Functions are computed once, however often the rule reads their result.
-        self.eager = ValuePlanner.eager
+        self.eager = ELEMENTARY
         if row.linear:
             result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
             tangents = [operands[k] for k in row.slots(len(operands))]

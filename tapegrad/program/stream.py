@@ -27,7 +27,7 @@ from ..interpreter import native
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF
-from ..tape.meta import SCALAR, axes_in_memory, meta_of
+from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .trace import GUARD, HOST, SHAPE
 from .values import ValueProgram
@@ -149,7 +149,7 @@ class Layout:
         meta = item.entry.meta
         if meta is SCALAR:
             return self.value_array(item.slot)
-        self._own(item.slot, empty(meta))
+        self._own(item.slot, np.empty(meta.shape, meta.char))
         return self.arrays[item.slot]
 
     def _entry(self, item):
@@ -274,18 +274,6 @@ class Layout:
             record["a"], record["b"] = group[:2]
             raw = self.records.view(np.int64).reshape(-1, RECORD.size // 8)
             raw[slot - 1 - number, 2:4] = group[2:]
-
-
-def empty(meta):
-    """An array of this description; C-contiguous unless the recorded one had its axes in another order.
-
-    In which order NumPy adds depends on strides: the sum of a replay has the bits of the recorded one only if what
-    it adds lies in memory in the same way.
-    """
-    order = axes_in_memory(meta)
-    turned = np.empty([meta.shape[k] for k in order], meta.char).transpose(np.argsort(order).tolist())
-    same = all(n == 1 or a == b for n, a, b in zip(meta.shape, turned.strides, meta.strides))
-    return turned if same else np.empty(meta.shape, meta.char)
 
 
 def _itself(value):

@@ -88,8 +88,7 @@ class Row:
         them, is its value.
     forward : callable, optional
         ``forward(*operands, **attrs)``: the value of a structural row that is not linear, in the
-        rules' language, with the same rounding as `value`.  A row without it is computed by calling
-        `value`, also in a replay.
+        rules' language.  A row without it is computed by calling `value`, also in a replay.
     primitive : tapegrad.autograd.custom.Primitive, optional
         The user's function that this row stands for, whose rules run in Python; such
         a row is not in the table.

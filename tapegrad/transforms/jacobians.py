@@ -24,6 +24,7 @@ from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
 from .captured import as_it_was, captured
+from .choosing import predict
 from .functional import Transformed, chosen
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -248,7 +249,7 @@ def jacobian(
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
-        cost of both from the recorded tape (`tapegrad.transforms.choosing.costs`); `tg.compare` runs both.
+        cost of both from the recorded tape (`tapegrad.transforms.choosing`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
 
@@ -369,8 +370,6 @@ class JacobianFunction(Transformed[Any]):
                 print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
             return by_rows(recording)
         if mode == "auto" or self._explain:
-            from .choosing.costs import predict
-
             if recording.prediction is None:
                 recording.prediction = predict(recording)
             prediction = recording.prediction

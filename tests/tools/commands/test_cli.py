@@ -52,7 +52,7 @@ def test_version():
     assert ended.stdout == f"tapegrad {tg.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["demo", "compare", "bench", "info", "calibrate", "supported"])
+@pytest.mark.parametrize("command", ["demo", "compare", "bench", "info", "supported"])
 def test_help_of_every_command_has_examples_and_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
