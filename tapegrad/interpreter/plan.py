@@ -23,7 +23,7 @@ from . import program as P
 from .contributions import Scattered, Windowed
 from .registered import Registered
 from .symbolic import ITEMSIZE, Atom, Sym, inside
-from .windows import aligned, aligned_shape, coalesce, longest_inside, renumber
+from .windows import aligned, aligned_shape, coalesce, fits, longest_inside, renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -120,8 +120,7 @@ class Planner:
         for expr in exprs:
             inputs += [a for a in expr.leaves() if a not in inputs]
         args = inputs + list(outputs)
-        fit = all(len(a.shape) <= len(shape) and np.broadcast_shapes(a.shape, shape) == tuple(shape) for a in args)
-        require(fit, f"windows {args} in a loop over {tuple(shape)}")
+        require(all(fits(a.shape, shape) for a in args), f"windows {args} in a loop over {tuple(shape)}")
         dims, strides = longest_inside(*coalesce(shape, [aligned(a, shape) for a in args]))
         *outer, n = dims or [1]
         inner = [s[-1] if s else 0 for s in strides]

@@ -24,6 +24,7 @@ from ..common.errors import require
 from ..rules import lang as L
 from ..tape.meta import c_strides
 from .contributions import Scattered, Windowed
+from .windows import fits
 
 #: Bytes of each dtype a program may read, by NumPy's character.
 ITEMSIZE = {char: np.dtype(char).itemsize for char in "df?bBhHiIlLqQ"}
@@ -169,7 +170,7 @@ class Sym(L.Operators):
         return s._moved(s.shape, strides, offset)
 
     def broadcast_to(self, shape):
-        require(np.broadcast_shapes(self.shape, shape) == tuple(shape), f"{self.shape} broadcast to {shape}")
+        require(fits(self.shape, shape), f"{self.shape} broadcast to {shape}")
         return Sym(self.plan, shape, self.char, self.expr)
 
     def narrow(self, axis, start, stop):

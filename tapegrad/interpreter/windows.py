@@ -29,6 +29,11 @@ def renumber(expr, numbers):
     return visit(expr)
 
 
+def fits(own, shape):
+    """Whether an operand can be walked along `shape`: by broadcasting, and without axes of extent 1 that it has in front."""
+    return all(n == 1 for n in own[: max(0, len(own) - len(shape))]) and all(n in (1, m) for n, m in zip(own[::-1], shape[::-1]))
+
+
 def aligned(atom, shape):
     return aligned_shape(atom.shape, atom.strides, shape)
 
