@@ -207,7 +207,7 @@ def test_random_programs_pass_their_own_guards(start):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_sum_of_one_zero_has_the_sign_that_numpy_gives_it(dtype):
     tiny = np.array([-1e-30, 1e-30, 1e-30] if dtype is np.float32 else [-1e-200, 1e-200, 1e-200], dtype)
-    g = tg.value_and_grad(lambda x: np.sum(np.prod(x)), kernel="never")
+    g = tg.jit(tg.value_and_grad(lambda x: np.sum(np.prod(x))), kernel="never")
     assert not any(np.signbit(g(tiny)[0]) for _ in range(4)) and not np.signbit(np.sum(np.prod(tiny))) and np.signbit(np.prod(tiny))
 
 
@@ -233,7 +233,7 @@ def test_truth_values_of_arrays_in_any_layout(function, char):
 def test_curvature_of_a_network_that_keeps_its_units_in_columns():
     """The rule of ``maximum`` asks which operands are NaN, also of a transposed array."""
     weights, x = generator(0).normal(size=(16, 9)), generator(1).normal(size=(2, 9))
-    for products in (tg.hvp(lambda x: np.sum(np.maximum((weights @ x.T).T, 0.0) ** 2), kernel=kernel) for kernel in ("never", "always")):
+    for products in (tg.jit(tg.hvp(lambda x: np.sum(np.maximum((weights @ x.T).T, 0.0) ** 2)), kernel=kernel) for kernel in ("never", "always")):
         for k in range(4):
             point = x * (1.0 - 0.6 * k)
             on = (weights @ point.T).T > 0.0

@@ -256,7 +256,7 @@ def test_threads_share_one_jacobian():
 
 
 def test_what_is_no_number_goes_past_a_kernel():
-    g = tg.value_and_grad(lambda x: (np.sum(x * x), {"name": "text", "none": None, "count": 3}), has_aux=True, kernel="always")
+    g = tg.jit(tg.value_and_grad(lambda x: (np.sum(x * x), {"name": "text", "none": None, "count": 3}), has_aux=True), kernel="always")
     for _ in range(4):
         (value, aux), gradient = g(np.ones(2))
         assert value == 2.0 and aux == {"name": "text", "none": None, "count": 3}
@@ -286,7 +286,7 @@ def test_copies_differentiate_the_same_function():
     """What a transformation returns is copied and pickled as its function is, also as part of a model."""
     x = np.array([1.0, 2.0])
     made = [
-        tg.grad(_cubes), tg.elementwise_grad(_cubes, kernel="always"), tg.jit(_cubes, fastmath=True), tg.grad(tg.jit(_cubes)), tg.jacobian(_cubes, -1),
+        tg.grad(_cubes), tg.jit(tg.elementwise_grad(_cubes), kernel="always"), tg.jit(_cubes, fastmath=True), tg.grad(tg.jit(_cubes)), tg.jacobian(_cubes, -1),
         tg.hessian(_cubes), tg.laplacian(_cubes), tg.sparse_hessian(_cubes), _squares,
     ]  # fmt: skip
     for g in made:

@@ -51,7 +51,7 @@ def flat(thing):
 @pytest.mark.parametrize("name", CASES)
 def test_by_kernels_as_by_sweeps(name, mode):
     function, args, argnums = CASES[name]
-    swept, promoted = (tg.jacobian(function, argnums, mode=mode, kernel=kernel) for kernel in ("never", "always"))
+    swept, promoted = (tg.jit(tg.jacobian(function, argnums, mode=mode), kernel=kernel) for kernel in ("never", "always"))
     for k in range(7):
         point = tuple(type(a)(a * (1.0 + k / 8)) if type(a) is float else (a * (1.0 + k / 8)).astype(a.dtype) for a in args)
         expected, found = swept(*point), promoted(*point)
@@ -68,7 +68,7 @@ def test_by_kernels_as_by_sweeps(name, mode):
 
 def test_a_guard_leads_to_the_other_path():
     function = lambda x: np.sin(x) if x[0] > 0.0 else x * x
-    j = tg.jacobian(function, kernel="always")
+    j = tg.jit(tg.jacobian(function), kernel="always")
     for k in range(12):
         x = np.array([1.0 + k, 2.0]) * (-1) ** (k // 2)
         expected = np.diag(np.cos(x)) if x[0] > 0.0 else np.diag(2 * x)
@@ -77,7 +77,7 @@ def test_a_guard_leads_to_the_other_path():
 
 
 def test_absolute_zero_comes_from_the_sweep():
-    j = tg.jacobian(lambda x: np.stack([0.0 * np.sqrt(x[0]) + x[1], x[0]]), mode="reverse", kernel="always")
+    j = tg.jit(tg.jacobian(lambda x: np.stack([0.0 * np.sqrt(x[0]) + x[1], x[0]]), mode="reverse"), kernel="always")
     for _ in range(5):
         j(np.array([4.0, 1.0]))
     calls = j.stats().kernel_calls
@@ -93,7 +93,7 @@ def test_what_has_no_kernel_says_why():
     def f(x):
         return gammainc(x, 2.0 * x)
 
-    j, x = tg.jacobian(f, kernel="always"), np.array([0.5, 1.0])
+    j, x = tg.jit(tg.jacobian(f), kernel="always"), np.array([0.5, 1.0])
     for _ in range(4):
         step = 1e-6
         np.testing.assert_allclose(np.diag(j(x)), (f(x + step) - f(x - step)) / (2 * step), rtol=1e-6)
@@ -145,7 +145,7 @@ def test_looking_inside():
 
 
 def test_negative_positions_keep_the_policy():
-    j = tg.jacobian(lambda x, y: x * y, argnums=-1, kernel="always")
+    j = tg.jit(tg.jacobian(lambda x, y: x * y, argnums=-1), kernel="always")
     for _ in range(4):
         assert j(2.0, 3.0) == 2.0
     assert j.stats().kernels == 1

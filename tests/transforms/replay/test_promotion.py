@@ -162,7 +162,7 @@ def test_irregular_code_is_looked_at_and_waits(monkeypatch):
 def test_a_tape_that_is_not_finite_yet_is_compiled_once(monkeypatch):
     made = []
     monkeypatch.setattr("tapegrad.kernel.of_tape.TapeKernel", lambda *args: (made.append(1), TapeKernel(*args))[1])
-    g = tg.value_and_grad(lambda x: 0.0 * np.sqrt(x) + x, kernel="always")
+    g = tg.jit(tg.value_and_grad(lambda x: 0.0 * np.sqrt(x) + x), kernel="always")
     for _ in range(9):
         assert g(0.0) == (0.0, 1.0)
     assert len(made) == 1 and g.stats().kernels == 0
@@ -202,7 +202,7 @@ def test_the_environment_variable():
 
 # -- answers --------------------------------------------------------------------------------
 def test_answers_before_and_after():
-    g = tg.value_and_grad(rosenbrock, kernel="always")
+    g = tg.jit(tg.value_and_grad(rosenbrock), kernel="always")
     for x in np.random.default_rng(0).normal(size=(30, 5)):
         value, found = g(x)
         assert value == pytest.approx(rosenbrock(x), rel=1e-14) and type(value) is float
@@ -230,7 +230,7 @@ def test_absolute_zero_comes_from_the_sweep():
     def function(x):
         return np.sum(np.where(x > 0.0, np.sqrt(x), 0.0)) + 0.0 * np.sqrt(x[0])
 
-    g = tg.value_and_grad(function, kernel="always")
+    g = tg.jit(tg.value_and_grad(function), kernel="always")
     for _ in range(4):
         g(np.array([4.0, 1.0]))
     assert g.stats().kernels == 1
@@ -243,7 +243,7 @@ def test_absolute_zero_comes_from_the_sweep():
 
 
 def test_infinite_and_undefined_values_are_those_of_numpy():
-    g = tg.value_and_grad(lambda x: np.log(x) * x, kernel="always")
+    g = tg.jit(tg.value_and_grad(lambda x: np.log(x) * x), kernel="always")
     for _ in range(4):
         g(2.0)
     with np.errstate(all="ignore"):
@@ -253,7 +253,7 @@ def test_infinite_and_undefined_values_are_those_of_numpy():
 
 
 def test_the_first_replay_at_a_point_that_is_not_finite_promotes_later():
-    g = tg.value_and_grad(lambda x: 0.0 * np.sqrt(x) + x, kernel="always")
+    g = tg.jit(tg.value_and_grad(lambda x: 0.0 * np.sqrt(x) + x), kernel="always")
     for _ in range(5):
         assert g(0.0) == (0.0, 1.0)
     assert g.stats().kernels == 0 and not g.stats().not_lowered
@@ -263,7 +263,7 @@ def test_the_first_replay_at_a_point_that_is_not_finite_promotes_later():
 
 
 def test_auxiliary_results_and_several_arguments():
-    g = tg.value_and_grad(lambda x, w: (np.sum(w * x), {"twice": 2.0 * x, "n": 3}), argnums=(1, 0), has_aux=True, kernel="always")
+    g = tg.jit(tg.value_and_grad(lambda x, w: (np.sum(w * x), {"twice": 2.0 * x, "n": 3}), argnums=(1, 0), has_aux=True), kernel="always")
     for k in range(6):
         x, w = np.array([1.0, 2.0 + k]), np.array([3.0, 4.0])
         (value, aux), (dw, dx) = g(x, w)
@@ -320,7 +320,7 @@ def test_stats_show_kernels():
 
 
 def test_eight_threads_in_one_function():
-    g = tg.value_and_grad(rosenbrock, kernel="always")
+    g = tg.jit(tg.value_and_grad(rosenbrock), kernel="always")
     points = np.random.default_rng(1).normal(size=(8, 40))
     for _ in range(4):
         g(points[0])
@@ -337,7 +337,7 @@ def test_eight_threads_in_one_function():
 
 
 def test_threads_that_start_together_make_one_kernel():
-    g = tg.value_and_grad(rosenbrock, kernel="always")
+    g = tg.jit(tg.value_and_grad(rosenbrock), kernel="always")
     points, start, wrong = np.random.default_rng(2).normal(size=(8, 6)), threading.Barrier(8), []
 
     def work(k):
@@ -367,10 +367,10 @@ def total(x):
 
 
 TRANSFORMED = {
-    "grad": lambda: tg.grad(total, kernel="always"), "jit": lambda: tg.jit(total),
-    "forward": lambda: tg.jacobian(lambda x: np.sin(x) * x, mode="forward", kernel="always"),
-    "reverse": lambda: tg.jacobian(lambda x: np.sin(x) * x, mode="reverse", kernel="always"),
-    "hessian": lambda: tg.hessian(total, kernel="always"), "sparse": lambda: tg.sparse_jacobian(lambda x: np.sin(x) * x, kernel="always"),
+    "grad": lambda: tg.jit(tg.grad(total), kernel="always"), "jit": lambda: tg.jit(total),
+    "forward": lambda: tg.jit(tg.jacobian(lambda x: np.sin(x) * x, mode="forward"), kernel="always"),
+    "reverse": lambda: tg.jit(tg.jacobian(lambda x: np.sin(x) * x, mode="reverse"), kernel="always"),
+    "hessian": lambda: tg.jit(tg.hessian(total), kernel="always"), "sparse": lambda: tg.jit(tg.sparse_jacobian(lambda x: np.sin(x) * x), kernel="always"),
 }  # fmt: skip
 
 

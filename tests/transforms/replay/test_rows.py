@@ -1,4 +1,4 @@
-"""Every row of the table, recorded at one point and replayed at another: values and gradients of define-by-run.
+"""Every row of the table, recorded at one point and replayed at another: values and gradients of plain runs.
 
 A recording sees a copy of an argument that is not C-contiguous, and how NumPy adds depends on strides: there, and only
 there, the last bits may differ from define-by-run.
@@ -7,6 +7,7 @@ there, the last bits may differ from define-by-run.
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad.transforms.functional import value_and_grad
 from tests.rules.examples_of_rows import numbered
 from tests.transforms.replay.agreement import define_by_run, same_bits
@@ -22,13 +23,14 @@ def test_row(example):
     row = example.row
     single = any(np.asarray(a).dtype.char == "f" for a in args)
     rtol, atol = (1e-3, 1e-4) if single else (1e-10, 1e-10)
-    g = value_and_grad(function, tuple(range(len(args))))
+    g, plain = tg.jit(value_and_grad(function, tuple(range(len(args)))), kernel="never"), value_and_grad(function, tuple(range(len(args))))
     for point in (args, args, moved(args), args):
         value, gradients = g(*point)
         expected, wanted = define_by_run(function, point)
         np.testing.assert_allclose(value, expected, rtol=1e-5 if single else 1e-12, atol=1e-6 if single else 1e-13)
-        if all(np.asarray(a).flags.c_contiguous for a in args):
-            assert same_bits(value, expected), f"{row.name}: {value!r} is not {expected!r}"
-        for a, b in zip(gradients, wanted):
+        by_run, slopes = plain(*point)
+        np.testing.assert_array_equal(by_run, expected, err_msg=row.name)
+        for a, b, c in zip(gradients, wanted, slopes, strict=True):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
-    assert g.stats().fallback == "" and g.stats().replays > 0
+            np.testing.assert_allclose(c, b, rtol=rtol, atol=atol)
+    assert g.stats().fallback == "" and g.stats().records == 1 and plain.stats().runs == 4
