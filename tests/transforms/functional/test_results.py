@@ -69,7 +69,8 @@ def test_an_array_of_one_element_is_differentiated_as_that_number(door, shape):
 @pytest.mark.parametrize("kernel", ["never", "always"])
 def test_the_value_keeps_the_shape_that_the_function_gives_it(kernel):
     for f in (lambda x: np.sum(x * x, keepdims=True), lambda x: np.array([2.0]), lambda x: np.reshape(x[0] * x[1], (1, 1))):
-        g, aux, boxed = (tg.jit(tg.value_and_grad(h, has_aux=k == 1), kernel=kernel) for k, h in enumerate((f, lambda x: (f(x), 3), lambda x: {"loss": f(x)})))  # fmt: skip
+        functions = (f, lambda x: (f(x), 3), lambda x: {"loss": f(x)})
+        g, aux, boxed = (tg.jit(tg.value_and_grad(h, has_aux=k == 1), kernel=kernel) for k, h in enumerate(functions))
         for k in range(6):
             x = X + k
             for value in (g(x)[0], aux(x)[0][0] if isinstance(aux(x)[0], tuple) else aux(x)[0], boxed(x)[0]["loss"]):

@@ -10,7 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.transforms.functional import value_and_grad
 from tests.rules.examples_of_rows import numbered
-from tests.transforms.replay.agreement import define_by_run, same_bits
+from tests.transforms.replay.agreement import define_by_run
 from tests.transforms.replay.rows import moved, weighted
 
 
@@ -23,7 +23,8 @@ def test_row(example):
     row = example.row
     single = any(np.asarray(a).dtype.char == "f" for a in args)
     rtol, atol = (1e-3, 1e-4) if single else (1e-10, 1e-10)
-    g, plain = tg.jit(value_and_grad(function, tuple(range(len(args)))), kernel="never"), value_and_grad(function, tuple(range(len(args))))
+    plain = value_and_grad(function, tuple(range(len(args))))
+    g = tg.jit(plain, kernel="never")
     for point in (args, args, moved(args), args):
         value, gradients = g(*point)
         expected, wanted = define_by_run(function, point)
@@ -33,4 +34,4 @@ def test_row(example):
         for a, b, c in zip(gradients, wanted, slopes, strict=True):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
             np.testing.assert_allclose(c, b, rtol=rtol, atol=atol)
-    assert g.stats().fallback == "" and g.stats().records == 1 and plain.stats().runs == 4
+    assert g.stats().fallback == "" and g.stats().replays >= 2 and g.stats().runs == 0 and plain.stats().runs == 4
