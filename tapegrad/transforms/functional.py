@@ -192,7 +192,7 @@ class Jitted(Transformed[R]):
 
 def options_of(function):
     """How a function is to be recorded (`jit`), or None; of ours that stand for another, as of that one."""
-    while type(function).__module__.startswith("tapegrad."):
+    while str(type(function).__module__).startswith("tapegrad."):
         if isinstance(function, Transformed) and function._replayed.jit is not None:
             return function._replayed.jit
         function = getattr(function, "__wrapped__", None)

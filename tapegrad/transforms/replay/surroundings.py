@@ -263,7 +263,7 @@ def same():
 
 def _ours(thing):
     """Whether `thing` is an object of this library that stands for a function of the user's."""
-    return type(thing).__module__.startswith("tapegrad.") and callable(getattr(thing, "__wrapped__", None))
+    return str(type(thing).__module__).startswith("tapegrad.") and callable(getattr(thing, "__wrapped__", None))
 
 
 def _mark(key):
