@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tapegrad.transforms.replay.quick import QuickKernel
 
 import tapegrad as tg
 from benchmarks import higher_order, jacobians, kernels, replay_sweep, scalar_chain, sparse
@@ -10,7 +11,6 @@ from benchmarks.gradbench.modules import ba, gmm, hello, llsq, lse, ode
 from examples import asian_option, bundle_adjustment, hamiltonian, logistic, mixture, modes, train_classifier
 from tapegrad.common.tree import flatten
 from tapegrad.tools import demo
-from tapegrad.transforms.replay.quick import QuickKernel
 
 
 def as_kernel(function, args, argnums=0):

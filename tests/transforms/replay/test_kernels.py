@@ -65,10 +65,10 @@ def test_later_paths_become_kernels_at_their_third_visit(kernel, visits):
     g = tg.jit(tg.grad(branches), kernel=kernel)
     assert VISITS == 3
     g(np.array([1.0, 2.0]))
-    for first, kernels in ((2.0, 1), (-3.0, 2)):
+    for first, made in ((2.0, 1), (-3.0, 2)):
         x = np.array([-1.0, first])
         for k in range(1, 6):
-            assert g.stats().kernels == kernels + (k > visits)
+            assert g.stats().kernels == made + (k > visits)
             assert bool(g.stats().waiting) == (1 < k <= visits)
             np.testing.assert_allclose(g(x), [0.0, np.cos(2.0)] if first > 0.0 else [1.0, 27.0], rtol=1e-14)
             g(np.array([1.0, 2.0]))
