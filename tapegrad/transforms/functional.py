@@ -102,10 +102,10 @@ class Transformed(Generic[R]):
 
     @property
     def _recording(self):
-        """What has the tapes: of a function that is not under `jit`, one made to be looked at."""
+        """What has the tapes: of a function that is not under `jit`, one made to be looked at, without a kernel unless it is asked for."""
         if self._replayed.jit is not None:
             return self._replayed
-        return under_jit(self, Options(checked_policy(None)))._replayed
+        return under_jit(self, Options("never"))._replayed
 
     def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
@@ -206,7 +206,7 @@ def bound(function, thing):
 
 def options_of(function):
     """How a function is to be recorded (`jit`), or None; of ours that stand for another, as of that one."""
-    while type(function).__module__.startswith("tapegrad."):
+    while str(type(function).__module__).startswith("tapegrad."):
         if isinstance(function, Transformed) and function._replayed.jit is not None:
             return function._replayed.jit
         function = getattr(function, "__wrapped__", None)

@@ -30,7 +30,7 @@ from ..array.forward import jvp
 from ..array.typing import Pytree
 from ..autograd import nested
 from ..autograd.custom import Primitive
-from ..common.errors import ConvergenceError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
+from ..common.errors import ConvergenceError, LeaveTapeError, OptionError, SingularJacobianError, StructureError, TapeMismatchError
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import imported
 from .functional import grad, value_and_grad
@@ -119,7 +119,7 @@ class _Solution:
         with ThreadPoolExecutor(1) as apart:
             try:
                 return apart.submit(self._searched, start, *parameters).result()
-            except TapeMismatchError as error:
+            except (LeaveTapeError, TapeMismatchError) as error:
                 raise StructureError(
                     f"{self.name} uses a tensor that is none of its arguments, and would lose its derivative; pass it as one"
                 ) from error

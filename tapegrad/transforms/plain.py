@@ -20,18 +20,17 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
 
     checker = Running()
     checker.function, checker.has_aux, checker.scalar = function, has_aux, scalar
-    from .replay.arguments import sort_arguments
+    from .replay.arguments import as_inputs
 
-    args = list(args)
+    argnums = sorted(set(argnums))
+    args, arrays = as_inputs(args, argnums)
     enabled = thread_state().enabled
     with Tape() as tape, enable_grad():
         variables = []
-        for k in sorted(set(argnums)):
-            inputs, _, _ = sort_arguments((args[k],), {}, (0,))
-            leaves, structure = flatten(args[k])
+        for k, inputs in zip(argnums, arrays):
             mine = [rebuilt(Tensor, normalise(np.array(v)), True, None) for v in inputs]
             variables += mine
-            args[k] = unflatten(structure, mine)
+            args[k] = unflatten(flatten(args[k])[1], mine)
         with differentiating(variables):
             results, shape = flatten(function(*args, **kwargs))
         refuse_outer(tape.store)

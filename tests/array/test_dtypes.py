@@ -21,7 +21,7 @@ def loss(x, y):
 @pytest.mark.parametrize("kernel", ["never", "always"])
 @pytest.mark.parametrize("y", OTHER, ids=lambda y: y.dtype.str)
 def test_a_constant_in_another_byte_order_counts_by_its_values(y, kernel):
-    g, expected = tg.grad(lambda x: loss(x, y), kernel=kernel), tg.grad(lambda x: loss(x, y.astype(y.dtype.newbyteorder("="))))
+    g, expected = tg.jit(tg.grad(lambda x: loss(x, y)), kernel=kernel), tg.grad(lambda x: loss(x, y.astype(y.dtype.newbyteorder("="))))
     for k in range(4):
         np.testing.assert_array_equal(g(X + k), expected(X + k))
     np.testing.assert_allclose(tg.jacfwd(lambda x: loss(x, y))(X), g(X), rtol=1e-12)
@@ -149,7 +149,7 @@ def test_constants(make):
 
     larger = lambda x: np.where(NUMBERS > x, NUMBERS, 2.0 * x)  # noqa: E731
     for kernel in ("never", "always"):
-        g = tg.value_and_grad(f, kernel=kernel)
+        g = tg.jit(tg.value_and_grad(f), kernel=kernel)
         for x in POINTS:
             wanted = NUMBERS + larger(x) + 1.0 / NUMBERS + np.where(np.arange(4) < 2, NUMBERS**2, NUMBERS) + np.where(NUMBERS > 1.0, 2.0 * x, 0.0)
             value, gradient = g(x)
@@ -165,7 +165,7 @@ def test_arguments(make):
     tensor = tg.tensor(x, requires_grad=True)
     f(tensor).backward()
     found = [
-        tensor.grad.numpy(), tg.grad(f)(x), tg.grad(f, kernel="always")(x), np.diag(tg.hessian(f)(x)) * NUMBERS / 2.0,
+        tensor.grad.numpy(), tg.grad(f)(x), tg.jit(tg.grad(f), kernel="always")(x), np.diag(tg.hessian(f)(x)) * NUMBERS / 2.0,
         tg.jacobian(lambda x: x**3)(x).sum(0), tg.jacfwd(f)(x), tg.vjp(f, x)[1](1.0)[0], tg.hvp(f)(x, plain) / 2.0,
     ]  # fmt: skip
     for gradient in found:

@@ -59,8 +59,8 @@ ENTRIES = {
     "vjp": lambda f, x: tg.vjp(f, x)[1](1.0)[0],
     "jacobian": lambda f, x: tg.jacobian(f)(x),
     "grad": lambda f, x: tg.grad(f)(x),
-    "replay": lambda f, x: [g := tg.grad(f, kernel="never"), g(x + 1.0), g(x)][-1],
-    "kernel": lambda f, x: [g := tg.grad(f, kernel="always"), g(x + 1.0), g(x)][-1],
+    "replay": lambda f, x: [g := tg.jit(tg.grad(f), kernel="never"), g(x + 1.0), g(x)][-1],
+    "kernel": lambda f, x: [g := tg.jit(tg.grad(f), kernel="always"), g(x + 1.0), g(x)][-1],
     "linearize": lambda f, x: np.reshape(list(map(tg.linearize(f, x)[1], np.eye(x.size).reshape(-1, *x.shape))), x.shape),
 }
 

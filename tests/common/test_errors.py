@@ -25,7 +25,7 @@ def square(x):
         (lambda: tg.optimize.lbfgs(square, X, progress="up"), "progress='up': give True, False or None"),
         (lambda: tg.compile(square, X, workspaces=0), "workspaces must be at least 1"),
         (lambda: tg.nn.functional.mse_loss(tg.tensor(X), tg.tensor(X), reduction="up"), "'mean', 'sum' or 'none', not 'up'"),
-        (lambda: tg.grad(square, kernel="up")(X), "kernel='up': choose one of"),
+        (lambda: tg.jit(tg.grad(square), kernel="up")(X), "kernel='up': choose one of"),
     ],
 )
 def test_an_option_without_such_a_value(call, words):

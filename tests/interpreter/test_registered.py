@@ -115,7 +115,7 @@ def test_two_thousand_shapes():
 
 def test_functions_of_many_shapes():
     """Each shape is a kind of its own, of which a function keeps so many."""
-    g = tg.grad(lambda x: np.sum(np.sin(x) * x), kernel="never")
+    g = tg.jit(tg.grad(lambda x: np.sum(np.sin(x) * x)), kernel="never")
     for n in range(1, 300):
         assert g(np.ones(n)) == pytest.approx(np.full(n, np.cos(1.0) + np.sin(1.0)))
     kept = len(evict())
@@ -138,8 +138,8 @@ def test_a_tape_that_is_alive_keeps_its_own():
 HELD = {
     "vjp": lambda x: lambda f=tg.vjp(loss, x)[1]: f(1.0)[0],
     "linearize": lambda x: lambda f=tg.linearize(loss, x)[1]: [f(e) for e in np.eye(len(x))],
-    "replay": lambda x: lambda f=called(tg.grad(loss, kernel="never"), x): f(x),
-    "kernel": lambda x: lambda f=called(tg.grad(loss, kernel="always"), x): f(x),
+    "replay": lambda x: lambda f=called(tg.jit(tg.grad(loss), kernel="never"), x): f(x),
+    "kernel": lambda x: lambda f=called(tg.jit(tg.grad(loss), kernel="always"), x): f(x),
     "jacobian": lambda x: lambda f=called(tg.jacobian(loss), x): f(x),
     "forward": lambda x: lambda f=called(tg.jacfwd(loss), x): f(x),
     "define-by-run": lambda x: lambda: eager(len(x) // 2),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tapegrad.transforms.replay.quick import QuickKernel
 
 import tapegrad as tg
 from benchmarks import higher_order, jacobians, kernels, replay_sweep, scalar_chain, sparse
@@ -10,12 +11,11 @@ from benchmarks.gradbench.modules import ba, gmm, hello, llsq, lse, ode
 from examples import asian_option, bundle_adjustment, hamiltonian, logistic, mixture, modes, train_classifier
 from tapegrad.common.tree import flatten
 from tapegrad.tools import demo
-from tapegrad.transforms.replay.quick import QuickKernel
 
 
 def as_kernel(function, args, argnums=0):
     """Value and gradients by kernel, beside those by sweep."""
-    swept, promoted = (tg.value_and_grad(function, argnums, kernel=kernel) for kernel in ("never", "always"))
+    swept, promoted = (tg.jit(tg.value_and_grad(function, argnums), kernel=kernel) for kernel in ("never", "always"))
     for _ in range(4):
         value, gradients = promoted(*args)
     stats = promoted.stats()
@@ -92,7 +92,7 @@ def test_loops_over_numbers():
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_jacobians(function, mode):
     x = np.linspace(0.0, 1.0, 30)
-    swept, promoted = (tg.jacobian(function, mode=mode, kernel=kernel) for kernel in ("never", "always"))
+    swept, promoted = (tg.jit(tg.jacobian(function, mode=mode), kernel=kernel) for kernel in ("never", "always"))
     for _ in range(5):
         found = promoted(x)
     assert promoted.stats().kernels and promoted.stats().kernel_calls and not promoted.stats().not_lowered
@@ -131,7 +131,7 @@ def test_bundle_adjustment():
 def test_modes(make, sizes):
     function, args = make(*sizes)
     for mode in ("forward", "reverse"):
-        swept, promoted = (tg.jacobian(function, mode=mode, kernel=kernel) for kernel in ("never", "always"))
+        swept, promoted = (tg.jit(tg.jacobian(function, mode=mode), kernel=kernel) for kernel in ("never", "always"))
         for _ in range(5):
             found = promoted(*args)
         stats = promoted.stats()
@@ -149,7 +149,7 @@ def test_asian_option():
 def test_bundle_of_the_example():
     residuals, start, _ = bundle_adjustment.problem(3, 5, 0.5, np.random.default_rng(0))
     as_kernel(lambda p: np.sum(residuals(p) ** 2), (start,))
-    swept, promoted = (tg.jacobian(residuals, kernel=kernel) for kernel in ("never", "always"))
+    swept, promoted = (tg.jit(tg.jacobian(residuals), kernel=kernel) for kernel in ("never", "always"))
     for _ in range(5):
         found = promoted(start)
     assert promoted.stats().kernels and promoted.stats().kernel_calls and not promoted.stats().not_lowered

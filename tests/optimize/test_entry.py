@@ -15,7 +15,7 @@ def rosenbrock(x):
 
 
 def by(kernel, f):
-    return tg.value_and_grad(f, kernel=kernel)
+    return tg.jit(tg.value_and_grad(f), kernel=kernel)
 
 
 @pytest.mark.parametrize("method", [tg.optimize.lbfgs, tg.optimize.gradient_descent, tg.optimize.adam, tg.optimize.minimize])

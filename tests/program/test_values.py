@@ -14,6 +14,7 @@ from tapegrad.program.values import ValueProgram
 from tapegrad.rules import BY_NAME, ROWS
 from tapegrad.tape.meta import meta_of
 from tapegrad.transforms.replay.function import Replayed
+from tapegrad.transforms.replay.kernels import Options
 from tests.interpreter.test_single import drawn
 from tests.near import near
 from tests.rules.checker import generator
@@ -27,7 +28,7 @@ NUMBERS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1e308
 
 def replayed(function, recorded_at, points):
     """The values of `function` replayed at each of `points`."""
-    one = Replayed(function, (), scalar=False)
+    one = Replayed(function, (), scalar=False, jit=Options("never"))
     for _ in range(2):
         one.call(recorded_at, {}, False)
     found = [one.call(point, {}, False).values[0] for point in points]
@@ -140,7 +141,7 @@ def test_what_python_learns_of_values_is_guarded_and_holds_where_it_was_recorded
         learnt = np.sum(np.asarray(seen(x), float))
         return np.sum(x * x) * learnt
 
-    one = Replayed(function, (0,), scalar=True)
+    one = Replayed(function, (0,), scalar=True, jit=Options("never"))
     for _ in range(4):
         near(one.call([x], {}, False).values[0], np.float64(function(x)))
     assert one.stats.fallback == "" and one.stats.replays > 0
@@ -169,7 +170,7 @@ def test_truth_values_of_arrays_in_any_layout(function, char):
 def test_curvature_of_a_network_that_keeps_its_units_in_columns():
     """The rule of ``maximum`` asks which operands are NaN, also of a transposed array."""
     weights, x = generator(0).normal(size=(16, 9)), generator(1).normal(size=(2, 9))
-    for products in (tg.hvp(lambda x: np.sum(np.maximum((weights @ x.T).T, 0.0) ** 2), kernel=kernel) for kernel in ("never", "always")):
+    for products in (tg.jit(tg.hvp(lambda x: np.sum(np.maximum((weights @ x.T).T, 0.0) ** 2)), kernel=kernel) for kernel in ("never", "always")):
         for k in range(4):
             point = x * (1.0 - 0.6 * k)
             on = (weights @ point.T).T > 0.0

@@ -211,7 +211,7 @@ def reached_otherwise(function, operands):
     arrays = [np.asarray(o, float) for o in operands]
     scalar = lambda *x: np.sum(function(*x))  # noqa: E731
     for kernel in ("never", "always"):
-        g = tg.grad(scalar, tuple(range(len(arrays))), kernel=kernel)
+        g = tg.jit(tg.grad(scalar, tuple(range(len(arrays)))), kernel=kernel)
         g(*[np.linspace(0.2, 0.4, a.size).reshape(a.shape) for a in arrays])
         yield g(*arrays)
     yield tuple(tg.jacfwd(scalar, k)(*arrays) for k in range(len(arrays)))

@@ -93,7 +93,7 @@ def test_numpy_warns_where_the_operation_is_run_and_a_replay_is_silent(name):
     with pytest.warns(RuntimeWarning):
         tg.jvp(f, (at,), (1.0,))
     for kernel in ("never", "always"):
-        g = tg.value_and_grad(f, kernel=kernel)
+        g = tg.jit(tg.value_and_grad(f), kernel=kernel)
         g(0.7), g(0.6)
         before = g.stats().records
         with warnings.catch_warnings():

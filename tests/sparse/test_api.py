@@ -204,7 +204,7 @@ def test_rows_and_columns_by_kernels(mode):
         return {"a": x["u"][1:] * x["v"] * p, "b": np.sum(x["u"]), "c": np.array(3.0), "d": np.sin(p), "e": np.ones(2)}
 
     x = {"u": np.arange(1.0, 9.0), "v": np.arange(2.0, 9.0)}
-    sparse, swept = (tg.sparse_jacobian(f, (0, 1), mode, kernel=kernel) for kernel in ("always", "never"))
+    sparse, swept = (tg.jit(tg.sparse_jacobian(f, (0, 1), mode), kernel=kernel) for kernel in ("always", "never"))
     for k in range(9):
         found, expected = sparse(x, 2.0 + k), swept(x, 2.0 + k)
         np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-13)

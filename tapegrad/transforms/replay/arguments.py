@@ -18,7 +18,7 @@ from ...array.dual import Dual
 from ...array.tensor import Tensor
 from ...common.dtypes import check_class, check_dtype, readable
 from ...common.errors import DtypeError, HigherOrderError, StructureError
-from ...common.tree import flatten, leaf_names
+from ...common.tree import flatten, leaf_names, unflatten
 
 #: Mark of an array argument that is not C-contiguous.
 REORDERED = "*"
@@ -64,6 +64,17 @@ def sort_arguments(args, kwargs, argnums):
             static.append(_static(leaf))
     key = (structure, tuple(static))
     return inputs, key, leaves
+
+
+def as_inputs(args, argnums):
+    """`args` with the leaves of those in `argnums` as arrays of floats; and these, by argument."""
+    args, arrays = list(args), []
+    for k in argnums:
+        # The others are left out, which may be anything; messages count them.
+        inputs, _, _ = sort_arguments((*[None] * k, args[k]), {}, (k,))
+        args[k] = unflatten(flatten(args[k])[1], inputs)
+        arrays.append(inputs)
+    return args, arrays
 
 
 def _differentiated(structure, argnums):

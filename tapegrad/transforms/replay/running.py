@@ -26,7 +26,7 @@ from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
 from ...tape.store import thread_state
 from .. import plain
-from .arguments import is_input, is_reordered, with_inputs
+from .arguments import as_inputs, is_input, is_reordered, with_inputs
 from .stats import PathWarning, outside
 
 LOG = logging.getLogger("tapegrad")
@@ -149,7 +149,8 @@ class Running:
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
         if callable(backward):
-            recording = Recording(self.function, args, tuple(sorted(set(self.argnums))), kwargs)
+            argnums = tuple(sorted(set(self.argnums)))
+            recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
             if thread_state().enabled:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))

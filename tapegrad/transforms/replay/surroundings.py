@@ -33,7 +33,9 @@ SMALL = 1 << 16
 _ABSENT = object()
 
 _CONTAINERS = (list, tuple, dict, defaultdict, OrderedDict)
-_SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, np.generic, np.dtype)
+_SIMPLE = {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range}
+
+_OF_NUMPY = {kind for kind in np.sctypeDict.values() if kind not in (np.void, np.object_)}
 
 #: What is looked at, and how: the table of docs/functional.md is printed from this.
 NOTICED = (
@@ -129,9 +131,8 @@ class Surroundings:
     # -- values --------------------------------------------------------------------
     def _value(self, name, value):
         known = self._name(value)
-        if isinstance(value, _SIMPLE):
-            # The text of a number tells -0.0 from 0.0, and finds one NaN equal to another.
-            self._met(name, type(value), repr(value) if isinstance(value, (float, complex, np.generic)) else value)
+        if _is_simple(value):
+            self._met(name, *_exact(value))
         elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) or _ours(value):
             self._function(name, value)
         elif type(value) in _CONTAINERS or isinstance(value, tuple) and hasattr(type(value), "_fields"):
@@ -172,16 +173,17 @@ class Surroundings:
             owner = owner.base
         self.arrays[id(owner)] = owner
         described = f"{known}.shape == {array.shape} and {known}.strides == {array.strides} and {known}.dtype is {self._name(array.dtype)}"
+        kind = type(array), array.shape, array.strides, array.dtype
         if array.nbytes <= SMALL:
             contents = array.tobytes()
             self.conditions.append(f"{described} and {known}.tobytes() == {self._name(contents)}")
-            self._met(name, type(array), array.shape, array.strides, array.dtype, contents)
+            self._met(name, *kind, contents)
         else:
             address, writeable = array.__array_interface__["data"][0], array.flags.writeable
             self.conditions.append(
                 f"{described} and {known}.flags.writeable is {writeable} and {known}.__array_interface__['data'][0] == {address}"
             )
-            self._met(name, type(array), array.shape, array.strides, array.dtype, address, writeable)
+            self._met(name, *kind, address, writeable)
 
     # -- functions -----------------------------------------------------------------
     def _function(self, name, thing):
@@ -265,12 +267,23 @@ def same():
 
 def _ours(thing):
     """Whether `thing` is an object of this library that stands for a function of the user's."""
-    return type(thing).__module__.startswith("tapegrad.") and callable(getattr(thing, "__wrapped__", None))
+    return str(type(thing).__module__).startswith("tapegrad.") and callable(getattr(thing, "__wrapped__", None))
 
 
 def _mark(key):
     """A key of a dict as something that equals only the same key."""
-    return (type(key), repr(key) if isinstance(key, float) else key) if isinstance(key, _SIMPLE) else id(key)
+    return _exact(key) if _is_simple(key) else id(key)
+
+
+def _is_simple(value):
+    """Whether `value` is compared by type and value: not if its class is the user's, which may say what is equal, or has fields."""
+    kind = type(value)
+    return kind in _SIMPLE or isinstance(value, np.dtype) or isinstance(value, np.generic) and kind in _OF_NUMPY
+
+
+def _exact(value):
+    """Type and value; the text of a number tells -0.0 from 0.0, and finds one NaN equal to another."""
+    return type(value), repr(value) if isinstance(value, (float, complex, range, np.generic)) else value
 
 
 def _empty(cell):

@@ -55,9 +55,9 @@ def test_zero_stays_absolute(kernel):
         return np.sum(2.0 * safe[1:] + 3.0 * safe[:-1]) + 0.0 * np.sum(x[1:] ** 3)
 
     expected = np.where(x > 0.0, 0.75 / np.sqrt(np.where(x > 0.0, x, 1.0)), 0.0) * v * np.array([3.0, 5.0, 5.0, 2.0])
-    product = tg.hvp(f, kernel=kernel)
-    nested = tg.grad(lambda x: np.sum(tg.grad(f)(x) * v), kernel=kernel)
-    mixed = tg.grad(lambda x: tg.jvp(f, (x,), (v,))[1], kernel=kernel)
+    product = tg.jit(tg.hvp(f), kernel=kernel)
+    nested = tg.jit(tg.grad(lambda x: np.sum(tg.grad(f)(x) * v)), kernel=kernel)
+    mixed = tg.jit(tg.grad(lambda x: tg.jvp(f, (x,), (v,))[1]), kernel=kernel)
     for _ in range(7):
         np.testing.assert_allclose(product(x, v), expected, rtol=1e-14)
         np.testing.assert_allclose(nested(x), expected, rtol=1e-14)

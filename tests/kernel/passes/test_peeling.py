@@ -100,7 +100,7 @@ def test_the_gradient_of_rosenbrock_is_one_loop(n):
     def f(x):
         return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
 
-    g = tg.value_and_grad(f, kernel="always")
+    g = tg.jit(tg.value_and_grad(f), kernel="always")
     assert extents(g.kernel(np.ones(n)).program) == [n - 2]
     for x in np.random.default_rng(0).normal(size=(6, n)):
         value, found = g(x)

@@ -46,7 +46,7 @@ def test_second_derivatives_of_a_filter():
             outputs.append(y)
         return np.sum(np.stack(outputs) ** 2)
 
-    h, g = tg.hessian(energy, kernel="always"), tg.hessian(energy, kernel="never")
+    h, g = tg.jit(tg.hessian(energy), kernel="always"), tg.jit(tg.hessian(energy), kernel="never")
     for k in range(4):
         x = np.array([1.0 + k, 0.5 - 0.2 * k])
         np.testing.assert_allclose(h(x), g(x), rtol=1e-12)

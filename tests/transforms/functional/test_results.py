@@ -18,7 +18,7 @@ V = np.ones(2)
 #: Derivatives of a function of a vector that gives one number: name -> function of (f, x).
 OF_NUMBERS = {
     "grad": lambda f, x: tg.grad(f)(x),
-    "grad by kernel": lambda f, x: tg.grad(f, kernel="always")(x),
+    "grad by kernel": lambda f, x: tg.jit(tg.grad(f), kernel="always")(x),
     "grad of jit": lambda f, x: tg.grad(tg.jit(f))(x),
     "value_and_grad": lambda f, x: tg.value_and_grad(f)(x),
     "has_aux": lambda f, x: tg.grad(lambda x: (f(x), "aux"), has_aux=True)(x)[0],
@@ -69,13 +69,14 @@ def test_an_array_of_one_element_is_differentiated_as_that_number(door, shape):
 @pytest.mark.parametrize("kernel", ["never", "always"])
 def test_the_value_keeps_the_shape_that_the_function_gives_it(kernel):
     for f in (lambda x: np.sum(x * x, keepdims=True), lambda x: np.array([2.0]), lambda x: np.reshape(x[0] * x[1], (1, 1))):
-        g, aux, boxed = (tg.value_and_grad(h, has_aux=k == 1, kernel=kernel) for k, h in enumerate((f, lambda x: (f(x), 3), lambda x: {"loss": f(x)})))  # fmt: skip
+        functions = (f, lambda x: (f(x), 3), lambda x: {"loss": f(x)})
+        g, aux, boxed = (tg.jit(tg.value_and_grad(h, has_aux=k == 1), kernel=kernel) for k, h in enumerate(functions))
         for k in range(6):
             x = X + k
             for value in (g(x)[0], aux(x)[0][0] if isinstance(aux(x)[0], tuple) else aux(x)[0], boxed(x)[0]["loss"]):
                 assert isinstance(value, np.ndarray)
                 np.testing.assert_array_equal(value, f(x), strict=True)
-    single = tg.value_and_grad(lambda x: np.sum(x * x, keepdims=True), kernel=kernel)
+    single = tg.jit(tg.value_and_grad(lambda x: np.sum(x * x, keepdims=True)), kernel=kernel)
     assert single(X.astype("f"))[0].dtype == np.float32
     value, gradient = tg.grad(lambda x: tg.value_and_grad(lambda x: np.sum(x * x, keepdims=True))(x)[0])(X), 2 * X
     np.testing.assert_allclose(value, gradient)

@@ -1,4 +1,4 @@
-"""Replays compared with define-by-run: the answer may not depend on which of the two gave it."""
+"""Replays compared with plain runs: the answer may not depend on which of the two gave it."""
 
 import warnings
 
@@ -25,8 +25,14 @@ def define_by_run(function, args):
     return value, [np.zeros(np.shape(a)) if t.grad is None else t.grad.numpy() for a, t in zip(args, leaves)]
 
 
+class _Count:
+    """Calls that are counted; an object of which a recorded function is looked at as one, not at what is in it."""
+
+    calls, on = 0, False
+
+
 class Pair:
-    """A function by replay and by define-by-run, side by side.
+    """A function under `jit`, and run on tensors, side by side.
 
     Attributes
     ----------
@@ -36,13 +42,18 @@ class Pair:
     """
 
     def __init__(self, function, count=1, kernel=None):
-        self.function, self.calls = function, 0
-        self._own = False
-        self.replayed = value_and_grad(self._counted, tuple(range(count)), kernel=kernel)
+        self.function, self._count = function, _Count()
+        counter = self._count
 
-    def _counted(self, *args):
-        self.calls += self._own
-        return self.function(*args)
+        def counted(*args):
+            counter.calls += counter.on
+            return function(*args)
+
+        self.replayed = tg.jit(value_and_grad(counted, tuple(range(count))), kernel=kernel)
+
+    @property
+    def calls(self):
+        return self._count.calls
 
     @property
     def stats(self):
@@ -50,9 +61,9 @@ class Pair:
 
     def check(self, *args, rtol=1e-11, atol=1e-12, bits=False):
         """Both answers at `args`; they must agree.  Returns (value, gradients)."""
-        self._own = True
+        self._count.on = True
         value, gradients = self.replayed(*args)
-        self._own = False
+        self._count.on = False
         expected, wanted = define_by_run(self.function, args)
         if bits:
             assert same_bits(value, expected), (value, expected)
@@ -68,8 +79,8 @@ def same_bits(a, b):
 
 
 def replays_only(pair):
-    """The function was neither given up nor run define-by-run."""
-    return pair.stats.fallback == "" and pair.stats.define_by_run == 0
+    """The function was neither given up nor run plainly."""
+    return pair.stats.fallback == "" and pair.stats.runs == 0
 
 
 class quiet(warnings.catch_warnings):

@@ -478,7 +478,7 @@ def test_function(function):
             pair.check(np.round(x) if k % 7 == 0 else x)
     warned = [w for w in warned if w.category is not RuntimeWarning]
     name, stats = function.__name__, pair.stats
-    assert pair.calls == stats.records + stats.define_by_run
+    assert pair.calls == stats.records + stats.runs
     if name in BY_VALUE:
         assert "path changes" in stats.fallback and len(warned) == 1
     else:

@@ -136,8 +136,8 @@ def test_zero_is_absolute_in_derivatives_of_every_kind(f):
     leaf.grad = None
     np.sum(once * v).backward()
     np.testing.assert_allclose(leaf.grad.numpy(), hessian @ v)
-    of_gradient, gradients = tg.jit(lambda w: tg.grad(f)(w)), [tg.grad(f, kernel=kernel) for kernel in ("never", "always")]
-    products = [tg.grad(squares, kernel=kernel) for kernel in ("never", "always")]
+    of_gradient, gradients = tg.jit(lambda w: tg.grad(f)(w)), [tg.jit(tg.grad(f), kernel=kernel) for kernel in ("never", "always")]
+    products = [tg.jit(tg.grad(squares), kernel=kernel) for kernel in ("never", "always")]
     for _ in range(3):
         for g in (*gradients, of_gradient):
             np.testing.assert_allclose(g(w), gradient)
@@ -152,7 +152,7 @@ def test_zero_is_absolute_in_derivatives_of_every_kind(f):
 def test_a_bad_row_of_data_is_seen_at_the_first_call():
     f = lambda w: np.sum((DATA[:2] @ w - 1.0) ** 2)  # noqa: E731
     for kernel in ("never", "always"):
-        g = tg.value_and_grad(f, kernel=kernel)
+        g = tg.jit(tg.value_and_grad(f), kernel=kernel)
         assert [bool(np.isnan(g(w)[0])) for w in (np.zeros(2), np.ones(2), np.zeros(2), np.zeros(2))] == [True] * 4
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tapegrad as tg
 from tapegrad.transforms.functional import value_and_grad
 from tests.rules.examples_of_rows import numbered
 from tests.transforms.replay.agreement import define_by_run
@@ -17,11 +18,15 @@ def test_row(example):
         return
     single = any(np.asarray(a).dtype.char == "f" for a in args)
     rtol, atol = (1e-3, 1e-4) if single else (1e-10, 1e-10)
-    g = value_and_grad(function, tuple(range(len(args))))
+    plain = value_and_grad(function, tuple(range(len(args))))
+    g = tg.jit(plain, kernel="never")
     for point in (args, args, moved(args), args):
         value, gradients = g(*point)
         expected, wanted = define_by_run(function, point)
         np.testing.assert_allclose(value, expected, rtol=1e-5 if single else 1e-12, atol=1e-6 if single else 1e-13)
-        for a, b in zip(gradients, wanted):
+        by_run, slopes = plain(*point)
+        np.testing.assert_array_equal(by_run, expected)
+        for a, b, c in zip(gradients, wanted, slopes, strict=True):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
-    assert g.stats().fallback == "" and g.stats().replays > 0
+            np.testing.assert_allclose(c, b, rtol=rtol, atol=atol)
+    assert g.stats().fallback == "" and g.stats().replays >= 2 and g.stats().runs == 0 and plain.stats().runs == 4

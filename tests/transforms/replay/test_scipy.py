@@ -49,7 +49,7 @@ def test_solve_ivp_with_steps_of_its_own_choice():
     with quiet():
         for _ in range(40):
             pair.check(np.array([1.0, 0.7, 1.1, 0.5]) * rng.uniform(0.8, 1.2, 4), rtol=1e-9)
-    assert pair.calls == pair.stats.records + pair.stats.define_by_run
+    assert pair.calls == pair.stats.records + pair.stats.runs
 
 
 def test_splines_whose_points_change_pieces():

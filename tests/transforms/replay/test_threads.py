@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 
+import tapegrad as tg
 from tapegrad.transforms.functional import value_and_grad
 from tests.threads import in_threads
 from tests.transforms.replay.agreement import quiet
@@ -11,7 +12,7 @@ from tests.transforms.replay.agreement import quiet
 
 def hammered(function, points, threads=8, rounds=5):
     """Answers of `threads` threads, each to all points in an order of its own; as bytes, by point."""
-    g = value_and_grad(function)
+    g = tg.jit(value_and_grad(function))
     found = [[set() for _ in points] for _ in range(threads)]
     start = threading.Barrier(threads)
 
@@ -29,7 +30,7 @@ def hammered(function, points, threads=8, rounds=5):
 
 
 def check(function, points, **options):
-    alone = value_and_grad(function)
+    alone = tg.jit(value_and_grad(function))
     wanted = []
     for p in points:
         alone(p), alone(p)
@@ -80,7 +81,7 @@ def test_more_paths_than_are_kept():
 
 def test_nested_transformations():
     """A recorded function that calls another on plain numbers, from all threads."""
-    inner = value_and_grad(lambda y: y * y if y > 2 else y)
+    inner = tg.jit(value_and_grad(lambda y: y * y if y > 2 else y))
 
     def outer(x):
         return np.sum(x * x) * inner(float(len(x)))[0]
@@ -101,7 +102,7 @@ def test_functions_that_call_each_other():
     def len_of(x):
         return float(x.item()) if hasattr(x, "item") else float(x)
 
-    pair["even"], pair["odd"] = value_and_grad(even), value_and_grad(odd)
+    pair["even"], pair["odd"] = tg.jit(value_and_grad(even)), tg.jit(value_and_grad(odd))
     found, start = [], threading.Barrier(8)
 
     def work(k):
@@ -121,5 +122,5 @@ def test_a_function_that_waits_for_threads_which_call_it():
         return x * x
 
     answers = []
-    g = value_and_grad(function)
+    g = tg.jit(value_and_grad(function))
     assert g(3.0) == (9.0, 6.0) and answers == [(1.0, 2.0)]
