@@ -48,6 +48,14 @@ def plain(value):
     return t
 
 
+def live(value):
+    """A tensor for `value` (normalised already) that a functional recording puts on its tape."""
+    t = plain(value)
+    if value.__class__ is not float and value.dtype.kind != "f":
+        t.__class__ = registry.Whole
+    return t
+
+
 def _described(t):
     """The description of an array tensor, found out when it is first needed."""
     t._m = meta = meta_of(t._v)
@@ -199,12 +207,12 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     """
     if row.__class__ is str:
         row = BY_NAME[row]
-    Tensor, Parameter = registry.Tensor, registry.Parameter
+    Tensor, Parameter, Whole = registry.Tensor, registry.Parameter, registry.Whole
     operands = list(operands)
     values, metas, flags, scalars, strong = [], [], [], True, []
     for k, o in enumerate(operands):
         kind = o.__class__
-        if kind is Tensor or kind is Parameter:
+        if kind is Tensor or kind is Parameter or kind is Whole:
             v = o._v
             flags.append(o._t is not None or o._r)
             if v.__class__ is float:
@@ -336,10 +344,10 @@ def apply_two(row, a, b, depth=3):
     each frame in between costs more than writing the instruction.  The two
     operands are looked at by the same lines twice, for the same reason.
     """
-    Tensor, Parameter = registry.Tensor, registry.Parameter
+    Tensor, Parameter, Whole = registry.Tensor, registry.Parameter, registry.Whole
     raw_a = raw_b = None
     kind = a.__class__
-    if kind is Tensor or kind is Parameter:
+    if kind is Tensor or kind is Parameter or kind is Whole:
         x = a._v
         on_a = a._t is not None or a._r
     else:
@@ -349,7 +357,7 @@ def apply_two(row, a, b, depth=3):
         x = a = a if kind is float else as_operand(a, row.name)
         on_a = False
     kind = b.__class__
-    if kind is Tensor or kind is Parameter:
+    if kind is Tensor or kind is Parameter or kind is Whole:
         y = b._v
         on_b = b._t is not None or b._r
     else:
@@ -526,7 +534,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     store.rights.append(right)
     store.offsets.append(frame.f_lasti)
     store.tokens.append(token)
-    t = _new(registry.Tensor)
+    t = _new(registry.Tensor if trace is None or scalar or value.dtype.kind == "f" else registry.Whole)
     t._v = value
     t._t = store
     t._i = slot

@@ -91,6 +91,41 @@ def _taken(plan, at, shape, axis, mode):
     return starts + at.expand_dims(range(at.ndim, at.ndim + len(trail)))
 
 
+def _within(plan, at, extent):
+    """Integers as int64, tested to be in range and counted from the front."""
+    at = at if at.char == "l" else plan.compute(at, "l")
+    plan.demand((at >= float(-extent)) & (at < float(extent)))
+    return L.select(at < 0.0, at + float(extent), at)
+
+
+def _indexed(plan, *operands):
+    *indices, base, extents, steps, trail, distinct = operands
+    total = plan.constant(base, "l")
+    for index, extent, step in zip(indices, extents, steps):
+        at = (_within(plan, index, extent) * float(step)).own()
+        total = total + at.expand_dims(range(at.ndim, at.ndim + trail))
+    total = total.own()
+    total = total.reshape((total.size,))
+    if distinct and total.size > 1:
+        size = int(base.max()) + sum((extent - 1) * step for extent, step in zip(extents, steps)) + 1
+        counts = plan.scattered(plan.constant(np.ones(total.size), "d"), total, (size,))
+        plan.demand(L.eq(plan.gather(counts, total, (total.size,)), 1.0))
+    return total
+
+
+def _nonzero_along(plan, mask, axis):
+    size, count = mask.size, plan.out.size
+    held = _truth(plan, mask.window().reshape((size,)) if mask.ndim else mask.broadcast_to((1,)))
+    ones = L.select(held, 1.0, 0.0)
+    plan.demand(L.eq(ones.sum(), float(count)))
+    # Each goes to the place of its rank; what is not picked goes to one place at the end.
+    rank = plan.scan(ones, 0, "add", False, True)
+    at = L.select(held, L.select(rank < float(count), rank, float(count)), float(count))
+    target = plan.temporary((count + 1,), "l")
+    plan.write_at(target, plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), False)
+    return plan._sym(target).narrow(0, 0, count)
+
+
 #: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to do it after all.
 RECOMPUTED = {
     "truth": _truth,
@@ -101,4 +136,6 @@ RECOMPUTED = {
     "undetermined": _undetermined,
     "at_classes": _at_classes,
     "taken": _taken,
+    "indexed": _indexed,
+    "nonzero_along": _nonzero_along,
 }

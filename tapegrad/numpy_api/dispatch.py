@@ -13,6 +13,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
@@ -221,6 +222,8 @@ def implements(*functions):
 def function_on_tensors(self, function, types, args, kwargs):
     """``Differentiable.__array_function__``."""
     ours = FUNCTIONS.get(function)
+    if Whole in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
+        return by_numpy(function, args, kwargs)
     if ours is None:
         if any_tracked(args) or any_tracked(kwargs):
             raise refuse(function)
@@ -229,4 +232,24 @@ def function_on_tensors(self, function, types, args, kwargs):
     return ours(*args, **kwargs)
 
 
+#: Functions that do with integers what they do with floats: rows of the table, views, and what looks at shapes only.
+_AS_TENSORS = _ABOUT_SHAPES | {
+    getattr(np, name)
+    for name in (
+        "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
+        "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
+        "unstack diagonal flip fliplr flipud take take_along_axis where sum copy zeros_like ones_like "
+        "copyto put place putmask put_along_axis fill_diagonal"
+    ).split()
+}  # fmt: skip
+
+
+def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
+    """``Whole.__array_ufunc__``: beside a float it is an operation on that."""
+    if not is_whole((inputs, kwargs)):
+        return ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs)
+    return by_numpy(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
+
+
+attach(Whole, {"__array_ufunc__": _ufunc_on_integers})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

@@ -26,6 +26,7 @@ import sys
 import numpy as np
 
 from ..array.dual import Dual
+from ..array.record import live as live_tensor
 from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
@@ -155,7 +156,7 @@ class Trace:
         return t
 
     def _leaf(self, value):
-        t = plain(normalise(value))
+        t = live_tensor(normalise(value))
         t._k = object()
         t._t, t._i = self.store, self.store.enter(t)
         if t._v.__class__ is not float:
@@ -173,6 +174,7 @@ class Trace:
             records = self.store.records()
             start, stop = len(marks), slot + 1
             ops, lefts, rights = (records[name][start:stop].tolist() for name in ("op", "a", "b"))
+            whole = {slot for slot, meta in zip(self.input_slots, self.input_metas) if meta.char not in "df"}
             for i, op, a, b in zip(range(start, stop), ops, lefts, rights):
                 entry = self.entries.get(i)
                 if entry is not None:
@@ -180,7 +182,8 @@ class Trace:
                     slots = entry.function.slots(len(entry.operands)) if own else ()
                     marks.append(i in self.variables or any(entry.operands[k] > 0 and marks[entry.operands[k]] for k in slots))
                 else:
-                    marks.append(op in (SCALAR_LEAF, ARRAY_LEAF) or i in self.variables or marks[a] or marks[b])
+                    leaf = op in (SCALAR_LEAF, ARRAY_LEAF) and i not in whole
+                    marks.append(leaf or i in self.variables or marks[a] or marks[b])
         return marks[slot]
 
     def captured_leaves(self):
@@ -294,7 +297,7 @@ class Trace:
         store.tokens.append(token)
 
     def _write(self, value):
-        t = plain(value)
+        t = live_tensor(value)
         t._t, t._i = self.store, len(self.store.tokens)
         if value.__class__ is not float:
             t._m = meta_of(value)
@@ -389,7 +392,15 @@ class Operand(int):
 def _promoted(args):
     """Operands of a ufunc with Python numbers made arrays of the dtype they take beside the others."""
     dtypes = [a.dtype for a in args if hasattr(a, "dtype")]
-    return [np.asarray(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+    return [_array_of(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+
+
+def _array_of(number, dtype):
+    try:
+        return np.asarray(number, dtype)
+    except OverflowError:
+        # Only comparisons know numbers that do not fit.
+        return np.asarray(number)
 
 
 def parts_of(value, kinds):

@@ -1,7 +1,7 @@
 """The short way of a call that is like the last one.
 
 Positional arguments of the same types and shapes, static ones that are the same objects
-or arrays of the same bytes as the last time, one float as result: then one compiled call (`program.walk.quick`)
+as the last time, one float as result: then one compiled call (`program.walk.quick`)
 reads the arguments' C structs, replays, and nothing is flattened or hashed.
 Anything else, and any guard that sees something else, takes the long way
 (`transforms.replay.function`), which has all the checks and answers the call from the start.
@@ -47,7 +47,7 @@ class Quick:
     Attributes
     ----------
     copied : list of int
-        The arguments that are arrays of floats in another order than C: they are copied at each call.
+        The arguments that are arrays in another order than C: they are copied at each call.
     """
 
     __slots__ = ("copied", "kind", "surroundings", "kept", "pool", "spec", "address", "held", "output", "one", "picks")
@@ -93,7 +93,7 @@ class Quick:
             return None
         spec, held, picks = found
         quick = cls(kind, surroundings, kept, held, spec, picks)
-        quick.copied = [k for k, a in enumerate(args) if type(a) is np.ndarray and a.dtype is _DOUBLE and not a.flags.c_contiguous]
+        quick.copied = [k for k, a in enumerate(args) if type(a) is np.ndarray and not a.flags.c_contiguous]
         return quick
 
     def call(self, args, stats):
@@ -211,16 +211,13 @@ def spec_of(args, wanted):
         kind_of = type(a)
         if kind_of is float:
             spec += [W.FLOAT, id(float)]
-        elif kind_of is np.ndarray and a.dtype is _DOUBLE:
-            spec += [W.ARRAY, id(np.ndarray), id(_DOUBLE), a.ndim, *a.shape]
+        elif kind_of is np.ndarray and (a.dtype is _DOUBLE or a.dtype.kind in "biu" and k not in wanted):
+            if a.dtype is not np.dtype(a.dtype.char):
+                return None
+            spec += [W.ARRAY, id(np.ndarray), id(a.dtype), a.ndim, *a.shape]
         elif kind_of in _IMMUTABLE and k not in wanted:
             spec += [W.SAME, id(a)]
             held.append(a)
-            continue
-        elif kind_of is np.ndarray and a.dtype.kind in "biu" and k not in wanted:
-            before = a.copy()
-            spec += [W.BYTES, id(np.ndarray), id(a.dtype), a.ndim, *a.shape, native.data_address(before), before.nbytes]
-            held += [before, a.dtype]
             continue
         else:
             return None
