@@ -108,7 +108,7 @@ def _is_live(key):
     return key.__class__ is whole or key.__class__ is tuple and whole in [k.__class__ for k in key]
 
 
-def live_positions(shape, key, steps, start=0, distinct=False):
+def live_positions(shape, key, steps, start=0, distinct=0):
     """Flat positions of ``a[key]``, computed from the live integers in `key`: a live tensor of one axis, and the shape of ``a[key]``.
 
     Parameters
@@ -118,8 +118,8 @@ def live_positions(shape, key, steps, start=0, distinct=False):
     key
     steps, start : tuple of int, int
         Where its elements are.
-    distinct : bool
-        Whether no position may occur twice.
+    distinct : int
+        If not 0, no position may occur twice, of this many.
     """
     key = [_settled(k) for k in (key if isinstance(key, tuple) else (key,))]
     key = [k for one in key for k in (nonzero(one) if getattr(one, "dtype", None) == bool else (one,))]
@@ -140,9 +140,10 @@ def live_positions(shape, key, steps, start=0, distinct=False):
     if together == list(range(together[0], together[-1] + 1)):
         before = together[0]
         lead = before if dots > before else before - 1 + len(shape) - used
-    data = (base, tuple(shape[a] for a in axes), tuple(int(steps[a]) for a in axes), base.ndim - ndim - lead, distinct)
-    result = np.broadcast_shapes(base.shape, *[key[j].shape + (1,) * data[3] for j in arrays])
-    return record_aux(_indexed(*data), *[key[j] for j in arrays]), result
+    trail = base.ndim - ndim - lead
+    data = tuple([int(shape[a]) for a in axes]), tuple([int(steps[a]) for a in axes]), trail, distinct
+    result = np.broadcast_shapes(base.shape, *[key[j].shape + (1,) * trail for j in arrays])
+    return record_aux(_indexed(*data), base, *[key[j] for j in arrays]), result
 
 
 def nonzero(x):
@@ -172,8 +173,7 @@ def _settled(k):
 @host_function
 def _indexed(*operands):
     """Flat positions ``base + sum(index * step)``; negative indices count from the end, and all are looked at."""
-    *indices, base, extents, steps, trail, distinct = operands
-    total = base
+    total, *indices, extents, steps, trail, distinct = operands
     for index, extent, step in zip(indices, extents, steps):
         if index.size and (index.min() < -extent or index.max() >= extent):
             raise IndexError(f"an index is out of bounds for an axis of size {extent}")
@@ -298,7 +298,7 @@ def setitem(x, key, value):
         _check_distinct(index, x)
         value, positions = _fitting(value, index.shape), index.reshape(-1)
         if live is not None:
-            positions, _ = live_positions(array.shape, live, steps, start, True)
+            positions, _ = live_positions(array.shape, live, steps, start, root.size)
         del array
         _write(root, value, index.shape, index=index, positions=positions)
 

@@ -99,16 +99,15 @@ def _within(plan, at, extent):
 
 
 def _indexed(plan, *operands):
-    *indices, base, extents, steps, trail, distinct = operands
-    total = plan.constant(base, "l")
+    base, *indices, extents, steps, trail, distinct = operands
+    total = base
     for index, extent, step in zip(indices, extents, steps):
         at = (_within(plan, index, extent) * float(step)).own()
         total = total + at.expand_dims(range(at.ndim, at.ndim + trail))
     total = total.own()
     total = total.reshape((total.size,))
     if distinct and total.size > 1:
-        size = int(base.max()) + sum((extent - 1) * step for extent, step in zip(extents, steps)) + 1
-        counts = plan.scattered(plan.constant(np.ones(total.size), "d"), total, (size,))
+        counts = plan.scattered(plan.constant(np.ones(total.size), "d"), total, (distinct,))
         plan.demand(L.eq(plan.gather(counts, total, (total.size,)), 1.0))
     return total
 

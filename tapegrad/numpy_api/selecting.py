@@ -12,6 +12,7 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
+from ..array.indexing import nonzero
 from ..array.record import guard_on, tracked
 from ..array.whole import Whole, is_whole
 from ..common.errors import LeaveTapeError
@@ -101,7 +102,7 @@ def _trim_zeros(filt, trim="fb", axis=None):
 @implements(np.where)
 def _where(condition, *branches):
     if not branches:
-        return np.nonzero(condition)  # `_nonzero`, if it is a tensor
+        return _nonzero(condition)
     if not any_tracked(branches) and not is_whole((condition,)):
         return untracked(np.where, condition, *branches)
     if is_whole((condition, branches)):
@@ -111,6 +112,11 @@ def _where(condition, *branches):
     # A condition that is a tensor stays one: a replay computes it again.
     condition = condition if isinstance(condition, Differentiable) else values_of(condition)
     return F.where(condition, *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
+
+
+@implements(np.nonzero)
+def _nonzero(a):
+    return nonzero(a) if isinstance(a, Whole) else plain_function(np.nonzero)(a)
 
 
 @implements(np.select)
@@ -361,7 +367,7 @@ def _put_along_axis(arr, indices, values, axis):
 for _name in (
     "all allclose any argmax argmin argpartition argsort argwhere array2string array_equal array_equiv array_repr "
     "array_str can_cast common_type count_nonzero diag_indices_from digitize flatnonzero isclose iscomplex iscomplexobj "
-    "isin isneginf isposinf isreal isrealobj lexsort may_share_memory min_scalar_type nanargmax nanargmin nonzero "
+    "isin isneginf isposinf isreal isrealobj lexsort may_share_memory min_scalar_type nanargmax nanargmin "
     "ravel_multi_index result_type searchsorted shares_memory tril_indices_from triu_indices_from unravel_index"
 ).split():
     _function = getattr(np, _name)

@@ -50,13 +50,18 @@ class Host:
 
     def __init__(self, function, operands, target, name, slot):
         self.function, self.operands, self.target, self.name, self.slot = function, operands, target, name, slot
-        # The number of the guard on its shape, and the shape seen last.
+        # The number of the guard on its shape, and the shape seen last; None if NumPy raised.
         self.guard = self.shape = None
 
     def run(self):
-        """Whether the result has the shape and dtype of the recording; then it is in its place."""
+        """Whether there is a result, of the shape and dtype of the recording; then it is in its place."""
         with np.errstate(all="ignore"):
-            result = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
+            try:
+                result = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
+            except Exception:
+                # What NumPy refuses here, the function finds out by itself: it may know what to do then.
+                self.shape = None
+                return False
         self.shape = result.shape
         if result.shape != self.target.shape or result.dtype != self.target.dtype:
             return False

@@ -218,7 +218,7 @@ class Workspace(Layout):
         while why == W.AT_HOST:
             host = self.hosts[p[W.P_STOPPED]]
             if not host.run():
-                return len(self.tape.guards) if host.guard is None else host.guard
+                return len(self.tape.guards) if host.guard is None or host.shape in (None, host.target.shape) else host.guard
             why = W.resume(self.pointer)
         self._known(why)
         if self.delicate and not all(np.isfinite(a).all() for a in self.delicate):
