@@ -48,7 +48,8 @@ def _clean(key, live=False):
     return key
 
 
-def _is_basic(key):
+def is_basic(key):
+    """Whether NumPy answers ``a[key]`` with a view or an element."""
     return all(
         k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)) and not isinstance(k, (bool, np.bool_))
         for k in (key if isinstance(key, tuple) else (key,))
@@ -225,7 +226,7 @@ def getitem(x, key):
         selected = value[key]
         positions, shape = live_positions(value.shape, live, c_strides(value.shape, 1))
         return apply("gather", (x, positions), (("shape", shape),), value=_boxed(selected))
-    if _is_basic(key):
+    if is_basic(key):
         selected = value[key]
         if not tracked(x):
             return note_view(x, plain(selected if isinstance(selected, np.ndarray) and selected.ndim else _boxed(selected)))
@@ -270,7 +271,7 @@ def setitem(x, key, value):
     array = x._v
     if type(array) is float:
         raise TypeError("a 0-d tensor has no elements to assign to; bind the name to a new value instead")
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" and x.__class__ is not registry.Whole:
         raise DtypeError(
             f"a value that requires a gradient is assigned into a tensor of dtype {array.dtype}, which would round it "
             "and cut its derivative; make that tensor with tg.zeros or .astype(float)"
@@ -280,7 +281,7 @@ def setitem(x, key, value):
         raise ValueError(
             "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
         )
-    if _is_basic(key):
+    if is_basic(key):
         part = array[key]
         shape = part.shape if isinstance(part, np.ndarray) else ()
         del part

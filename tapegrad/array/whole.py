@@ -19,6 +19,7 @@ import numpy as np
 from ..common.errors import DtypeError, GradientError
 from ..common.registry import attach, registry
 from .differentiable import Differentiable
+from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument
 from .tensor import Tensor
 from .views import note_view, root_of, views_of
@@ -72,6 +73,9 @@ class Whole(Tensor):
     def __setitem__(self, key, value):
         if isinstance(value, Differentiable) and not is_whole((self, value)):
             raise self._no_float()
+        if is_basic(key):
+            setitem(self, key, value)
+            return
         self._change(by_numpy(_assigned, (self, key, value), {}))
 
     def _no_float(self):
@@ -81,12 +85,13 @@ class Whole(Tensor):
         )
 
     def _change(self, result):
-        """Be `result` from now on."""
+        """Have the elements of `result` from now on."""
         if is_argument(root_of(self)[0]):
             raise argument_changed()
         if root_of(self)[0] is not self or self._v.base is not None or views_of(self):
-            raise self.refused("integers are changed in place while there are views of them; change a copy, y = y.copy()")
-        self._become(result)
+            setitem(self, Ellipsis, result)
+        else:
+            self._become(result)
 
 
 def _assigned(array, key, value):

@@ -102,9 +102,9 @@ def _indexed(plan, *operands):
     base, *indices, extents, steps, trail, distinct = operands
     total = base
     for index, extent, step in zip(indices, extents, steps):
-        at = (_within(plan, index, extent) * float(step)).own()
+        at = plan.compute(_within(plan, index, extent) * float(step), "l")
         total = total + at.expand_dims(range(at.ndim, at.ndim + trail))
-    total = total.own()
+    total = plan.compute(total, "l")
     total = total.reshape((total.size,))
     if distinct and total.size > 1:
         counts = plan.scattered(plan.constant(np.ones(total.size), "d"), total, (distinct,))

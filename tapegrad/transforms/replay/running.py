@@ -29,7 +29,7 @@ from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
 from ...tape.places import PACKAGE
 from ...tape.store import thread_state
-from .arguments import is_input, is_reordered, with_inputs
+from .arguments import is_input, is_reordered, read_only, with_inputs
 from .purity import RandomStates
 from .stats import ImpureFunctionWarning
 
@@ -214,6 +214,8 @@ def _outside():
 
 
 def _leaf(value, requires):
+    if value.dtype.kind in "biu":
+        return read_only(value)
     return rebuilt(Tensor, normalise(value), requires, None)
 
 
