@@ -28,7 +28,7 @@ from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import reshape
 from .inplace import argument_changed, assign_elements, is_argument
-from .record import apply, apply_view, as_operand, plain, record_aux, recorded, tracked
+from .record import apply, apply_view, as_operand, computed, plain, record_aux, recorded, tracked
 from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 
 
@@ -107,6 +107,11 @@ def _is_live(key):
     """Whether integers of a recording stand in `key`, of more than a slice."""
     whole = registry.Whole
     return key.__class__ is whole or key.__class__ is tuple and whole in [k.__class__ for k in key]
+
+
+def _operands(key):
+    """The tensors in a key."""
+    return [k for k in (key if isinstance(key, tuple) else (key,)) if isinstance(k, Differentiable)]
 
 
 def live_positions(shape, key, steps, start=0, distinct=0):
@@ -223,7 +228,7 @@ def getitem(x, key):
         value = np.asarray(value)
     live, key = key if _is_live(key) else None, _clean(key, live=True)
     if live is not None:
-        selected = value[key]
+        selected = computed(value.__getitem__, (key,), (x, *_operands(live)))
         positions, shape = live_positions(value.shape, live, c_strides(value.shape, 1))
         return apply("gather", (x, positions), (("shape", shape),), value=_boxed(selected))
     if is_basic(key):
@@ -294,9 +299,10 @@ def setitem(x, key, value):
         _write(root, value, shape, strides, offset)
     else:
         index = np.arange(root.size)
-        index = np.array(look(index, array.shape, steps, start)[key], np.int64, order="C")
+        index = computed(look(index, array.shape, steps, start).__getitem__, (key,), _operands(live))
+        index = np.array(index, np.int64, order="C")
         index.flags.writeable = False
-        _check_distinct(index, x)
+        computed(_check_distinct, (index, x), _operands(live))
         value, positions = _fitting(value, index.shape), index.reshape(-1)
         if live is not None:
             positions, _ = live_positions(array.shape, live, steps, start, root.size)

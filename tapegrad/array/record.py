@@ -238,17 +238,21 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             values[k] = operands[k] = np.asarray(values[k])
             metas[k] = meta_of(values[k])
     if value is None:
-        if attrs:
-            keywords = dict(attrs)
-            if row.dynamic:
-                keywords[row.dynamic] = integer
-            value = normalise(row.value(*values, **keywords))
-        elif scalars and row.scalar is not None:
-            value = scalar_value(row, values)
-        else:
-            value = row.value(*values)
-            if value.__class__ is not np.ndarray or value.ndim == 0:
-                value = normalise(value)
+        try:
+            if attrs:
+                keywords = dict(attrs)
+                if row.dynamic:
+                    keywords[row.dynamic] = integer
+                value = normalise(row.value(*values, **keywords))
+            elif scalars and row.scalar is not None:
+                value = scalar_value(row, values)
+            else:
+                value = row.value(*values)
+                if value.__class__ is not np.ndarray or value.ndim == 0:
+                    value = normalise(value)
+        except Exception as error:
+            failed(error, row, operands, values, attrs, integer)
+            raise
     if True not in flags:
         return plain(value)
     if row.constants:
@@ -272,6 +276,22 @@ def trace_of(operands):
         if isinstance(o, registry.Tensor) and o._t is not None and o._t.trace is not None:
             return o._t.trace
     return None
+
+
+def failed(error, row, operands, values=(), attrs=(), integer=0):
+    """NumPy has raised `error` where it computed a row (None: something else): a functional recording notes it."""
+    trace = trace_of(operands)
+    if trace is not None:
+        trace.failed(error, row, list(map(below, operands)), values, attrs, integer)
+
+
+def computed(function, values, operands):
+    """``function(*values)``, the values of `operands`."""
+    try:
+        return function(*values)
+    except Exception as error:
+        failed(error, None, operands)
+        raise
 
 
 def without_derivative(row, operands, values, attrs, value, integer=0):
@@ -302,7 +322,7 @@ def record_aux(function, *operands):
         A live tensor in a functional recording.
     """
     values = [o._v if isinstance(o, Differentiable) else o for o in operands]
-    value = function(*[np.asarray(v) for v in values])
+    value = computed(function, [np.asarray(v) for v in values], operands)
     trace = trace_of(operands)
     return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
 
@@ -310,7 +330,7 @@ def record_aux(function, *operands):
 def guard_on(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
     values = [np.asarray(o._v if isinstance(o, Differentiable) else o) for o in operands]
-    value = function(*values)
+    value = computed(function, values, operands)
     trace = trace_of(operands)
     if trace is not None:
         outcome = trace.host(function, list(map(below, operands)), {}, np.asarray(value))
@@ -371,12 +391,16 @@ def apply_two(row, a, b, depth=3):
             x = a = _strong(raw_a, x, y.dtype.char)
     elif y.__class__ is float and raw_b is not None and x.dtype.char != "d":
         y = b = _strong(raw_b, y, x.dtype.char)
-    if x.__class__ is float and y.__class__ is float and row.scalar is not None:
-        value = scalar_value(row, (x, y))
-    else:
-        value = row.value(x, y)
-        if value.__class__ is not np.ndarray or value.ndim == 0:
-            value = normalise(value)
+    try:
+        if x.__class__ is float and y.__class__ is float and row.scalar is not None:
+            value = scalar_value(row, (x, y))
+        else:
+            value = row.value(x, y)
+            if value.__class__ is not np.ndarray or value.ndim == 0:
+                value = normalise(value)
+    except Exception as error:
+        failed(error, row, (a, b), (x, y))
+        raise
     if not (on_a or on_b):
         return plain(value)
     if not thread_state().enabled:
@@ -404,14 +428,18 @@ def _strong(operand, number, char):
 def apply_one(row, a):
     """`apply` for a row of one operand, a tensor, without attributes."""
     x = a._v
-    if x.__class__ is float and row.scalar is not None:
-        value = scalar_value(row, (x,))
-        of_a = SCALAR
-    else:
-        of_a = SCALAR if x.__class__ is float else a._m or _described(a)
-        value = row.value(x)
-        if value.__class__ is not np.ndarray or value.ndim == 0:
-            value = normalise(value)
+    try:
+        if x.__class__ is float and row.scalar is not None:
+            value = scalar_value(row, (x,))
+            of_a = SCALAR
+        else:
+            of_a = SCALAR if x.__class__ is float else a._m or _described(a)
+            value = row.value(x)
+            if value.__class__ is not np.ndarray or value.ndim == 0:
+                value = normalise(value)
+    except Exception as error:
+        failed(error, row, (a,), (x,))
+        raise
     if a._t is None and not a._r:
         return plain(value) if a.__class__ is not registry.Dual else a._apply_row(row, (a,), (), value)
     if not thread_state().enabled:

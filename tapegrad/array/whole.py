@@ -21,6 +21,7 @@ from ..common.registry import attach, registry
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument
+from .record import failed
 from .tensor import Tensor
 from .views import note_view, root_of, views_of
 
@@ -155,6 +156,9 @@ def _content(thing):
 
 def by_numpy(function, args, kwargs):
     """What NumPy's `function` gives for integers, as a live tensor; what is no array of numbers as it is, behind guards."""
+    if function is np.power:
+        # Its loop raises (integers to negative powers), the operator's host function may.
+        function = operator.pow
     args, kwargs = _settled(tuple(args)), _settled(kwargs)
     whole = [t for t in _differentiable((args, kwargs)) if t.__class__ is Whole]
     if kwargs.get("out") is not None or getattr(function, "__name__", "") == "at":
@@ -162,9 +166,8 @@ def by_numpy(function, args, kwargs):
         return function(*_content(args), **_content(kwargs))
     try:
         result = function(*_value(args), **_value(kwargs))
-    except Exception:
-        # That it fails is a decision.
-        _content((args, kwargs))
+    except Exception as error:
+        failed(error, None, whole)
         raise
     if isinstance(result, tuple) and type(result) is not tuple:
         _content((args, kwargs))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.record import apply, apply_one, apply_two, computed, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
@@ -79,7 +79,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if ufunc in VALUES:
         if LISTENERS:
             notify(f"comparison ({ufunc.__name__})", *inputs)
-        return record_nondiff(ufunc, inputs, ufunc(*values_of(inputs, False)))
+        return record_nondiff(ufunc, inputs, computed(ufunc, values_of(inputs, False), inputs))
     direct = DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
@@ -143,8 +143,11 @@ def plain_function(function):
             raise refuse(function, " with the argument out=")
         if LISTENERS:
             notify(name_of(function), *args)
-        result = function(*values_of(args, False), **{k: values_of(v, False) for k, v in kwargs.items()})
-        trace = trace_of(_flat((args, list(kwargs.values()))))
+        operands = list(_flat((args, list(kwargs.values()))))
+        result = computed(
+            lambda *args: function(*args, **{k: values_of(v, False) for k, v in kwargs.items()}), values_of(args, False), operands
+        )
+        trace = trace_of(operands)
         return _wrap(result) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, result)
 
     return call

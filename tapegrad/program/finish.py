@@ -37,7 +37,7 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACE
 from ..tape.meta import SCALAR
 from ..tape.places import Place
 from .calling import Callable
-from .trace import GUARD, HOST, ROW
+from .trace import GUARD, HOST, ROW, may_raise
 
 _SELECT = BY_NAME["select"]
 
@@ -215,7 +215,7 @@ class _Finisher:
             if self._live(t):
                 needed[t._i] = 1
         for slot, entry in entries.items():
-            if entry.kind == GUARD:
+            if entry.kind == GUARD or may_raise(entry):
                 needed[slot] = 1
         for i in range(len(ops) - 1, 0, -1):
             if not needed[i]:

@@ -25,7 +25,7 @@ import numpy as np
 from ..common.errors import require
 from ..interpreter import native
 from ..interpreter.plan import Signature
-from ..rules import BY_NAME
+from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF
 from ..tape.meta import SCALAR, axes_in_memory, meta_of
 from . import walk as W
@@ -38,7 +38,7 @@ _VIEWS = {
     for name in ("getitem", "broadcast_to", "diagonal", "as_strided", "reshape", "squeeze", "expand_dims", "transpose", "t", "flip")
 }
 #: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
-RAISING = {BY_NAME["inv"], BY_NAME["solve"]}
+RAISING = {row for row in ROWS if row.raises}
 _WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
 _STACK = BY_NAME["stack"]
 
@@ -194,7 +194,7 @@ class Layout:
         metas = tuple(self._meta(o) for o in operands)
         out = SCALAR if entry.meta is SCALAR else meta_of(target)
         program = ValueProgram.of_row(row, entry.attrs, metas, out)
-        if row in RAISING:
+        if row.raises and program is not None:
             self.delicate.append(target)
         self._step(item, program, lambda *values: row.value(*values, **attrs), target)
         self._signature(item)

@@ -31,10 +31,12 @@ from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
+from ..common.host_functions import HostFunction, host_function
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
 from ..tape.places import PACKAGE, caller_place
+from .handlers import ERRORS, catcher
 
 #: Kinds of entries.
 ROW, HOST, GUARD = "row", "host", "guard"
@@ -139,6 +141,10 @@ class Trace:
         self.numbers = {}
         #: Slot of an array and position -> slot of that element.
         self.read = {}
+        #: Whose frame the recorded function is called from; the code that has recorded last, its caller and where that stood.
+        self._base = sys._getframe(1).f_code
+        self._code = self._caller = None
+        self._offset = -1
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
@@ -188,6 +194,7 @@ class Trace:
 
     def captured_leaves(self):
         """Tensors that require a gradient and are no arguments, if any were used; not those that nobody else has any more."""
+        self._caller = None
         arguments, probe = self.variables.union(self.input_slots), [object()]
         alone = sys.getrefcount(probe[0])
         slots = [slot for slot, _, _ in self.store.leaf_list]
@@ -277,6 +284,37 @@ class Trace:
         self.entries[len(self.store.tokens)] = Entry(GUARD, how, (), (t._i,), False, 0, seen)
         self._append(None)
 
+    # -- exceptions -----------------------------------------------------------------
+    def notice(self, code):
+        """An operation in `code` is about to be recorded: look whether a floating-point error that it may raise could be caught."""
+        frame = sys._getframe(2)
+        while frame.f_code is not code:
+            frame = frame.f_back
+        if code is not self._code:
+            self._code = code
+            self.store.code_runs.append((len(self.store.tokens), code))
+        caller = frame.f_back
+        if caller is self._caller and caller.f_lasti == self._offset and not code.co_exceptiontable:
+            return
+        self._caller, self._offset = caller, caller.f_lasti
+        if not self.cannot:
+            self.cannot = catcher(frame, self._base) or ""
+
+    def failed(self, error, row, operands, values, attrs=(), integer=0):
+        """NumPy has raised `error`, which the function may catch: that it does is part of the path."""
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        self.notice(frame.f_code)
+        if isinstance(error, ERRORS):
+            return
+        if row is not None and row.raises and isinstance(error, np.linalg.LinAlgError):
+            fails = _fails(row.name, (*attrs, (row.dynamic, integer)) if row.dynamic else attrs)
+            self.truth(self.host(fails, [o if isinstance(o, Tensor) else np.asarray(v) for o, v in zip(operands, values)], {}, np.True_))
+            return
+        for operand in parts_of(operands, Tensor):
+            self.exact(operand, "that it fails")
+
     # -- writing ------------------------------------------------------------------
     def _room(self):
         store = self.store
@@ -346,12 +384,41 @@ def _keywords(row, attrs, integer):
     return keywords
 
 
+#: Functions of our own that raise at some values.
+_RAISING = frozenset(("taken", "along_axis", "indexed", "at_classes"))
+
+
+def may_raise(entry):
+    """Whether NumPy may raise, at some values, what the function could catch: then a replay has to compute it, needed or not."""
+    if entry.kind == ROW:
+        return entry.function.raises
+    if entry.kind != HOST or entry.function.ufunc is not None:
+        return False
+    function = entry.function.function
+    if isinstance(function, HostFunction):
+        return function.name in _RAISING
+    if isinstance(function, np.ufunc):
+        return False
+    return not (getattr(function, "__module__", None) == "numpy" and getattr(function, "__name__", "") in _FIXED_SHAPE)
+
+
 def _shape_may_change(function):
     """Whether the shape of the result may depend on values."""
     if isinstance(function, ResultOf):
         function = function.function
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
     return name not in _FIXED_SHAPE if module.startswith("numpy") else True
+
+
+@host_function
+def _fails(*operands):
+    """Whether the row of this name raises."""
+    *values, name, attrs = operands
+    try:
+        BY_NAME[name].value(*values, **dict(attrs))
+    except np.linalg.LinAlgError:
+        return np.True_
+    return np.False_
 
 
 class Host:
