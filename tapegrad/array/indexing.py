@@ -106,7 +106,11 @@ def _all_positions(shape):
 def _is_live(key):
     """Whether integers of a recording stand in `key`, of more than a slice."""
     whole = registry.Whole
-    return key.__class__ is whole or key.__class__ is tuple and whole in [k.__class__ for k in key]
+    if key.__class__ is not tuple:
+        return key.__class__ is whole and (key.ndim > 0 or key.dtype != bool)
+    # A single truth value adds an axis: that is guarded.
+    live = [k for k in key if k.__class__ is whole]
+    return bool(live) and all([k.ndim or k.dtype != bool for k in live]) and not any([type(k) in (bool, np.bool) for k in key])
 
 
 def _operands(key):
@@ -171,7 +175,7 @@ def _is_array(k):
 def _settled(k):
     """A part of a key as NumPy takes it; only live integers stay tensors."""
     if isinstance(k, registry.Whole):
-        return k if k.ndim or k.dtype != bool else k.content()
+        return k
     k = _clean(k)
     return np.asarray(k, None if np.size(k) else np.int64) if isinstance(k, (list, tuple, np.ndarray)) else k
 
@@ -262,7 +266,8 @@ def setitem(x, key, value):
     if value.__class__ is registry.Whole and x.__class__ is registry.Tensor and x._t is None and x.dtype.kind in "biu":
         # An array of the function's own becomes part of the recording.
         raise value.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
-    key = _clean(key, live=recorded(root, value))
+    live = live if recorded(root, value) else None
+    key = _clean(key, live=live is not None)
     if not recorded(root, value):
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return
@@ -286,7 +291,7 @@ def setitem(x, key, value):
         raise ValueError(
             "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
         )
-    if is_basic(key):
+    if live is None and is_basic(key):
         part = array[key]
         shape = part.shape if isinstance(part, np.ndarray) else ()
         del part

@@ -196,6 +196,8 @@ class Layout:
         program = ValueProgram.of_row(row, entry.attrs, metas, out)
         if row.raises and program is not None:
             self.delicate.append(target)
+            # It is looked at in the end.
+            self._kept.add(self._roots.get(item.slot))
         self._step(item, program, lambda *values: row.value(*values, **attrs), target)
         self._signature(item)
 
