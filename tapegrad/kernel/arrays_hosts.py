@@ -45,6 +45,7 @@ HOST_FUNCTIONS = {
     "add": HostFunction(lambda x, y: x + y, "bBhHiIlLqQdf"),
     "subtract": HostFunction(lambda x, y: x - y, "bBhHiIlLqQdf"),
     "multiply": HostFunction(lambda x, y: x * y, "bBhHiIlLqQdf"),
+    "divide": HostFunction(lambda x, y: x / y),
     "negative": HostFunction(lambda x: -x, "bhilqdf"),
 }
 

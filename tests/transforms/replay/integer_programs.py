@@ -190,4 +190,4 @@ BY_CONTENT = (one_hot, ranges, in_a_dict, in_a_text, as_numbers, counted, repeat
 #: How many are picked decides.
 BY_NUMBER = (masked, distinct, branch)
 #: NumPy computes some of it, so there is no kernel.
-WITHOUT_KERNEL = (summed, functions, powers, distinct, branch)
+WITHOUT_KERNEL = (counts, summed, functions, powers, distinct, branch)
