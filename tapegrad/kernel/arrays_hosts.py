@@ -126,6 +126,17 @@ def _nonzero_along(plan, mask, axis):
     return plan._sym(target).narrow(0, 0, count)
 
 
+def _fails(plan, a, *rest):
+    *others, name, attrs = rest
+    if others or name != "cholesky":
+        # Elsewhere what is not finite does not say that NumPy raises.
+        return None
+    plan.demand(_all_finite(plan, a))
+    upper = dict(attrs).get("upper", False)
+    (factor,) = plan.gufunc(_umath_linalg.cholesky_up if upper else _umath_linalg.cholesky_lo, a)
+    return L.logical_not(_all_finite(plan, factor))
+
+
 #: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to do it after all.
 RECOMPUTED = {
     "truth": _truth,
@@ -137,5 +148,6 @@ RECOMPUTED = {
     "at_classes": _at_classes,
     "taken": _taken,
     "indexed": _indexed,
+    "fails": _fails,
     "nonzero_along": _nonzero_along,
 }
