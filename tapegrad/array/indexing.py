@@ -28,7 +28,8 @@ from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import reshape
 from .inplace import argument_changed, assign_elements, is_argument
-from .record import apply, apply_view, as_operand, computed, plain, record_aux, recorded, tracked
+from .record import apply, apply_view, as_operand, plain, record_aux, recorded, tracked
+from .traces import computed
 from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 
 
@@ -132,7 +133,7 @@ def live_positions(shape, key, steps, start=0, distinct=0):
         If not 0, no position may occur twice, of this many.
     """
     key = [_settled(k) for k in (key if isinstance(key, tuple) else (key,))]
-    key = [k for one in key for k in (nonzero(one) if getattr(one, "dtype", None) == bool else (one,))]
+    key = [k for one in key for k in (nonzero(one) if getattr(one, "dtype", None) == np.dtype(bool) else (one,))]
     arrays = [j for j, k in enumerate(key) if _is_array(k)]
     dots = next((j for j, k in enumerate(key) if k is Ellipsis), len(key))
     used = sum(k is not None and k is not Ellipsis for k in key)

@@ -33,6 +33,7 @@ from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, owner_of, stamp
 from .differentiable import Differentiable, below
+from .traces import computed, failed, trace_of
 
 _new = object.__new__
 _frame = sys._getframe
@@ -267,31 +268,6 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             notify("no_grad", *operands)
         return without_derivative(row, operands, values, attrs, value, integer)
     return _write(row, operands, values, tuple(metas), tuple(flags), attrs, value, integer)
-
-
-def trace_of(operands):
-    """The trace of a functional recording that one of the operands belongs to, or None."""
-    for o in operands:
-        o = below(o)
-        if isinstance(o, registry.Tensor) and o._t is not None and o._t.trace is not None:
-            return o._t.trace
-    return None
-
-
-def failed(error, row, operands, values=(), attrs=(), integer=0):
-    """NumPy has raised `error` where it computed a row (None: something else): a functional recording notes it."""
-    trace = trace_of(operands)
-    if trace is not None:
-        trace.failed(error, row, list(map(below, operands)), values, attrs, integer)
-
-
-def computed(function, values, operands):
-    """``function(*values)``, the values of `operands`."""
-    try:
-        return function(*values)
-    except Exception as error:
-        failed(error, None, operands)
-        raise
 
 
 def without_derivative(row, operands, values, attrs, value, integer=0):
@@ -570,6 +546,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         t._k = token
         if not scalar:
             t._m = meta_of(value) if trace is not None else signature.out
+    if trace is not None and row.raises:
+        trace.succeeded(t)
     return t
 
 

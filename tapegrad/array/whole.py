@@ -21,8 +21,8 @@ from ..common.registry import attach, registry
 from .differentiable import Differentiable
 from .indexing import is_basic, setitem
 from .inplace import argument_changed, is_argument
-from .record import failed
 from .tensor import Tensor
+from .traces import failed
 from .views import note_view, root_of, views_of
 
 

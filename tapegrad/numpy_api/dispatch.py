@@ -12,7 +12,8 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
-from ..array.record import apply, apply_one, apply_two, computed, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.traces import computed
 from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify

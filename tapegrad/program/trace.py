@@ -31,6 +31,7 @@ from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
+from ..common.errors import require
 from ..common.host_functions import HostFunction, host_function
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
@@ -42,6 +43,8 @@ from .handlers import ERRORS, catcher
 ROW, HOST, GUARD = "row", "host", "guard"
 #: How a guard on the shape of a host function's result is named.
 SHAPE = "shape"
+#: How a guard is named that a row which may raise did not.
+FAILS = "failure"
 #: NumPy functions without derivative whose result has the same shape whatever the values are.
 _FIXED_SHAPE = frozenset(
     "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isclose isin isreal iscomplex "
@@ -225,7 +228,10 @@ class Trace:
         """Note and write an operation through which no derivative passes; returns its tensor."""
         self._room()
         self.note(row, attrs, operands, values, integer, value, False)
-        return self._write(value)
+        t = self._write(value)
+        if row.raises:
+            self.succeeded(t)
+        return t
 
     def host(self, function, args, kwargs, value):
         """Note a function without derivative; returns its result as a live tensor.
@@ -287,18 +293,21 @@ class Trace:
     # -- exceptions -----------------------------------------------------------------
     def notice(self, code):
         """An operation in `code` is about to be recorded: look whether a floating-point error that it may raise could be caught."""
-        frame = sys._getframe(2)
-        while frame.f_code is not code:
+        frame, base = sys._getframe(2), self._base
+        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code is not base:
             frame = frame.f_back
         if code is not self._code:
             self._code = code
             self.store.code_runs.append((len(self.store.tokens), code))
         caller = frame.f_back
-        if caller is self._caller and caller.f_lasti == self._offset and not code.co_exceptiontable:
+        if self.cannot or caller is self._caller and caller.f_lasti == self._offset and not frame.f_code.co_exceptiontable:
             return
         self._caller, self._offset = caller, caller.f_lasti
-        if not self.cannot:
-            self.cannot = catcher(frame, self._base) or ""
+        self.cannot = catcher(frame, self._base) or ""
+
+    def succeeded(self, t):
+        """A row that may raise has given `t`."""
+        self._guard(t, FAILS, b"\0")
 
     def failed(self, error, row, operands, values, attrs=(), integer=0):
         """NumPy has raised `error`, which the function may catch: that it does is part of the path."""
@@ -309,8 +318,8 @@ class Trace:
         if isinstance(error, ERRORS):
             return
         if row is not None and row.raises and isinstance(error, np.linalg.LinAlgError):
-            fails = _fails(row.name, (*attrs, (row.dynamic, integer)) if row.dynamic else attrs)
-            self.truth(self.host(fails, [o if isinstance(o, Tensor) else np.asarray(v) for o, v in zip(operands, values)], {}, np.True_))
+            test = fails(row.name, (*attrs, (row.dynamic, integer)) if row.dynamic else attrs)
+            self.truth(self.host(test, [o if isinstance(o, Tensor) else np.asarray(v) for o, v in zip(operands, values)], {}, np.True_))
             return
         for operand in parts_of(operands, Tensor):
             self.exact(operand, "that it fails")
@@ -406,14 +415,17 @@ def _shape_may_change(function):
     """Whether the shape of the result may depend on values."""
     if isinstance(function, ResultOf):
         function = function.function
+    if isinstance(function, HostFunction):
+        return function.name == "nonzero_along"
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
     return name not in _FIXED_SHAPE if module.startswith("numpy") else True
 
 
 @host_function
-def _fails(*operands):
+def fails(*operands):
     """Whether the row of this name raises."""
     *values, name, attrs = operands
+    require(BY_NAME[name].raises, f"{name} does not raise")
     try:
         BY_NAME[name].value(*values, **dict(attrs))
     except np.linalg.LinAlgError:
