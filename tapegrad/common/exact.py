@@ -51,6 +51,8 @@ def exact(value):
         return kind, tuple([exact(part) for part in value])
     if kind is slice or kind is range:
         return kind, tuple([exact(part) for part in (value.start, value.stop, value.step)])
+    if kind is np.ndarray and value.dtype == object:
+        return kind, (value.shape, tuple([exact(part) for part in value.ravel().tolist()]))
     if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
         return kind, (value.dtype.str, value.tobytes())
     if kind is np.ndarray and not value.dtype.hasobject:

@@ -40,7 +40,7 @@ DIFFERENT = [
     frozenset({True}), frozenset(), frozenset({(0.0,)}), frozenset({(-0.0,)}), 1j, complex(0.0, -0.0), complex(-0.0, 0.0), np.int64(1),
     np.int32(1), np.bool_(True), np.float64(1.0), np.float32(1.0), np.float64(-0.0), np.float64(0.0), math.nan, np.float64("nan"), Colour.RED,
     Colour.BLUE, Level.ONE, Frozen(1), Frozen(True), Frozen(-0.0), Frozen(0.0), Frozen(Colour.RED), slice(1), slice(1.0), slice(0, 1),
-    range(1), range(0, 1, 2), math.sin, math.cos, int, Plain(), Plain(), np.dtype("d"), np.array(["a"]), np.array(["b"]), np.array([["a"]]),
+    range(1), range(0, 1, 2), math.sin, math.cos, int, Plain(), Plain(), np.dtype("d"), np.array(["a"]), np.array(["b"]), np.array([["a"]]), np.array([1, None], object), np.array([True, None], object),
 ]  # fmt: skip
 
 

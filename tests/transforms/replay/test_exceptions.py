@@ -381,3 +381,27 @@ def test_generated_programs_with_exceptions():
     for program in programs(0, 3 * len(kinds), kinds):
         outcome = run(program)
         assert outcome.verdict == "right", f"{outcome.text}\n{program.source}"
+
+
+@pytest.mark.parametrize("first, second", [(1.0, 3.0), (3.0, 1.0)])
+def test_an_error_of_a_primitive_is_a_decision(first, second):
+    @tg.primitive
+    def squared(x):
+        if x[0] > 2.0:
+            raise ValueError("too large")
+        return x * x
+
+    @squared.defvjp
+    def _(g, result, x):
+        return 2.0 * x * g
+
+    def function(x):
+        try:
+            return np.sum(squared(x))
+        except ValueError:
+            return x[1]
+
+    g = recorded(function, "never")
+    for start in (first, first, second, second, first, second, first):
+        x = np.array([start, 5.0, 0.0])
+        assert g(x)[0] == function(x)
