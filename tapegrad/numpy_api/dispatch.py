@@ -13,6 +13,8 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.traces import computed
+from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
@@ -78,7 +80,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if ufunc in VALUES:
         if LISTENERS:
             notify(f"comparison ({ufunc.__name__})", *inputs)
-        return record_nondiff(ufunc, inputs, ufunc(*values_of(inputs, False)))
+        return record_nondiff(ufunc, inputs, computed(ufunc, values_of(inputs, False), inputs))
     direct = DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
@@ -142,8 +144,11 @@ def plain_function(function):
             raise refuse(function, " with the argument out=")
         if LISTENERS:
             notify(name_of(function), *args)
-        result = function(*values_of(args, False), **{k: values_of(v, False) for k, v in kwargs.items()})
-        trace = trace_of(_flat((args, list(kwargs.values()))))
+        operands = list(_flat((args, list(kwargs.values()))))
+        result = computed(
+            lambda *args: function(*args, **{k: values_of(v, False) for k, v in kwargs.items()}), values_of(args, False), operands
+        )
+        trace = trace_of(operands)
         return _wrap(result) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, result)
 
     return call
@@ -221,6 +226,8 @@ def implements(*functions):
 def function_on_tensors(self, function, types, args, kwargs):
     """``Differentiable.__array_function__``."""
     ours = FUNCTIONS.get(function)
+    if Whole in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
+        return by_numpy(function, args, kwargs)
     if ours is None:
         if any_tracked(args) or any_tracked(kwargs):
             raise refuse(function)
@@ -229,4 +236,24 @@ def function_on_tensors(self, function, types, args, kwargs):
     return ours(*args, **kwargs)
 
 
+#: Functions that do with integers what they do with floats: rows of the table, views, and what looks at shapes only.
+_AS_TENSORS = _ABOUT_SHAPES | {
+    getattr(np, name)
+    for name in (
+        "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
+        "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
+        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero sum copy zeros_like ones_like "
+        "copyto put place putmask put_along_axis fill_diagonal"
+    ).split()
+}  # fmt: skip
+
+
+def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
+    """``Whole.__array_ufunc__``: beside a float it is an operation on that."""
+    if not is_whole((inputs, kwargs)):
+        return ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs)
+    return by_numpy(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
+
+
+attach(Whole, {"__array_ufunc__": _ufunc_on_integers})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

@@ -92,6 +92,8 @@ class Row:
     primitive : tapegrad.autograd.custom.Primitive, optional
         The user's function that this row stands for, whose rules run in Python; such
         a row is not in the table.
+    raises : bool
+        Whether `value` raises ``LinAlgError`` at some values; its loop inside NumPy gives NaN there.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     scalar_instruction : bool
@@ -116,6 +118,7 @@ class Row:
     linear: bool = False
     forward: Callable | None = None
     primitive: object = None
+    raises: bool = False
     opcode: int = field(default=0, init=False)
     scalar_instruction: bool = field(init=False)
 
@@ -241,13 +244,14 @@ def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=()
 
 
 def structural(
-    name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None
-):
+    name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None,
+    raises=False,
+):  # fmt: skip
     """Register a structural row."""
     return register(
         Row(
             name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic,
-            jvp=jvp, linear=linear, forward=forward,
+            jvp=jvp, linear=linear, forward=forward, raises=raises,
         )
     )
 

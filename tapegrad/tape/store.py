@@ -262,6 +262,10 @@ class Store:
 
     def note_code(self, code):
         """Remember that instructions from here on come from `code`."""
+        if self.trace is not None:
+            # A functional recording looks at each of them: `self.code` stays None.
+            self.trace.notice(code)
+            return
         self.code = code
         self.code_is_ours = code.co_filename.startswith(PACKAGE)
         self.code_runs.append((len(self.tokens), code))

@@ -16,7 +16,7 @@ import numpy as np
 from ...common.errors import REPORT, TapeFileError, said_by
 from ...common.host_functions import HostFunction
 from ...program.finish import active_slots
-from ...program.trace import GUARD, HOST, ROW, SHAPE, Operand, ResultOf, parts_of
+from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Operand, ResultOf, parts_of
 from ...rules import BY_NAME
 from ...rules.scalars import scalar_rows
 from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
@@ -114,6 +114,9 @@ class _Check:
             need(len(operands) == 1 and operands[0] > 0, "a guard on a constant")
             if entry.function == SHAPE:
                 need(entry.seen == np.array(metas[0].shape, np.int64).tobytes(), "another shape was seen")
+                return 0
+            if entry.function == FAILS:
+                need(entry.seen == b"\0", "a failure was seen")
                 return 0
             truth = entry.function == "bool"
             need(not truth or metas[0].size == 1, "the truth of an array")
