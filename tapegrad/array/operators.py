@@ -40,7 +40,7 @@ _APPEND = """
             store.rights.append({right})
             store.offsets.append(frame.f_lasti)
             tokens.append(value)
-            t = new(Tensor)
+            t = Tensor()
             t._v = value
             t._t = store
             t._i = index
@@ -225,7 +225,6 @@ _NAMES = (
 
 _SCOPE = {
     "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary, "get_ident": get_ident,
-    "new": object.__new__,
 }  # fmt: skip
 
 
