@@ -196,6 +196,96 @@ def dead_values(store, marks):
 _SCRATCH = []
 
 
+#: The most slots for which the memory of a sweep is kept for the next one.
+MOST_KEPT = 1 << 16
+_ROOMS = []
+
+
+class Room:
+    """Memory for the reverse sweep of one call: adjoints, marks and scratch, for up to `size` slots; kept in `_ROOMS`."""
+
+    def __init__(self, size):
+        self.size = size
+        self.adjoint = np.zeros(size)
+        self.words = self.adjoint.view(np.int64)
+        self.marks = np.zeros(size + 16, np.uint8)
+        self.scratch = np.empty(P.SCRATCH, np.uint8)
+        self.addresses = tuple(data_address(array) for array in (self.adjoint, self.marks, self.scratch))
+
+    @classmethod
+    def of(cls, count):
+        """One for `count` slots, with adjoints and marks of zero."""
+        try:
+            room = _ROOMS.pop()
+        except IndexError:
+            room = None
+        if room is None or room.size < count:
+            return cls(max(count, 1024))
+        room.adjoint[:count] = 0.0
+        room.marks[: count + 16] = 0
+        return room
+
+    def close(self):
+        """Give it back."""
+        if self.size <= MOST_KEPT:
+            _ROOMS.append(self)
+
+
+def swept(store, root, leaves, let_go):
+    """The adjoints of `leaves`, pairs of slot and value, by a sweep from the number at slot `root`; None if it may not be made so.
+
+    It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
+    of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
+
+    Parameters
+    ----------
+    let_go : callable
+        Called with the slot of an instruction whose large saved values the sweep has passed.
+    """
+    records, table = store.flush(), table_address()
+    room = Room.of(root + 1)
+    adjoint, marks, scratch = room.addresses
+    try:
+        room.marks[root] = MARK
+        packed = walk.mark(records, marks, table, root, 1, 1)
+        low = packed & 0xFFFFFFFF
+        if packed < 0 or store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
+            return None
+        Signature.compile_pending()
+        switch, run, objects = reverse_switch(store.special), run_address() if Signature.ALL else 0, store.objects
+        room.adjoint[root] = 1.0
+        at = root
+        try:
+            while True:
+                at = walk.reverse(
+                    records, adjoint, marks, at, low, switch, run, table, items_address(objects), FLOAT_TYPE, scratch, 1
+                )
+                if at >= 0:
+                    break
+                refuse_unknown(records, at)
+                let_go(-1 - at)
+                at = -2 - at
+                if at < low:
+                    break
+            gradients = []
+            for slot, value in leaves:
+                if type(value) is float:
+                    gradients.append(room.adjoint.item(slot) if slot <= root else 0.0)
+                elif slot > root or not room.words[slot]:
+                    gradients.append(np.zeros(value.shape, value.dtype))
+                else:
+                    gradient = np.empty(value.shape, value.dtype)
+                    address, room.words[slot] = room.words.item(slot), 0
+                    steps().take(data_address(gradient), address, gradient.nbytes)
+                    gradients.append(gradient)
+        except BaseException:
+            steps().free_all(records, adjoint, marks, table, root)
+            raise
+        return gradients
+    finally:
+        room.close()
+
+
 class Adjoints:
     """The adjoints of a reverse sweep, one word per slot.
 

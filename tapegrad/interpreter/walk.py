@@ -161,6 +161,10 @@ def mark(records, marks, table, high, pending, refuse):
                 return -1 - i
             i -= 1
             continue
+        if op == SCALAR_LEAF or op == ARRAY_LEAF:
+            store_byte(marks + i, LEAF_MARK)
+            i -= 1
+            continue
         operands = 2
         if op >= FIRST_ARRAY:
             operands = load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)

@@ -9,6 +9,7 @@ plain arrays, where the derivative would be lost.
 
 from __future__ import annotations
 
+import math
 import sys
 from _thread import get_ident
 
@@ -103,7 +104,14 @@ def _on_numbers(arity):
     }  # fmt: skip
 
 
-_OF_ONE, _OF_TWO = _on_numbers(1), _on_numbers(2)
+def _power(x, y):
+    """``x ** y`` on floats; squares have an instruction of their own, and are left to `F.power`."""
+    if y == 2.0:
+        raise ValueError
+    return math.pow(x, y)
+
+
+_OF_ONE, _OF_TWO = _on_numbers(1), {**_on_numbers(2), np.power: (BY_NAME["power"].opcode, _power)}
 _frame = sys._getframe
 
 

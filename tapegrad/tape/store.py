@@ -319,6 +319,18 @@ class Store:
         self.forget()
         return parts
 
+    def renew(self):
+        """Forget what is recorded and begin anew, in the same memory: of a store that nothing refers to, and that is flushed."""
+        self.tokens, self.code, self.special = [None], None, False
+        self.nbytes = self.others = self.cleared = 0
+        self.due = self.capacity
+        for contents in (self.objects, self.leaf_list, self.code_runs, self.clearings):
+            contents.clear()
+        for by_slot in (self.leaves, self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
+            by_slot.clear()
+        self.watched = Watched()
+        self._stage(1)
+
     def forget(self):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
@@ -353,17 +365,20 @@ class ThreadState:
         Where operations on leaves are recorded now.
     anonymous : Store
         The store that nobody has to name.
-    tapes : list of Tape
-        Explicit tapes entered, innermost last.
+    tapes : list
+        What has been entered, innermost last: explicit tapes, and calls of transformations. Each has its current `store`.
+    spare : Store or None
+        What the last call of a transformation was recorded on, empty, for the next one.
     """
 
-    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "__weakref__")
+    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "__weakref__")
 
     def __init__(self):
         self.ident = get_ident()
         self.enabled = True
         self.checking = None
         self.tapes = []
+        self.spare = None
         self.store = self.anonymous = Store(self)
 
     def set_enabled(self, enabled):

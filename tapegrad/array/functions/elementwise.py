@@ -88,7 +88,8 @@ if TYPE_CHECKING:
 
 def power(x: TensorLike, y: TensorLike) -> Tensor:
     """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
-    return x**y if isinstance(x, Differentiable) else apply("power", (x, y))
+    # Of a tensor's own operator the caller would be this file.
+    return Differentiable.__pow__(x, y) if isinstance(x, Differentiable) else apply("power", (x, y))
 
 
 @host_function
