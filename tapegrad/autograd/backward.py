@@ -406,8 +406,12 @@ class Pass:
         value = float(sweep.adjoint[slot]) if type(old) is float else sweep.take(slot, old.shape, old.dtype)
         if self.only_wanted and slot not in self.wanted:
             return
-        if leaf._x is not None and leaf._x.hooks:
-            value = _run_hooks(leaf._x.hooks, value)
+        # An argument of a function that is differentiated lies on the tape itself.
+        hooks = self.store.hooks.get(slot) if leaf._t is not None else leaf._x and leaf._x.hooks
+        if hooks:
+            value = _run_hooks(hooks, value)
+        if slot in self.store.retained:
+            result.retained.append((self.store.retained[slot], _copy(value)))
         if self.wanted:
             for t in self.wanted.get(slot, ()):
                 _merge(result.requested, t, value)

@@ -320,11 +320,11 @@ class Store:
         return parts
 
     def renew(self):
-        """Forget what is recorded and begin anew, in the same memory: of a store that nothing refers to, and that is flushed."""
+        """Forget what is recorded and begin anew, in the same memory: of a store that no tensor points to."""
         self.tokens, self.code, self.special = [None], None, False
         self.nbytes = self.others = self.cleared = 0
         self.due = self.capacity
-        for contents in (self.objects, self.leaf_list, self.code_runs, self.clearings):
+        for contents in (self.ops, self.lefts, self.rights, self.offsets, self.objects, self.leaf_list, self.code_runs, self.clearings):
             contents.clear()
         for by_slot in (self.leaves, self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
             by_slot.clear()

@@ -13,9 +13,10 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..array.dual import Dual
-from ..array.record import normalise, plain
+from ..array.record import normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
+from ..autograd.hooks import accumulate
 from ..autograd.recording import OUTER, check_result, refuse_captured, refuse_outer
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import DtypeError, HigherOrderError, NonScalarOutputError, StructureError
@@ -60,6 +61,11 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
 
 
 def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
+    for k in argnums:
+        if k >= len(args):
+            raise StructureError(
+                f"argnums={tuple(argnums)} asks for argument {k}, but the function was called with {len(args)} positional arguments"
+            )
     variables = []
     arguments = [call.argument(k, value, variables if k in argnums else None) for k, value in enumerate(args)]
     if kwargs:
@@ -91,7 +97,6 @@ class _Call:
     Attributes
     ----------
     store : Store
-        Another one as soon as the function has used it up by a backward pass of its own.
     outer : tuple of Tensor
         The variables of the calls around this one.
     enabled : bool
@@ -108,6 +113,8 @@ class _Call:
         store, state.spare = state.spare, None
         if store is None:
             store = Store(state, True)
+            # A backward pass in the function clears what it has used, and leaves the store in its place.
+            store.pinned = 1
         store.ident = state.quick_ident
         self.store = state.store = store
         state.tapes.append(self)
@@ -142,8 +149,7 @@ class _Call:
     def _variable(self, value):
         """A tensor with a copy of `value` that lies on the tape."""
         if value.__class__ is not float:
-            value = np.array(value, order="C")
-            value = value if value.ndim or value.dtype.char != "d" else float(value)
+            value = normalise(value.copy())
         t = plain(value)
         if value.__class__ is not float:
             t._m = meta_of(value)
@@ -195,22 +201,26 @@ def _differentiable(leaf, what):
 
 
 def _constant(value):
-    """What the function gets for an argument that is not differentiated: its arrays are copies, those of floats constant tensors."""
+    """What the function gets for an argument that is not differentiated: its arrays are copies, those of floats as constant tensors."""
     leaves, structure = flatten(value)
-    if not any(isinstance(leaf, np.ndarray) for leaf in leaves):
+    if not any(isinstance(leaf, (np.ndarray, Tensor)) for leaf in leaves):
         return value
-    return unflatten(structure, [_own(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
+    return unflatten(structure, [_own(leaf) for leaf in leaves])
 
 
-def _own(array):
-    if array.dtype.char in "df" and type(array) in (np.ndarray, np.memmap):
-        return plain(normalise(np.array(readable(array), order="C")))
-    return array.copy()
+def _own(leaf):
+    if isinstance(leaf, Tensor) and not tracked(leaf):
+        return plain(leaf._v if type(leaf._v) is float else leaf._v.copy())
+    if isinstance(leaf, np.ndarray):
+        # Of a class of its own it stays what it is.
+        floats = leaf.dtype.char in "df" and type(leaf) in (np.ndarray, np.memmap)
+        return plain(normalise(np.array(readable(leaf), order="C"))) if floats else leaf.copy()
+    return leaf
 
 
 def _checked(results, structure, function, store, has_aux, scalar):
     """Those of the results that are differentiated."""
-    if scalar and len(results) == 1:
+    if scalar and not has_aux and len(results) == 1:
         # What most functions return: one number, computed here.
         t = results[0]
         if type(t) is Tensor and t._t is store and type(t._v) is float:
@@ -247,8 +257,10 @@ def _gradients(results, variables):
         if gradients is not None:
             return gradients
     seeds = [1.0 if type(t._v) is float else np.ones(t.shape, t.dtype) for t in roots]
-    by_leaf = {id(leaf): value for leaf, value in sweep_back(roots, seeds, False, None).leaves}
-    return [_zero(t._v) if id(t) not in by_leaf else by_leaf[id(t)] for t in variables]
+    swept = sweep_back(roots, seeds, False, variables)
+    for t, value in swept.retained_alive():
+        accumulate(t, value)
+    return [swept.requested.get(id(t), _zero(t._v)) for t in variables]
 
 
 def _zero(value):
