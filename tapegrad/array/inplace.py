@@ -93,7 +93,10 @@ def _operator(row):
                     "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
                     "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
                 )
-            if type(x._v) is not float and is_argument(root):
+            if is_argument(root):
+                if type(x._v) is float:
+                    # A number is never changed in Python: the name goes on with another one.
+                    return apply(row, (x, other))
                 raise argument_changed()
             result = apply(row, (x, other))
             if result.shape != x.shape:
@@ -124,6 +127,8 @@ def _method(name, update):
         result = update(self, other)
         if result is NotImplemented:
             raise TypeError(f"{name}_() does not know an operand of type {type(other).__name__}")
+        if result is not self:
+            raise argument_changed()
         return result
 
     method.__doc__ = f"`{name}` in place; returns self."
