@@ -89,9 +89,17 @@ def data_address(array):
     return _word(id(array) + 16).value
 
 
+_table = None, 0
+
+
 def table_address():
     """Address of the signatures' table (moves when the table grows)."""
-    return data_address(Signature.TABLE)
+    global _table
+    table, address = _table
+    if table is not Signature.TABLE:
+        table = Signature.TABLE
+        _table = table, (address := data_address(table))
+    return address
 
 
 def refuse_unknown(records, at):
@@ -240,7 +248,7 @@ def swept(store, root, leaves, let_go):
     Parameters
     ----------
     let_go : callable
-        Called with the slot of an instruction whose large saved values the sweep has passed.
+        ``let_go(store)`` is called with the slot of each instruction whose large saved values the sweep has passed.
     """
     records, table = store.flush(), table_address()
     room = Room.of(root + 1)
@@ -254,7 +262,7 @@ def swept(store, root, leaves, let_go):
         Signature.compile_pending()
         switch, run, objects = reverse_switch(store.special), run_address() if Signature.ALL else 0, store.objects
         room.adjoint[root] = 1.0
-        at = root
+        at, release = root, None
         try:
             while True:
                 at = walk.reverse(
@@ -263,7 +271,9 @@ def swept(store, root, leaves, let_go):
                 if at >= 0:
                     break
                 refuse_unknown(records, at)
-                let_go(-1 - at)
+                if release is None:
+                    release = let_go(store)
+                release(-1 - at)
                 at = -2 - at
                 if at < low:
                     break

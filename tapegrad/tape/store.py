@@ -53,7 +53,7 @@ import numpy as np
 from ..common.registry import registry
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from .places import PACKAGE, Place
-from .watch import Watched
+from .watch import Exposure, Watched
 
 #: Records a new store has room for; a full store first tries to reclaim.
 FIRST_CAPACITY = 4096
@@ -328,7 +328,10 @@ class Store:
             contents.clear()
         for by_slot in (self.leaves, self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
             by_slot.clear()
-        self.watched = Watched()
+        if self.watched.slots:
+            self.watched = Watched()
+        else:
+            self.watched.born = Exposure.count
         self._stage(1)
 
     def forget(self):
