@@ -1,6 +1,6 @@
 """The walks over a tape, compiled by Numba.
 
-Importing this module compiles (or loads from the cache) four functions; that
+Importing this module compiles (or loads from the cache) three functions; that
 happens at the first backward pass, not when tapegrad is imported.
 
 `pack`      writes staged instructions into records.
@@ -10,7 +10,6 @@ happens at the first backward pass, not when tapegrad is imported.
             adds each one's contributions to the adjoints of its operands.
             Runs of scalar instructions go to one generated switch
             (`codegen.scalars`), array instructions to `interpreter.steps.run`.
-`alive`     reads the reference counts of the tokens on a tape.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
@@ -181,19 +180,3 @@ def mark(records, marks, table, high, pending, refuse):
                     pending += 1
         i -= 1
     return (count << 32) | lowest
-
-
-@compiled("int64(int64, int64, int64, int64)")
-def alive(records, items, count, marks):
-    """Mark every instruction whose token (an object in a list) is referred to from outside.
-
-    `items` is the address of the list's array of pointers; an object that only
-    the list refers to has the reference count 1.  Returns how many live.
-    """
-    total = 0
-    for i in range(1, count):
-        op = load_int32(records + SIZE * i)
-        if load_int32(load_int(items + 8 * i)) != 1 and op > SCALAR_LEAF and (op < ARRAY_LEAF or op >= CLEARED):
-            store_byte(marks + i, MARK)
-            total += 1
-    return total
