@@ -24,7 +24,8 @@ from . import walk
 from .plan import Signature
 
 FLOAT_TYPE = id(float)
-TUPLE_TYPE = id(tuple)
+#: Offset of the array of items in a list object.
+ITEMS = 24
 _word = ctypes.c_ssize_t.from_address
 
 
@@ -44,7 +45,7 @@ def run_address():
 
 def items_address(objects):
     """Address of the array of object pointers of a list."""
-    return _word(id(objects) + walk.ITEMS).value
+    return _word(id(objects) + ITEMS).value
 
 
 def _try_layouts():
@@ -155,8 +156,7 @@ def ancestors(store, roots):
 def pack(store, base, count):
     """Pack the staged instructions of `store` into records (`Store.flush`)."""
     walk.pack(
-        store.address, base, count, id(store.ops), id(store.lefts), id(store.rights), id(store.offsets), id(store.tokens),
-        FLOAT_TYPE, TUPLE_TYPE,
+        store.address, base, count, id(store.ops), id(store.lefts), id(store.rights), id(store.offsets), id(store.tokens)
     )
 
 
