@@ -28,6 +28,7 @@ MODULES = (
     "tape_capacity",
     "first_call",
     "nopython_duals",
+    "plain_calls",
     "replay_sweep",
     "replay_calls",
     "replay_first",

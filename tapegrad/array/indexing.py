@@ -199,12 +199,32 @@ def _indexed(*operands):
 
 _SELECT = BY_NAME["select"]
 _ONE_ELEMENT = (("shape", ()), ("strides", ()))
+_frame = sys._getframe
 
 
 def getitem(x, key):
     """``x[key]`` recorded."""
     value = x._v
     kind = type(key)
+    if kind is int and type(value) is not float:
+        store = x._t
+        if store is not None and store.ident == get_ident() and store.trace is None:
+            # An element of a vector on a live tape is written as the operators write theirs.
+            signature = store.signatures.get(x._m)
+            index = len(store.tokens)
+            if signature is not None and index < store.limit:
+                selected = value.item(key)
+                frame = _frame(1)
+                if frame.f_code is not store.code:
+                    store.note_code(frame.f_code)
+                store.ops.append(signature.opcode)
+                store.lefts.append((x._i, 0, key + 0.0 if key >= 0 else key + float(len(value))))
+                store.rights.append(0)
+                store.offsets.append(frame.f_lasti)
+                store.tokens.append(selected)
+                t = plain(selected)
+                t._t, t._i = store, index
+                return t
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
         # One element of a float64 array, in a loop: the shortest way.
         keys = (key,) if kind is int else key
@@ -215,7 +235,12 @@ def getitem(x, key):
                 offset = offset * extent + (k if k >= 0 else k + extent)
             store = x._t
             if store is None or store.trace is None or store.ident != get_ident():
-                return apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
+                t = apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
+                store = t._t
+                if kind is int and store is not None:
+                    # Found by the vector's description alone from now on, in the short way above.
+                    store.signatures[x._m] = store.signatures[_SELECT, _ONE_ELEMENT, (x._m,), (True,)]
+                return t
             # Read again in a recording it is the same value: a finished tape would have it once anyway.
             read = store.trace.read
             slot = read.get((x._i, offset))

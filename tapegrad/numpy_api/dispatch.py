@@ -2,17 +2,23 @@
 
 ``__array_ufunc__`` finds the row of a ufunc (SciPy's by name), and
 ``__array_function__`` the function of this library that stands for NumPy's.
+Of numbers on a live tape it writes the instruction itself, as the operators do (`tapegrad.array.operators`).
 What has neither raises `UnsupportedFunctionError`; nothing falls through to
 plain arrays, where the derivative would be lost.
 """
 
 from __future__ import annotations
 
+import math
+import sys
+from _thread import get_ident
+
 import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.tensor import Tensor
 from ..array.traces import computed
 from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
@@ -88,6 +94,96 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if row is None:
         raise refuse(ufunc)
     return apply(row, inputs)
+
+
+def _on_numbers(arity):
+    """Of the ufuncs whose rows have a scalar instruction and a value on floats: the row's opcode and that function."""
+    return {
+        ufunc: (row.opcode, row.scalar)
+        for ufunc, row in BY_FUNCTION.items()
+        if isinstance(ufunc, np.ufunc) and row.scalar_instruction and row.scalar is not None and row.arity == arity
+        and not (row.constants or row.calls_scipy) and ufunc not in DIRECT
+    }  # fmt: skip
+
+
+def _power(x, y):
+    """``x ** y`` on floats; squares have an instruction of their own, and are left to `F.power`."""
+    if y == 2.0:
+        raise ValueError
+    return math.pow(x, y)
+
+
+_OF_ONE, _OF_TWO = _on_numbers(1), {**_on_numbers(2), np.power: (BY_NAME["power"].opcode, _power)}
+_frame = sys._getframe
+
+
+def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
+    """``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`.
+
+    It is written out because a call of a Python function costs as much as a tenth of the whole.
+    """
+    store = self._t
+    if store is not None and store.ident == get_ident() and method == "__call__" and not kwargs:
+        tokens = store.tokens
+        index = len(tokens)
+        try:
+            if y is None:
+                opcode, function = _OF_ONE[ufunc]
+                number = self._v
+                if type(number) is float and index < store.limit:
+                    # A new float, whatever the number: see the test of `_OF_ONE`.
+                    value = function(number)
+                    frame = _frame(1)
+                    if frame.f_code is not store.code:
+                        store.note_code(frame.f_code)
+                    store.ops.append(opcode)
+                    store.lefts.append(self._i)
+                    store.rights.append(0)
+                    store.offsets.append(frame.f_lasti)
+                    tokens.append(value)
+                    t = Tensor()
+                    t._v = value
+                    t._t = store
+                    t._i = index
+                    return t
+            elif index < store.limit:
+                opcode, function = _OF_TWO[ufunc]
+                if type(x) is Tensor and x._t is store:
+                    number, left = x._v, x._i
+                else:
+                    number = left = _constant(x)
+                if type(y) is Tensor and y._t is store:
+                    other, right = y._v, y._i
+                else:
+                    other = right = _constant(y)
+                if type(number) is float and type(other) is float:
+                    value = function(number, other)
+                    frame = _frame(1)
+                    if frame.f_code is not store.code:
+                        store.note_code(frame.f_code)
+                    # A token is nobody else's: of an operand the same number as a new object (1.0 * x is x to the bit).
+                    if value is number or value is other:
+                        value = 1.0 * value
+                    store.ops.append(opcode)
+                    store.lefts.append(left)
+                    store.rights.append(right)
+                    store.offsets.append(frame.f_lasti)
+                    tokens.append(value)
+                    t = Tensor()
+                    t._v = value
+                    t._t = store
+                    t._i = index
+                    return t
+        except (KeyError, ArithmeticError, ValueError):
+            # Another ufunc, or Python has no value where NumPy has one.
+            pass
+    return ufunc_on_tensors(self, ufunc, method, x, *(() if y is None else (y,)), *others, **kwargs)
+
+
+def _constant(operand):
+    """The float that a plain operand is; None if it is anything else."""
+    kind = type(operand)
+    return operand if kind is float else float(operand) if kind is int or kind is np.float64 else None
 
 
 _REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.min}
@@ -256,4 +352,5 @@ def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
 
 
 attach(Whole, {"__array_ufunc__": _ufunc_on_integers})
+attach(Tensor, {"__array_ufunc__": ufunc_on_numbers})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

@@ -165,7 +165,7 @@ class Objective:
                 self._adopt(args)
         value = np.asarray(outcome.values[0], float).item()
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
-            g[a:b] = part.reshape(-1)
+            g[a:b] = np.reshape(part, -1)
         counts, stats = self.counts, self.replayed.stats
         counts.evaluations += 1
         counts.replays += stats.replays > replays

@@ -316,6 +316,8 @@ def chosen(argnums, argnum, kernel=None):
 
 
 def _number(gradient):
+    if type(gradient) is float:
+        return gradient
     return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
 
 
