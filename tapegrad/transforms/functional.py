@@ -10,6 +10,7 @@ import contextlib
 import functools
 import operator
 import sys
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
@@ -20,6 +21,7 @@ from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond,
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
+from .captured import KEPT
 from .replay.kernels import Options, checked_policy
 
 if TYPE_CHECKING:
@@ -181,6 +183,22 @@ class Jitted(Transformed[R]):
         super().__init__(function, ())
         self._replayed.jit = options
 
+    def __get__(self, instance, owner=None):
+        """Of a method, that of the instance, which is recorded for itself and kept with it."""
+        if instance is None:
+            return self
+        if not isinstance(getattr(instance, "__dict__", None), dict):
+            raise StructureError(
+                f"{self.__name__} is under tg.jit, but what is recorded of a method is kept in the __dict__ of its instance, and "
+                f"{type(instance).__name__} has none; put tg.jit around a function that is given the instance"
+            )
+        kept = instance.__dict__.get(KEPT)
+        if type(kept) is not _Methods or kept.instance is not instance:
+            kept = instance.__dict__[KEPT] = _Methods(instance)
+        if self not in kept:
+            kept[self] = Jitted(types.MethodType(self.__wrapped__, instance), self._replayed.jit)
+        return kept[self]
+
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
@@ -188,6 +206,16 @@ class Jitted(Transformed[R]):
         return nested.beside(
             lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
         )
+
+
+class _Methods(dict):
+    """Recorded methods of one instance, by what they are of; those of a copy are made anew."""
+
+    def __init__(self, instance=None):
+        self.instance = instance
+
+    def __reduce__(self):
+        return _Methods, ()
 
 
 def options_of(function):
