@@ -97,6 +97,11 @@ class Transformed(Generic[R]):
         """As a method: that of `thing`, which has recordings of its own."""
         if thing is None:
             return self
+        if self._replayed.jit is not None and not isinstance(getattr(thing, "__dict__", None), dict):
+            raise StructureError(
+                f"{self.__name__} is under tg.jit, but what is recorded of a method is kept in the __dict__ of its instance, and "
+                f"{type(thing).__name__} has none; put tg.jit around a function that is given the instance"
+            )
         (function, *args), kwargs = self._made_of
         return kept(thing, self, lambda thing: type(self)(bound(function, thing), *args, **kwargs))
 
@@ -189,14 +194,6 @@ class Jitted(Transformed[R]):
     def __init__(self, function, options):
         super().__init__(function, ())
         self._replayed.jit = options
-
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
-        if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
-            # Part of something that is being recorded, or differentiated.
-            return self.__wrapped__(*args, **kwargs)
-        return nested.beside(
-            lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
-        )
 
 
 def bound(function, thing):

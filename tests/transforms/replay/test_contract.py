@@ -1,0 +1,421 @@
+"""The contract: without `jit` a function runs at every call, under `jit` once for each kind of arguments and each path."""
+
+import copy
+import gc
+import pickle
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.codegen.code import COUNTS
+from tapegrad.common.errors import OptionError
+from tapegrad.transforms.replay import stats as statistics
+from tapegrad.transforms.replay.function import GIVE_UP, WINDOW
+from tests.transforms.replay.agreement import quiet
+from tests.transforms.replay.test_paths import FUNCTIONS as PATHS
+
+X = np.array([0.5, 1.0, 1.5])
+V = np.array([1.0, -2.0, 0.5])
+
+
+class Calls:
+    """Runs of a function; an object of which a recorded function is looked at as one."""
+
+    number = 0
+
+
+def counted(function):
+    """The function, and its `Calls`."""
+    calls = Calls()
+
+    def call(*args, **kwargs):
+        calls.number += 1
+        return function(*args, **kwargs)
+
+    return call, calls
+
+
+def loss(x):
+    return np.sum(np.sin(x) * x) + x[0] * x[1] ** 3
+
+
+def vector(x):
+    return np.sin(x) * x[::-1] + x[0] * x[1]
+
+
+#: Transformation -> (of what it is taken, what it is called with besides the point).
+TRANSFORMATIONS = {
+    "grad": (tg.grad, loss, ()),
+    "value_and_grad": (tg.value_and_grad, loss, ()),
+    "elementwise_grad": (tg.elementwise_grad, vector, ()),
+    "jacobian": (tg.jacobian, vector, ()),
+    "jacobian, forward": (lambda f: tg.jacobian(f, mode="forward"), vector, ()),
+    "jacrev": (tg.jacrev, vector, ()),
+    "hessian": (tg.hessian, loss, ()),
+    "hessian_diag": (tg.hessian_diag, loss, ()),
+    "laplacian": (tg.laplacian, loss, ()),
+    "hvp": (tg.hvp, loss, (V,)),
+    "gnvp": (tg.gnvp, vector, (V,)),
+    "sparse_jacobian": (tg.sparse_jacobian, vector, ()),
+    "sparse_hessian": (tg.sparse_hessian, loss, ()),
+    "grad of grad": (lambda f: tg.grad(lambda x: np.sum(tg.grad(f)(x) * V)), loss, ()),
+    "jacobian of grad": (lambda f: tg.jacobian(tg.grad(f)), loss, ()),
+    "grad of the norm of a jacobian": (lambda f: tg.grad(lambda x: np.sum(tg.jacobian(f)(x) ** 2)), vector, ()),
+    "grad of hvp": (lambda f: tg.grad(lambda x: np.sum(tg.hvp(f)(x, V))), loss, ()),
+    "jacobian of jacobian": (lambda f: tg.jacobian(tg.jacobian(f)), vector, ()),
+}
+OF_A_LAMBDA = ("grad of grad", "grad of the norm of a jacobian", "grad of hvp")
+
+
+def dense(answer):
+    """An answer as one vector."""
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    return np.concatenate([np.ravel(p.toarray() if hasattr(p, "toarray") else p) for p in parts])
+
+
+def points(count):
+    return [X + 0.1 * k for k in range(count)]
+
+
+# -- once, and every time -----------------------------------------------------------------------
+@pytest.mark.parametrize("kernel", ["auto", "always", "never"])
+def test_two_thousand_calls_of_a_recorded_function_run_it_once(kernel):
+    function, calls = counted(loss)
+    g = tg.jit(tg.value_and_grad(function), kernel=kernel)
+    for k in range(2000):
+        value, slope = g(X + k / 1000)
+    assert calls.number == g.stats().records == 1 and g.stats().runs == 0 and g.stats().replays == 1999
+    np.testing.assert_allclose((value, *slope), (loss(X + 1.999), *tg.grad(loss)(X + 1.999)), rtol=1e-12)
+
+
+def test_a_function_without_jit_runs_at_every_call():
+    function, calls = counted(loss)
+    g = tg.value_and_grad(function)
+    for k in range(100):
+        g(X)
+        assert calls.number == k + 1
+    stats = g.stats()
+    assert stats.runs == 100 and stats.records == stats.replays == stats.tapes == stats.kernels == stats.bytes == 0
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_every_transformation_runs_at_every_call_and_once_under_jit(name):
+    """As often at each call as at the first one, and no more at all; ``tg.grad(tg.jit(f))`` is ``tg.jit(tg.grad(f))``."""
+    make, function, rest = TRANSFORMATIONS[name]
+    plain, calls = counted(function)
+    g = make(plain)
+    expected, runs = [], []
+    for x in points(4):
+        expected.append(dense(g(x, *rest)))
+        runs.append(calls.number - sum(runs))
+    assert min(runs) >= 1 and len(set(runs)) == 1
+    for kernel in ("never", "always"):
+        outside, of_outside = counted(function)
+        inside, of_inside = counted(function)
+        for made, count in ((tg.jit(make(outside), kernel=kernel), of_outside), (make(tg.jit(inside, kernel=kernel)), of_inside)):
+            at_once = dense(made(X, *rest)), count.number
+            for x, wanted in zip(points(4), expected, strict=True):
+                np.testing.assert_allclose(dense(made(x, *rest)), wanted, rtol=1e-9, atol=1e-11)
+            np.testing.assert_allclose(at_once[0], expected[0], rtol=1e-9, atol=1e-11)
+            # A lambda that is not under jit itself runs at every call, and what is under jit inside of it with it.
+            again = 4 * at_once[1] if count is of_inside and name in OF_A_LAMBDA else 0
+            assert count.number == at_once[1] + again, name
+
+
+@pytest.mark.parametrize("make", [tg.jacfwd, tg.derivative], ids=lambda make: make.__name__)
+def test_forward_mode_by_dual_numbers_is_recorded_as_a_whole(make):
+    function, calls = counted(np.sin if make is tg.derivative else vector)
+    j = tg.jit(make(function))
+    for x in (0.5, 1.0, 1.5) if make is tg.derivative else points(4):
+        np.testing.assert_allclose(j(x), np.cos(x) if make is tg.derivative else tg.jacobian(vector)(x), rtol=1e-12)
+    assert calls.number == j.stats().records == 1
+
+
+def test_a_function_under_jit_is_recorded_once_by_itself():
+    function, calls = counted(vector)
+    j = tg.jit(function)
+    for x in points(9):
+        np.testing.assert_allclose(j(x), vector(x), rtol=1e-14)
+    assert calls.number == j.stats().records == 1
+
+
+TEN = {
+    **{function.__name__: (function, PATHS[function]) for function in PATHS},
+    "loss": (loss, lambda rng: rng.uniform(0.5, 1.5, 3)),
+    "sorted": (lambda x: np.sum(np.sort(x) * np.arange(4.0)), lambda rng: rng.normal(size=4)),
+}
+
+
+def test_calls_on_paths_met_before_record_and_compile_nothing():
+    rng, made = np.random.default_rng(0), []
+    assert len(TEN) == 10
+    for name, (function, draw) in TEN.items():
+        known = [draw(rng) for _ in range(4)]
+        g, plain = tg.jit(tg.value_and_grad(function)), tg.value_and_grad(function)
+        for _ in range(4):
+            # Later paths become kernels at their third visit.
+            expected = [g(x) for x in known]
+            [plain(x) for x in known]
+        made.append((name, g, plain, known, expected))
+    before = {name: (g.stats().records, g.stats().kernels, g.stats().runs, plain.stats().runs) for name, g, plain, *_ in made}
+    compiled = dict(COUNTS)
+    for _ in range(50):
+        for name, g, plain, known, expected in made:
+            for x, (value, slope) in zip(known, expected):
+                for again, derivative in (g(x), plain(x)):
+                    np.testing.assert_allclose(again, value, rtol=1e-10, atol=1e-12, err_msg=name)
+                    np.testing.assert_allclose(derivative, slope, rtol=1e-8, atol=1e-10, err_msg=name)
+    assert COUNTS["compiled"] == compiled["compiled"]
+    for name, g, plain, known, _ in made:
+        records, kernels, runs, plainly = before[name]
+        assert (g.stats().records, g.stats().kernels, g.stats().runs) == (records, kernels, 0) == (records, kernels, runs)
+        assert plain.stats().runs == plainly + 50 * len(known) and plain.stats().records == plain.stats().kernels == 0
+
+
+# -- where jit may stand --------------------------------------------------------------------------
+class Model:
+    def __init__(self):
+        self.weights, self.calls = np.ones(3), Calls()
+
+    @tg.jit
+    def loss(self, x):
+        return np.sum(self.weights * x**2)
+
+    def plain(self, x):
+        self.calls.number += 1
+        return np.sum(self.weights * x**2)
+
+
+@tg.jit(kernel="never")
+def decorated(x):
+    """Squares."""
+    return np.sum(x * x)
+
+
+def test_a_decorated_function():
+    assert decorated.__name__ == "decorated" and decorated.__doc__ == "Squares."
+    assert decorated(X) == pytest.approx(np.sum(X * X)) and tg.grad(decorated)(X).tolist() == (2.0 * X).tolist()
+    g = tg.grad(decorated)
+    for k in range(3):
+        g(X + k)
+    assert g.stats().records == 1 and g.stats().sweeps == 2 and g.stats().kernels == 0
+
+
+def test_a_method_as_the_function():
+    model = Model()
+    g = tg.jit(tg.grad(model.plain))
+    for k in range(5):
+        np.testing.assert_allclose(g(X + k), 2.0 * (X + k))
+    assert model.calls.number == 1
+    model.weights[0] = 5.0
+    np.testing.assert_allclose(g(X), 2.0 * model.weights * X)
+    model.weights = np.full(3, 7.0)
+    np.testing.assert_allclose(g(X), 14.0 * X)
+    assert model.calls.number == 3
+
+
+def test_a_decorated_method():
+    one, other = Model(), Model()
+    other.weights = np.full(3, 4.0)
+    for _ in range(3):
+        assert one.loss(X) == pytest.approx(np.sum(X**2)) and other.loss(X) == pytest.approx(4.0 * np.sum(X**2))
+    assert one.loss.stats().records == other.loss.stats().records == 1 and one.loss is one.loss
+    np.testing.assert_allclose(tg.grad(other.loss)(X), 8.0 * X)
+    other.weights[1] = 0.0
+    np.testing.assert_allclose(tg.grad(other.loss)(X), 2.0 * other.weights * X)
+    assert other.loss(X) == pytest.approx(np.sum(other.weights * X**2)) and other.loss.stats().records == 2
+    assert isinstance(Model.loss, type(one.loss)) and Model.loss.__name__ == "loss"
+
+
+def test_a_decorated_method_of_a_copy_is_that_of_the_copy():
+    model = Model()
+    model.loss(X)
+    for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        again.weights = np.full(3, 4.0)
+        for _ in range(2):
+            assert again.loss(X) == pytest.approx(4.0 * np.sum(X**2)) and model.loss(X) == pytest.approx(np.sum(X**2))
+        assert again.loss.stats().records == model.loss.stats().records == 1
+
+
+def test_a_decorated_method_lives_no_longer_than_its_instance():
+    model = Model()
+    model.loss(X)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_decorated_method_of_what_has_no_dict():
+    class Slotted:
+        __slots__ = ("k",)
+
+        @tg.jit
+        def loss(self, x):
+            return self.k * x
+
+    with pytest.raises(tg.errors.StructureError, match="loss is under tg.jit.*Slotted has none"):
+        Slotted().loss(1.0)
+
+
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacobian", "hessian", "hvp", "sparse_jacobian"])
+def test_copies_are_under_jit_and_record_for_themselves(name):
+    make, function, rest = TRANSFORMATIONS[name]
+    for g in (tg.jit(make(function), kernel="never"), make(tg.jit(function, kernel="never"))):
+        expected = dense(g(X, *rest))
+        for again in (pickle.loads(pickle.dumps(g)), copy.deepcopy(g), copy.copy(g)):
+            for _ in range(3):
+                np.testing.assert_allclose(dense(again(X, *rest)), expected, rtol=1e-14)
+            assert again.stats().records >= 1 and again.stats().runs == 0 and again.stats().kernels == 0
+            assert again._replayed.jit == g._replayed.jit
+
+
+ELSEWHERE = [tg.grad, tg.value_and_grad, tg.elementwise_grad, tg.jacobian, tg.jacrev, tg.hessian, tg.hessian_diag, tg.laplacian, tg.hvp,
+             tg.gnvp, tg.sparse_jacobian, tg.sparse_hessian]  # fmt: skip
+
+
+@pytest.mark.parametrize("transformation", ELSEWHERE, ids=lambda t: t.__name__)
+@pytest.mark.parametrize("policy", ["always", "never", "auto", "sometimes"])
+def test_kernel_is_an_option_of_jit_alone(transformation, policy):
+    with pytest.raises(OptionError, match=rf"kernel='{policy}'.*tg\.jit\(\.\.\., kernel='{policy}'\)"):
+        transformation(loss, kernel=policy)
+
+
+# -- what cannot be kept --------------------------------------------------------------------------
+def test_a_static_argument_that_is_new_at_every_call():
+    function, calls = counted(lambda x, n: x * x * n)
+    g = tg.jit(tg.grad(function))
+    with quiet() as warned:
+        for n in range(60):
+            assert g(3.0, n) == 6.0 * n
+    (warning,) = warned
+    assert warning.category is tg.PathWarning and warning.filename == __file__
+    assert "argument 1" in str(warning.message) and "pass what changes as a float or an array" in str(warning.message)
+    assert g.stats().fallback in str(warning.message) and "argument 1" in str(g.stats())
+    assert g.stats().records == WINDOW + 1 and g.stats().runs == 60 - WINDOW - 1 and calls.number == 60
+    assert g.stats().tapes == g.stats().bytes == 0
+
+
+def test_a_path_that_is_new_at_every_call():
+    def function(x):
+        total = 0.0
+        for _ in range(int(x.item())):  # the line
+            total = total + x * x
+        return total
+
+    g = tg.jit(tg.grad(function))
+    with quiet() as warned:
+        for n in range(1, 60):
+            assert g(float(n)) == 2.0 * n * n
+    (warning,) = warned
+    line = function.__code__.co_firstlineno + 2
+    assert warning.category is tg.PathWarning and f"test_contract.py:{line}" in str(warning.message)
+    assert g.stats().records == WINDOW + 1 and g.stats().runs == 59 - WINDOW - 1
+
+
+def test_a_captured_variable_that_is_new_at_every_call():
+    step = 0.0
+    g = tg.jit(tg.grad(lambda x: x * x * step))
+    with quiet() as warned:
+        for n in range(60):
+            step = float(n)
+            assert g(3.0) == 6.0 * n
+    (warning,) = warned
+    assert warning.category is tg.PathWarning and "step changes; pass it as an argument" in str(warning.message)
+    assert g.stats().records == WINDOW + 1 and g.stats().runs == 60 - WINDOW - 1
+
+
+@pytest.mark.parametrize("new", [GIVE_UP - 2, GIVE_UP])
+def test_nearly_every_call_is_so_many_of_the_last(new):
+    """Static arguments of which some are met again."""
+    g = tg.jit(tg.grad(lambda x, n: x * x * n))
+    with quiet() as warned:
+        numbers = iter(range(1, 10_000))
+        for _ in range(WINDOW + 1):
+            assert g(3.0, 0) == 0.0
+        for _ in range(3):
+            for k in range(WINDOW):
+                # Those met before are spread evenly.
+                again = (k * (WINDOW - new)) // WINDOW != ((k + 1) * (WINDOW - new)) // WINDOW
+                n = 0 if again else next(numbers)
+                assert g(3.0, n) == 6.0 * n
+    assert bool(warned) == bool(g.stats().fallback) == (new >= GIVE_UP)
+
+
+def test_what_cannot_be_recorded_is_run_plainly_and_said_once():
+    def function(x):
+        y = tg.tensor(3.0, requires_grad=True)
+        (y * y * 2).backward()
+        return x * x * y.grad.item()
+
+    g = tg.jit(tg.grad(function))
+    with quiet() as warned:
+        assert [g(1.0 + k) for k in range(4)] == [24.0 * (1.0 + k) for k in range(4)]
+    assert [w.category for w in warned] == [tg.PathWarning] and "backward pass" in str(warned[0].message)
+    assert "is under tg.jit, but is run at every call" in str(warned[0].message) and warned[0].filename == __file__
+
+
+# -- what is said of slow functions ------------------------------------------------------------------
+@pytest.fixture
+def impatient(monkeypatch):
+    """A function is named after its second call."""
+    monkeypatch.setattr(statistics, "PATIENCE", 1e-9)
+    tg.grad(loss)(X)
+
+
+def slow_function():
+    """A function of its own: functions are known by their code."""
+    names = {"np": np}
+    exec("def slow(x):\n    return np.sum(np.sin(x) * x)", names)
+    return names["slow"]
+
+
+def test_a_slow_function_is_named_once(impatient):
+    slow = slow_function()
+    g, h = tg.grad(slow), tg.hessian(slow)
+    with quiet() as warned:
+        for _ in range(5):
+            g(X), h(X), tg.value_and_grad(slow)(X)
+    (warning,) = [w for w in warned if w.category is tg.PerformanceWarning]
+    assert "slow has spent" in str(warning.message) and "tg.jit(tg.grad(f))" in str(warning.message)
+    assert warning.filename == __file__ and warned == [warning]
+
+
+def test_a_lambda_that_is_made_anew_is_one_function(impatient):
+    with quiet() as warned:
+        for k in range(5):
+            tg.grad(lambda x, k=k: np.sum(x) * k)(X)
+    assert [w.category for w in warned] == [tg.PerformanceWarning]
+
+
+def test_a_recorded_function_is_not_named(impatient):
+    slow = slow_function()
+    with quiet() as warned:
+        for _ in range(5):
+            tg.jit(tg.grad(slow))(X), tg.hessian(tg.jit(slow))(X), tg.jit(slow)(X)
+        tg.optimize.lbfgs(lambda x: np.sum((x - 1.0) ** 2), np.zeros(3))
+    assert not warned
+
+
+def test_the_time_in_which_the_library_is_compiled_is_not_the_function_s(impatient, monkeypatch):
+    slow = slow_function()
+    g = tg.grad(slow)
+    with quiet() as warned:
+        for _ in range(5):
+            monkeypatch.setitem(COUNTS, "compiled", COUNTS["compiled"] + 1)
+            g(X)
+        assert not warned
+        g(X)
+    assert [w.category for w in warned] == [tg.PerformanceWarning]
+
+
+def test_a_second_it_is():
+    assert statistics.PATIENCE == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        g = tg.grad(slow_function())
+        for _ in range(50):
+            g(X)
