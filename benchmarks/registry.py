@@ -30,6 +30,8 @@ MODULES = (
     "nopython_duals",
     "replay_sweep",
     "replay_calls",
+    "jit_calls",
+    "steady_calls",
     "replay_first",
     "kernels",
     "kernels_first",
