@@ -1,6 +1,7 @@
 """Calls on paths that were met before: nothing is recorded or compiled, and under jit no Python of the user's runs."""
 
 import warnings
+from collections import deque
 from functools import wraps
 
 import pytest
@@ -18,8 +19,8 @@ def quiet():
 
 
 def counted(function):
-    """`function`, and a list that has an entry for each of its runs."""
-    runs = []
+    """`function`, and what has an entry for each of its runs; not a list, which is looked at."""
+    runs = deque()
 
     @wraps(function)
     def counting(x):
