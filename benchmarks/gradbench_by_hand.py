@@ -1,6 +1,7 @@
 """The modules of GradBench beside their gradients written by hand (`gradbench.by_hand`).
 
-Each is called as the tool calls it, again and again on one input, under `tg.jit`; the code by hand is compiled before, too.  `hello`, one multiplication, is not timed by the suite.
+Each is called as the tool calls it, again and again on one input, under `tg.jit`; the code by hand
+is compiled before, too.  `hello`, one multiplication, is not timed by the suite.
 """
 
 from __future__ import annotations
