@@ -61,7 +61,11 @@ def of_fields(p):
     return of_two(p.a, p.b)
 
 
-def scaled(x, kind="plain", power=2):
+def squares(parts):
+    return sum(np.sum(part * part) for part in parts)
+
+
+def scaled(x, kind="plain", power=2, option=None):
     return value(x) ** power if kind == "plain" else value(x)
 
 
@@ -91,6 +95,8 @@ def cases() -> Iterator[tuple]:
     whole = tg.value_and_grad(value)
     yield "one array of 2 by position", whole, (x,), {}, ARRAY
     yield "an array that is not contiguous", whole, (long[::2],), {}, OTHER
+    plane = np.arange(6.0).reshape(2, 3)
+    yield "an array in Fortran order", tg.value_and_grad(np.sum), (np.asfortranarray(plane),), {}, OTHER
     yield "float32", whole, (x.astype(np.float32),), {}, OTHER
     yield "a keyword", tg.value_and_grad(lambda a, x: a * value(x)), (0.7,), {"x": x}, OTHER
     yield "two floats", tg.value_and_grad(of_two, (0, 1)), (0.7, 1.3), {}, OTHER
@@ -100,7 +106,11 @@ def cases() -> Iterator[tuple]:
         ("a named tuple", of_fields, Pair(0.7, 1.3)), ("a dataclass", of_fields, Point(0.7, 1.3)),
     ):  # fmt: skip
         yield f"{what} of 2 floats", tg.value_and_grad(function), (point,), {}, OTHER + 2 * LEAF
-    yield "a string and an int beside", tg.value_and_grad(scaled), (x, "plain", 3), {}, OTHER
+    for count, leaf in ((20, 0.5), (10, x)):
+        what = f"a list of {count} {'floats' if leaf is not x else 'arrays'}"
+        yield what, tg.value_and_grad(squares), ([leaf + k for k in range(count)],), {}, OTHER + count * LEAF
+    yield "an int that is differentiated", tg.value_and_grad(of_two), (3, 1.3), {}, OTHER
+    yield "a string, an int and None beside", tg.value_and_grad(scaled), (x, "plain", 3, None), {}, OTHER
     yield "an array of integers beside", tg.value_and_grad(picked), (long, np.array([2, 0])), {}, OTHER
     yield "several results", tg.value_and_grad(both, has_aux=True), (x,), {}, OTHER + 2 * LEAF
     yield "a method", tg.value_and_grad(Model().value), (x,), {}, OTHER + NAME
