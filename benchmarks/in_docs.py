@@ -124,9 +124,12 @@ TABLES: dict[str, Callable[[report.Results], list[str]]] = {
 
 #: What is not measured: lists of the package, as tables.
 PRINTED = {
-    "noticed": ["| what | recorded again if |", "|---|---|", *(report.line(*row) for row in NOTICED)],
-    "unnoticed": ["| what | write instead |", "|---|---|", *(report.line(*row) for row in UNNOTICED)],
-}
+    "noticed": [
+        "| what | noticed | not noticed: what to do |", "|---|---|---|",
+        *(report.line(what, change, "") for what, change in NOTICED),
+        *(report.line(what, "", advice) for what, advice in UNNOTICED),
+    ],
+}  # fmt: skip
 
 
 def replaced(page: str, results: report.Results) -> str:

@@ -1,4 +1,4 @@
-"""Each row of the tables of docs/functional.md is a program: what is noticed is recorded again, what is not stays as it was.
+"""Each row of the table of docs/functional.md is a program: what is noticed is recorded again, what is not stays as it was.
 
 A program defines `f`; the lines after it are changes.  Each is made between two calls of ``tg.jit(tg.grad(f))``, and each
 changes what `tg.grad(f)` gives, which runs `f`.
@@ -129,11 +129,10 @@ def defined(program):
     return scope
 
 
-def test_each_row_is_a_program_and_the_page_has_both_tables():
+def test_each_row_is_a_program_and_the_page_has_the_table():
     assert list(CHANGES) == [row[0] for row in NOTICED]
     assert list(STALE) == [row[0] for row in UNNOTICED]
-    page = PAGE.read_text(encoding="utf-8")
-    assert "<!-- table: noticed -->" in page and "<!-- table: unnoticed -->" in page
+    assert "<!-- table: noticed -->" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("program", "changes"), programs(CHANGES))
