@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 
@@ -16,8 +17,9 @@ import numpy as np
 
 import tapegrad as tg
 
+from .programs import RATES, lotka_volterra
 from .registry import Row, benchmark, check_agreement
-from .timing import of
+from .timing import measure, of
 
 #: Microseconds promised for one array by position, and for everything else ...
 ARRAY, OTHER = 1.5, 4.0
@@ -149,7 +151,7 @@ def seconds_each(call, args, kwargs, budget: float):
 
 @benchmark(name="jit_calls")
 def jit_calls(quick: bool) -> Iterator[Row]:
-    """One call under jit, for every kind of argument and every transformation."""
+    """One call under jit, for every kind of argument and every transformation; and a long function without it."""
     for what, plain, args, kwargs, limit in cases():
         jitted = tg.jit(plain, kernel="always")
         for _ in range(3):
@@ -159,3 +161,14 @@ def jit_calls(quick: bool) -> Iterator[Row]:
         stats = jitted.stats()
         detail = {"median": f"{each.median * 1e6:.3g} us", "records": stats.records, "by kernel": stats.kernel_calls > 0}
         yield Row(f"value and gradient under jit: {what}", f"at most {limit:.3g} us", each.minimum * 1e6, limit, "us", detail)
+
+    plain, point = tg.value_and_grad(lotka_volterra(1000, 0.02)), np.array(RATES)
+    warnings.simplefilter("ignore", tg.PerformanceWarning)
+    calls = {"plain": lambda: plain(point), "jit": lambda: jitted(point)}
+    jitted = tg.jit(plain, kernel="always")
+    check_agreement("RK4", {name: numbers(call()) for name, call in calls.items()}, rtol=1e-9)
+    times = measure(calls, budget=1.0 if quick else 5.0)
+    yield Row(
+        "RK4 of 1 000 steps, a plain call over one under jit", measured=times["plain"].minimum / times["jit"].minimum,
+        detail={name: str(taken) for name, taken in times.items()},
+    )  # fmt: skip
