@@ -31,6 +31,8 @@ MODULES = (
     "plain_calls",
     "replay_sweep",
     "replay_calls",
+    "jit_calls",
+    "steady_calls",
     "replay_first",
     "kernels",
     "kernels_first",

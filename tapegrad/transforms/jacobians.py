@@ -1,7 +1,7 @@
 """Derivatives of a function as a whole: `vjp`, `linearize`, `jacrev`, `jacobian`.
 
-`jacobian` records the function once and replays it after (`tapegrad.transforms.replay`);
-sweeps then carry up to 16 seeds at once through the replay: unit adjoints down
+`jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
+sweeps then carry up to 16 seeds at once through it: unit adjoints down
 (reverse mode, a chunk of rows of the Jacobian at a time) or unit tangents up
 (forward mode, a chunk of columns).  `vjp` and `linearize` run the function once,
 on a tape of its own, which the function they return holds.  The user's tape and
@@ -259,7 +259,7 @@ def jacobian(
         Gives, for arguments of `f`, an array of shape ``f(x).shape + x.shape``
         (a number for scalars), in float64, or float32 where both are; a tuple of
         them if `argnums` is a tuple, in the containers of the arguments; all in the
-        container that `f` returns.  Its ``stats()`` says what was recorded and replayed.
+        container that `f` returns.  Its ``stats()`` says how often `f` was run, recorded and replayed.
 
     Raises
     ------

@@ -8,10 +8,12 @@ counts (`tapegrad.transforms.choosing`), so that two runs recommend the same.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -34,6 +36,7 @@ from ...transforms.choosing import predict
 from ...transforms.functional import jit
 from ...transforms.jacobians import jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
+from ...transforms.replay.stats import PerformanceWarning
 from .plots import plot_comparison
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
@@ -343,6 +346,15 @@ def _detached(value):
     return np.array(value._v) if isinstance(value, Tensor) else value
 
 
+@contextlib.contextmanager
+def on_purpose():
+    """Plain calls are what is measured: nobody is told to put them under `jit`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)
+        yield
+
+
+@on_purpose()
 def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5) -> Comparison:
     """Run a function's Jacobian in every mode, side by side.
 

@@ -54,7 +54,7 @@ UNNOTICED = (
     ("attributes of objects other than `self`, of classes and of modules", "pass the number or the array as an argument"),
     ("contents of arrays above 64 KB, sets, objects of other classes", "pass what changes as an argument"),
     ("random numbers, the time, files, the environment", "draw or read outside, and pass the result as an argument"),
-    ("what the function does besides (`print`, writing to a file or a list)", "it happens when the function is recorded, and then not again"),
+    ("what the function does besides (`print`, writing to a file)", "it happens when the function is recorded, and then not again"),
     ("`np.seterr`, warning filters, print options, decimal contexts", "no part of a replay, which neither raises nor warns"),
 )
 
