@@ -237,7 +237,7 @@ def getitem(x, key):
             if store is None or store.trace is None or store.ident != get_ident():
                 t = apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
                 store = t._t
-                if kind is int and store is not None:
+                if kind is int and store is not None and store.trace is None:
                     # Found by the vector's description alone from now on, in the short way above.
                     store.signatures[x._m] = store.signatures[_SELECT, _ONE_ELEMENT, (x._m,), (True,)]
                 return t

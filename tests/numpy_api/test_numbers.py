@@ -180,3 +180,13 @@ def test_without_recording_and_on_other_tapes():
     with pytest.raises(UnsupportedFunctionError, match="derivative"):
         np.add.at(x, 0, 1.0)
     assert dispatch.ufunc_on_numbers is tg.Tensor.__array_ufunc__
+
+
+def test_elements_read_without_recording_inside_of_a_recording():
+    def f(x):
+        with tg.no_grad():
+            first = x[0]
+        return first * x[1]
+
+    for k in range(3):
+        assert tg.grad(f)(np.array([2.0 + k, 3.0])).tolist() == [0.0, 2.0 + k]

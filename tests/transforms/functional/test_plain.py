@@ -186,6 +186,8 @@ def test_the_callers_arrays_are_not_changed():
         return y
 
     assert one(rebinds, y) == 6.0
+    with pytest.raises(GradientError, match="copy"):
+        one(lambda x: x.add_(1.0), y)
 
 
 def test_what_the_function_keeps_of_the_caller_may_change_after_its_use():
