@@ -195,6 +195,14 @@ class Jitted(Transformed[R]):
         super().__init__(function, ())
         self._replayed.jit = options
 
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
+            # Part of something that is being recorded, or differentiated.
+            return self.__wrapped__(*args, **kwargs)
+        return nested.beside(
+            lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
+        )
+
 
 def bound(function, thing):
     """`function` as a method of `thing`."""
