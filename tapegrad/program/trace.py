@@ -146,7 +146,7 @@ class Trace:
         self.read = {}
         #: Whose frame the recorded function is called from; the code that has recorded last, its caller and where that stood.
         self._base = sys._getframe(1).f_code
-        self._code = self._caller = None
+        self._code = self._caller = self._plain = None
         self._offset = -1
 
     # -- inputs -----------------------------------------------------------------
@@ -293,6 +293,12 @@ class Trace:
     # -- exceptions -----------------------------------------------------------------
     def notice(self, code):
         """An operation in `code` is about to be recorded: look whether a floating-point error that it may raise could be caught."""
+        frame = sys._getframe(3)
+        if code is self._plain and frame.f_code is code:
+            # Written so that the next scalar operation of the same call costs little.
+            caller = frame.f_back
+            if caller is self._caller and caller.f_lasti == self._offset:
+                return
         frame, base = sys._getframe(2), self._base
         while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code is not base:
             frame = frame.f_back
@@ -303,6 +309,7 @@ class Trace:
         if self.cannot or caller is self._caller and caller.f_lasti == self._offset and not frame.f_code.co_exceptiontable:
             return
         self._caller, self._offset = caller, caller.f_lasti
+        self._plain = None if frame.f_code.co_exceptiontable else frame.f_code
         self.cannot = catcher(frame, self._base) or ""
 
     def succeeded(self, t):
