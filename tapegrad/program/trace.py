@@ -146,7 +146,7 @@ class Trace:
         self.read = {}
         #: Whose frame the recorded function is called from; the code that has recorded last (`plain`, if it handles no exception),
         #: its caller, and where that stood.
-        self._base = sys._getframe(1).f_code
+        self._base = _caller_of_ours(sys._getframe(1))
         self._code = self.caller = self.plain = None
         self.offset = -1
 
@@ -386,6 +386,13 @@ class Trace:
         self.constants.append(kept)
         self._copies[id(value)] = (value, number)
         return number
+
+
+def _caller_of_ours(frame):
+    """The code of this package that makes a trace."""
+    while not frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code
 
 
 def _keywords(row, attrs, integer):
