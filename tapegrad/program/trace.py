@@ -144,10 +144,11 @@ class Trace:
         self.numbers = {}
         #: Slot of an array and position -> slot of that element.
         self.read = {}
-        #: Whose frame the recorded function is called from; the code that has recorded last, its caller and where that stood.
-        self._base = sys._getframe(1).f_code
-        self._code = self._caller = None
-        self._offset = -1
+        #: Whose frame the recorded function is called from; the code that has recorded last (`plain`, if it handles no exception),
+        #: its caller, and where that stood.
+        self._base = _caller_of_ours(sys._getframe(1))
+        self._code = self.caller = self.plain = None
+        self.offset = -1
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
@@ -197,7 +198,7 @@ class Trace:
 
     def captured_leaves(self):
         """Tensors that require a gradient and are no arguments, if any were used; not those that nobody else has any more."""
-        self._caller = None
+        self.caller = None
         arguments, probe = self.variables.union(self.input_slots), [object()]
         alone = sys.getrefcount(probe[0])
         slots = [slot for slot, _, _ in self.store.leaf_list]
@@ -300,9 +301,10 @@ class Trace:
             self._code = code
             self.store.code_runs.append((len(self.store.tokens), code))
         caller = frame.f_back
-        if self.cannot or caller is self._caller and caller.f_lasti == self._offset and not frame.f_code.co_exceptiontable:
+        if self.cannot or caller is self.caller and caller.f_lasti == self.offset and not frame.f_code.co_exceptiontable:
             return
-        self._caller, self._offset = caller, caller.f_lasti
+        self.caller, self.offset = caller, caller.f_lasti
+        self.plain = None if frame.f_code.co_exceptiontable else frame.f_code
         self.cannot = catcher(frame, self._base) or ""
 
     def succeeded(self, t):
@@ -384,6 +386,13 @@ class Trace:
         self.constants.append(kept)
         self._copies[id(value)] = (value, number)
         return number
+
+
+def _caller_of_ours(frame):
+    """The code of this package that makes a trace."""
+    while not frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code
 
 
 def _keywords(row, attrs, integer):

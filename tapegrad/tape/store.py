@@ -43,6 +43,7 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from _thread import get_ident
@@ -54,6 +55,8 @@ from ..common.registry import registry
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from .places import PACKAGE, Place
 from .watch import Exposure, Watched
+
+_getframe = sys._getframe
 
 #: Records a new store has room for; a full store first tries to reclaim.
 FIRST_CAPACITY = 4096
@@ -262,9 +265,14 @@ class Store:
 
     def note_code(self, code):
         """Remember that instructions from here on come from `code`."""
-        if self.trace is not None:
-            # A functional recording looks at each of them: `self.code` stays None.
-            self.trace.notice(code)
+        trace = self.trace
+        if trace is not None:
+            # A functional recording looks at each of them: `self.code` stays None.  The next scalar operation of a call is as the last.
+            frame = _getframe(2)
+            if code is not trace.plain or frame.f_code is not code:
+                trace.notice(code)
+            elif (caller := frame.f_back) is not trace.caller or caller.f_lasti != trace.offset:
+                trace.notice(code)
             return
         self.code = code
         self.code_is_ours = code.co_filename.startswith(PACKAGE)

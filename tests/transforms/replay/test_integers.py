@@ -239,3 +239,47 @@ def test_beside_others(peer):
         w, data, l = rng.standard_normal((5, 3)), rng.standard_normal((8, 5)), rng.integers(0, 3, 8)
         np.testing.assert_allclose(g(w, data, l)[1], other(w, data, l), rtol=1e-10, atol=1e-12)
     assert g.stats().tapes == 1 and g.stats().kernel_calls
+
+
+def some_key(rng, shape):
+    """A random key for arrays of `shape`, with functions that draw in the place of integer arrays."""
+    joint, key, axes, dots = tuple(rng.integers(1, 4, rng.integers(0, 3)).tolist()), [], 0, False
+    while axes < len(shape):
+        extent = 1 if dots else shape[axes]
+        part = [None, Ellipsis, slice(None, None, int(rng.choice([1, -1, 2]))), int(rng.integers(-extent, extent)), "drawn", "drawn", "drawn"][
+            rng.integers(7)
+        ]
+        if part is Ellipsis and dots:
+            continue
+        if part == "drawn":
+            part = lambda e=extent, s=joint[rng.integers(len(joint) + 1) :]: rng.integers(-e, e, s)  # noqa: E731
+        axes += 0 if part is None else rng.integers(len(shape) - axes + 1) if part is Ellipsis else 1
+        dots = dots or part is Ellipsis
+        key.append(part)
+    return key
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_keys_of_every_form(seed):
+    rng, tried = np.random.default_rng(seed), 0
+    while tried < 30:
+        shape = tuple(rng.integers(1, 4, rng.integers(1, 4)).tolist())
+        key = some_key(rng, shape)
+        x, drawn = rng.standard_normal(shape), [part for part in key if callable(part)]
+
+        def at(integers, key=key):
+            remaining = iter(integers)
+            return tuple([next(remaining) if callable(part) else part for part in key])
+
+        g = recorded(lambda x, *integers: programs.total(x[at(integers)]), "always" if tried % 6 == 0 else "never")  # noqa: B023
+        if not drawn:
+            continue
+        for _ in range(5):
+            integers = [draw() for draw in drawn]
+            picked, expected = x[at(integers)], np.zeros(shape)
+            np.add.at(expected, at(integers), 2.0 * picked * programs.WEIGHTS[: picked.size].reshape(picked.shape))
+            value, gradient = g(x, *integers)
+            np.testing.assert_allclose(value, programs.total(picked), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(gradient, expected, atol=1e-12)
+        assert g.stats().tapes == 1 and not g.stats().fallback
+        tried += 1
