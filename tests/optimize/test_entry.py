@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tests.kernel.agreement import kernels_cost
 
 
 def rosenbrock(x):
@@ -38,13 +37,12 @@ def test_only_the_kernel_that_is_used_is_made():
     assert g.stats().kernels == 1
 
 
-def test_many_evaluations_make_a_kernel(monkeypatch):
-    kernels_cost(monkeypatch, 40)
+def test_the_first_path_is_a_kernel():
     g = by("auto", rosenbrock)
     result = tg.optimize.lbfgs(g, np.zeros(40), gtol=1e-8)
     assert result.success
     stats = g.stats()
-    assert stats.kernels == 1 and 30 < stats.sweeps < 40 and stats.kernel_calls > 0
+    assert stats.kernels == 1 and stats.sweeps <= 1 and stats.kernel_calls > 30
     before = stats.sweeps
     again = tg.optimize.lbfgs(g, np.full(40, 0.3), gtol=1e-8)
     np.testing.assert_allclose(again.x, 1.0, rtol=1e-6)
@@ -58,7 +56,8 @@ def test_the_function_itself_is_promoted_as_configured(monkeypatch):
         return (x[0] - 3.0) ** 2 + np.cosh(x[1])
 
     assert tg.optimize.lbfgs(f, np.ones(2)).success
-    assert f.__tapegrad__.made["value_and_grad"].stats.kernel_calls > 0
+    (kept,) = f.__tapegrad__.made.values()
+    assert kept.stats.kernel_calls > 0
 
 
 def test_jitted_functions():

@@ -1,0 +1,171 @@
+"""Optimisers record their objective: what a recording would freeze is found out, run plainly to the end, and said."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.optimize.proof import DIFFERS, FIRST
+from tests.transforms.replay.agreement import quiet
+
+TARGET = np.array([1.0, -2.0, 0.5])
+LOOPS = {
+    "lbfgs": lambda f, x0, **options: tg.optimize.lbfgs(f, x0, **options),
+    "gradient_descent": lambda f, x0, **options: tg.optimize.gradient_descent(f, x0, learning_rate=0.03, **options),
+    "adam": lambda f, x0, **options: tg.optimize.adam(f, x0, learning_rate=0.2, **options),
+}
+METHODS = {
+    **LOOPS,
+    **{name: lambda f, x0, name=name, **options: tg.optimize.minimize(f, x0, method=name, **options)
+       for name in ("BFGS", "CG", "L-BFGS-B", "trust-constr", "Newton-CG")},
+}  # fmt: skip
+EACH = pytest.mark.parametrize("method", METHODS)
+
+
+class Calls:
+    """Runs; an object of which a recorded function is looked at as one."""
+
+    number = 0
+
+
+def sources(tmp_path):
+    """(name, what gives another positive number of about 1 at each run)."""
+    rng, calls, path = np.random.default_rng(0), Calls(), tmp_path / "count"
+    path.write_text("0")
+
+    def counter():
+        calls.number += 1
+        return 1.0 + 0.1 * (calls.number % 3)
+
+    def read():
+        count = int(path.read_text())
+        path.write_text(str(count + 1))
+        return 1.0 + 0.1 * (count % 3)
+
+    return {"random minibatch": lambda: rng.uniform(0.9, 1.1), "counter": counter, "file": read}
+
+
+@EACH
+def test_a_function_that_does_not_change_is_run_a_few_times(method):
+    calls = Calls()
+
+    def f(x):
+        calls.number += 1
+        return np.sum((x - TARGET) ** 2) + np.sum((x - TARGET) ** 4)
+
+    result = METHODS[method](f, np.zeros(3))
+    np.testing.assert_allclose(result.x, TARGET, atol=1e-3)
+    assert DIFFERS not in result.message and result.counts["records"] == 1
+    # The first evaluations and the solution; Newton-CG has a recording for its Hessian.
+    assert result.counts["runs"] == FIRST + 1 and calls.number <= result.counts["runs"] + 1 + 2 * (method in ("Newton-CG", "trust-constr"))
+    assert result.counts["replays"] >= result.counts["evaluations"] - 1
+
+
+@pytest.mark.parametrize("source", ["random minibatch", "counter", "file"])
+@pytest.mark.parametrize("method", LOOPS)
+def test_what_changes_at_every_run_is_run_at_every_evaluation(method, source, tmp_path):
+    factor, calls = sources(tmp_path)[source], Calls()
+
+    def f(x):
+        calls.number += 1
+        return factor() * np.sum((x - TARGET) ** 2)
+
+    with quiet() as warned:
+        result = LOOPS[method](f, np.zeros(3), max_iter=150, gtol=1e-9)
+    assert result.message.endswith(DIFFERS) and not warned
+    # From the second evaluation on there is nothing but plain runs.
+    assert result.counts["runs"] >= result.counts["evaluations"] - 1 and result.counts["records"] == 1
+    assert calls.number == result.counts["runs"] + result.counts["records"]
+    np.testing.assert_allclose(result.x, TARGET, atol=0.1)
+
+
+def test_by_a_method_of_scipy(tmp_path):
+    for source, factor in sources(tmp_path).items():
+        calls = Calls()
+
+        def f(x, factor=factor, calls=calls):
+            calls.number += 1
+            return factor() * np.sum((x - TARGET) ** 2)
+
+        result = tg.optimize.minimize(f, np.zeros(3), method="BFGS", options={"maxiter": 20})
+        assert result.message.endswith(DIFFERS), source
+        assert result.counts["runs"] >= result.counts["evaluations"] - 1 and calls.number == result.counts["runs"] + 1
+
+
+@pytest.mark.parametrize("solver", ["least_squares", "root"])
+def test_residuals_and_equations(solver, tmp_path):
+    for source, factor in sources(tmp_path).items():
+        calls = Calls()
+
+        def residuals(x, factor=factor, calls=calls):
+            calls.number += 1
+            return factor() * (x - TARGET) * np.exp(0.1 * x)
+
+        result = getattr(tg.optimize, solver)(residuals, np.zeros(3))
+        assert result.message.endswith(DIFFERS), source
+        np.testing.assert_allclose(result.x, TARGET, atol=1e-4)
+        assert calls.number >= result.nfev
+
+    calls = Calls()
+
+    def steady(x):
+        calls.number += 1
+        return (x - TARGET) * np.exp(0.1 * x)
+
+    result = getattr(tg.optimize, solver)(steady, np.zeros(3))
+    assert DIFFERS not in result.message and result.counts["records"] == 1 and calls.number <= FIRST + 2
+    np.testing.assert_allclose(result.x, TARGET, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("trust-constr", "Newton-CG")])
+def test_what_changes_after_the_first_evaluations_is_found_at_the_solution(method):
+    """The first minimum is that of the recording; from there the function is run."""
+    calls = Calls()
+
+    def f(x):
+        calls.number += 1
+        # Recorded, and run at the first evaluations; then the data are others.
+        shift = 0.0 if calls.number <= 1 + FIRST else 3.0
+        return np.sum((x - TARGET - shift) ** 2)
+
+    result = METHODS[method](f, np.zeros(3))
+    assert result.message.endswith(DIFFERS)
+    np.testing.assert_allclose(result.x, TARGET + 3.0, atol=1e-2)
+    assert calls.number > FIRST + 3
+
+
+@pytest.mark.parametrize("solver", ["least_squares", "root"])
+def test_residuals_that_change_after_the_first_evaluations(solver):
+    calls = Calls()
+
+    def residuals(x):
+        calls.number += 1
+        return (x - TARGET - (0.0 if calls.number <= 1 + FIRST else 3.0)) * np.exp(0.1 * x)
+
+    result = getattr(tg.optimize, solver)(residuals, np.zeros(3))
+    assert result.message.endswith(DIFFERS)
+    np.testing.assert_allclose(result.x, TARGET + 3.0, atol=1e-5)
+
+
+def test_args_are_looked_at():
+    def f(x, data):
+        return np.sum((x - data) ** 2)
+
+    for k in range(4):
+        result = tg.optimize.lbfgs(f, np.zeros(3), args=(TARGET + k,))
+        np.testing.assert_allclose(result.x, TARGET + k, atol=1e-6)
+        assert DIFFERS not in result.message and result.counts["records"] == (k == 0)
+
+
+def test_the_next_optimisation_compares_again():
+    state = Calls()
+    state.number = 0.0
+
+    def f(x):
+        return np.sum((x - TARGET - state.number) ** 2)
+
+    np.testing.assert_allclose(tg.optimize.lbfgs(f, np.zeros(3)).x, TARGET, atol=1e-6)
+    # An attribute of an object: no recorded function looks at it.
+    state.number = 5.0
+    result = tg.optimize.lbfgs(f, np.zeros(3))
+    np.testing.assert_allclose(result.x, TARGET + 5.0, atol=1e-6)
+    assert result.message.endswith(DIFFERS) and result.counts["records"] == 0
