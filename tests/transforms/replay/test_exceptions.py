@@ -18,7 +18,7 @@ GOOD, BAD = np.array([1.0, 2.0, 3.0]), np.array([1.0, -2.0, 3.0])
 
 def recorded(function, kernel):
     """Value and gradient of `function`, replayed."""
-    return tg.value_and_grad(function, kernel=kernel)
+    return tg.jit(tg.value_and_grad(function), kernel=kernel)
 
 
 def positive(x):

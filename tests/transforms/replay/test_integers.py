@@ -12,7 +12,7 @@ X = np.array([0.7, 1.3, 0.9, 1.1])
 
 def recorded(function, kernel):
     """Value and gradient of `function`, replayed."""
-    return tg.value_and_grad(function, kernel=kernel)
+    return tg.jit(tg.value_and_grad(function), kernel=kernel)
 
 
 def differences(function, x, *others):
