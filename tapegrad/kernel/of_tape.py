@@ -13,11 +13,11 @@ import time
 import numpy as np
 
 from ..array.record import normalise
-from ..program.walk import ARRAY
+from ..interpreter.native import data_address
+from ..program.executable import LINE, Executable
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
-from .emit import FINE, Options
-from .entry import walk as W
+from .emit import Options
 from .kernel import Kernel
 from .passes.halving import halve
 from .passes.ordering import order
@@ -25,7 +25,7 @@ from .pipeline import lower, without_collection
 from .prediction import affordable
 
 
-class TapeKernel(Kernel):
+class TapeKernel(Kernel, Executable):
     """Machine code of a finished tape.
 
     Parameters
@@ -70,41 +70,24 @@ class TapeKernel(Kernel):
         order(program)
         super().__init__(program, options)
         self.seconds = seconds | self.seconds
-        self._metas = [_meta(output) for output in self.whole.outputs]
-        inputs = self.whole.inputs
-        spec = [len(inputs)]
-        for meta in inputs:
-            spec += [ARRAY, id(np.ndarray), id(np.dtype(meta.char)), len(meta.shape), *meta.shape]
-        self._way = W.Way(self, len(inputs), len(self._metas), spec)
+        self.inputs = [(meta.shape, meta.char) for meta in self.whole.inputs]
+        self.outputs = [_meta(output) for output in self.whole.outputs]
+        self._block = np.zeros(self.nbytes + LINE, np.uint8)
+        at = data_address(self._block)
+        self._publish(self.address, [at + -at % LINE], self.nbytes + LINE)
 
     def _derived(self):
         """The tape that is compiled."""
         return adjoint(self.tape) if self.gradients else self.tape
 
-    def run(self, arguments):
-        """Compute at `arguments`, C-contiguous arrays of the recorded descriptions.
-
-        Returns
-        -------
-        status : int
-            FINE; NOT_FINITE, if a gradient is not finite; else the number of a guard that saw
-            something else than at recording, or OTHER.
-        arrays : tuple of ndarray, or None
-            Values, then gradients, if all is fine.
-        """
-        arrays = tuple([np.empty(shape, char) for shape, char in self._metas])
-        arguments = tuple(arguments)
-        status = W.enter(self._way.pointer, id(arguments), id(arrays))
-        return status, (arrays if status == FINE else None)
-
     def results(self, arrays):
-        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `run`."""
+        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""
         values = [self.value(arrays, k) for k in range(self.values)]
         rest = iter(arrays[self.values :])
         return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
 
     def value(self, arrays, k):
-        """Value `k` of the `arrays` of `run`."""
+        """Value `k` of the `arrays` of `answer`."""
         slot, what = self.tape.outputs[k]
         if not slot:
             return what

@@ -106,8 +106,8 @@ class ByColours:
 
 
 def _run(kernel, inputs):
-    """What a kernel says, as `TapeKernel.run`: for each result a matrix, zeros where that goes past the kernel."""
-    status, matrices = kernel.run(inputs)
+    """What a kernel says, as `Executable.answer`: for each result a matrix, zeros where that goes past the kernel."""
+    status, matrices = kernel.answer(inputs)
     if matrices is None:
         return status, None
     return status, _flat([f if slot else np.asarray(what) for f, (slot, what) in zip(matrices, kernel.tape.outputs)])

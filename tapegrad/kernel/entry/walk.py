@@ -18,8 +18,8 @@ from ...codegen.compile import compiled
 from ...codegen.memory import acquire, allocate, call3_int, load_double, load_int, release, set_free, store_int
 from ...interpreter.access import helper
 from ...interpreter.native import data_address
+from ...program.status import FINE, OTHER
 from ...program.walk import DONE, read_arguments
-from ..status import FINE, OTHER
 
 P_CODE, P_BYTES, P_BLOCK, P_TAKEN, P_INPUTS, P_OUTPUTS, P_WATCHED, P_OBJECTS = range(8)
 

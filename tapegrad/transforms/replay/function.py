@@ -35,9 +35,9 @@ from ...common.errors import GradientError, NestingError, StructureError, Unsupp
 from ...common.uninterrupted import remade
 from ...interpreter.walks import walks
 from ...kernel.reasons import NotLowered
-from ...kernel.status import FINE, OTHER
 from ...program.difference import difference
 from ...program.plainly import plain_answer
+from ...program.status import FINE, OTHER
 from ...tape.modes import no_grad
 from ...tape.store import thread_state
 from .arguments import objects, sort_arguments
@@ -312,7 +312,7 @@ class Replayed(Running):
         kernel = kept.kernels.get(backward)
         if kernel is None:
             return None, OTHER
-        status, result = kernel.run(inputs)
+        status, result = kernel.answer(inputs)
         if result is None:
             return None, status
         values, gradients = kernel.results(result)

@@ -134,7 +134,7 @@ class Promotion:
         ----------
         key
         answer : callable
-            Given the kernel, what it says at a point: status and results as of `TapeKernel.run`.
+            Given the kernel, what it says at a point: status and results as of `Executable.answer`.
         expected : list
             What the sweep found there; the kernel has to agree.
         stats : Stats
@@ -152,7 +152,7 @@ class Promotion:
         """`count` a replay by sweep at `inputs`, with its results and gradients, and `promote` if it is time."""
         if self.count(gradients):
             expected = [*values, *(g for g in found or () if g is not None)]
-            self.promote(gradients, lambda kernel: kernel.run(inputs), expected, stats, name)
+            self.promote(gradients, lambda kernel: kernel.answer(inputs), expected, stats, name)
 
     def make(self, gradients):
         """The kernel of values, or of values and gradients, made now if there is none.

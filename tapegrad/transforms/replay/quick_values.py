@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernel.entry.walk import Way, enter
-from ...kernel.status import FINE
+from ...program.status import FINE
 from .quick import spec_of
 
 
