@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ..codegen.emit import I1, I8, I32, I64
-from ..codegen.handle import H_SWEEP
 from ..codegen.vector_math import vectorise_calls
+from ..program.handle import H_SWEEP
 from ..program.status import FINE, NOT_FINITE
 from . import ir as K
 from .cut import costs, cut

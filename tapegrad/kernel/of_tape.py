@@ -14,7 +14,7 @@ import numpy as np
 
 from ..array.record import normalise
 from ..interpreter.native import data_address
-from ..program.executable import LINE, Executable
+from ..program.executable import LINE, Executable, described
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
 from .emit import Options
@@ -71,14 +71,18 @@ class TapeKernel(Kernel, Executable):
         super().__init__(program, options)
         self.seconds = seconds | self.seconds
         self.inputs = [(meta.shape, meta.char) for meta in self.whole.inputs]
-        self.outputs = [_meta(output) for output in self.whole.outputs]
-        self._block = np.zeros(self.nbytes + LINE, np.uint8)
-        at = data_address(self._block)
-        self._publish(self.address, [at + -at % LINE], self.nbytes + LINE)
+        self.outputs = [described(output) for output in self.whole.outputs]
+        self.keep(1)
 
     def _derived(self):
         """The tape that is compiled."""
         return adjoint(self.tape) if self.gradients else self.tape
+
+    def keep(self, count):
+        """Keep the memory of so many calls at a time; further ones get theirs for themselves."""
+        # Room to begin at a line of the cache, and to end apart from whatever comes next.
+        self._blocks = [np.zeros(self.nbytes + 3 * LINE, np.uint8) for _ in range(count)]
+        self._publish(self.address, [-(-data_address(block) // LINE) * LINE for block in self._blocks], max(1, self.nbytes))
 
     def results(self, arrays):
         """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""
@@ -99,12 +103,3 @@ class TapeKernel(Kernel, Executable):
         return f"Kernel({what} of {len(self.tape)} instructions, workspace {self.nbytes} bytes; {stages})"
 
     __repr__ = __str__
-
-
-def _meta(output):
-    """Shape and type of an output."""
-    slot, what = output
-    if slot:
-        return what.shape, what.char
-    array = np.asarray(what)
-    return (array.shape, array.dtype.char) if array.dtype.kind in "biuf" else ((0,), "d")

@@ -14,7 +14,7 @@ what users call
 
 the objective
     `layout`            containers of numbers and arrays as one vector; `bounds` in the forms users give them.
-    `objective`         value and gradient at a vector, by replay; `entry`, how compiled code calls it.
+    `objective`         value and gradient at a vector, by replay, called by compiled code (`program.handle`).
     `proof`             whether the replay still stands for the function; `keep`, what was recorded of it before.
 
 the compiled loops

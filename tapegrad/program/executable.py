@@ -65,7 +65,7 @@ class Executable:
     pointer = 0
 
     def _publish(self, code, blocks, nbytes=0):
-        """Let compiled code call it: the address of the code, and of blocks that are kept (for ever: by the caller)."""
+        """Let compiled code call it: the address of the code, and addresses of blocks, which the caller keeps."""
         lines = np.zeros((len(blocks) + 1) * LINE // 8, np.int64)
         at = data_address(lines)
         at += -at % LINE
@@ -87,3 +87,12 @@ class Executable:
         outputs = tuple([np.empty(shape, char) for shape, char in self.outputs])
         status = self.run(inputs, outputs)
         return status, (outputs if status == FINE else None)
+
+
+def described(output):
+    """Shape and dtype of an output of a tape; what is neither computed nor a number has no elements."""
+    slot, what = output
+    if slot:
+        return what.shape, what.char
+    array = np.asarray(getattr(what, "_v", what))
+    return (array.shape, array.dtype.char) if array.dtype.kind in "biuf" else ((0,), "d")

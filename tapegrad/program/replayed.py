@@ -14,10 +14,10 @@ from ..codegen.memory import copy_bytes, load_double, load_float, load_int, stor
 from ..interpreter.native import data_address
 from ..tape.meta import SCALAR
 from . import walk as W
-from .executable import Executable
+from .executable import Executable, described
+from .pool import Pool
 from .status import BROKEN, FINE
 from .walk import replay
-from .workspace import Workspace
 
 #: Words of a block: parameters of the workspace, whether gradients are wanted, the number of guards; how many outputs are
 #: copied, (output, address, bytes) of each; how many arrays have to be finite, (address, numbers, bytes of one) of each.
@@ -64,6 +64,8 @@ class Replay(Executable):
         Whether the gradients of the wanted arguments are computed too.
     count : int
         Workspaces: how many threads can be inside at a time, by compiled code; others wait.
+    pool : Pool, optional
+        Where these come from, and go to at `close`.
 
     Attributes
     ----------
@@ -71,13 +73,18 @@ class Replay(Executable):
         Why compiled code cannot call it; empty if it can.
     """
 
-    def __init__(self, tape, gradients=True, count=1):
+    def __init__(self, tape, gradients=True, count=1, pool=None):
         self.tape, self.gradients = tape, gradients
+        self._pool = Pool(tape) if pool is None else pool
         self.values = len(tape.outputs)
         wanted = [m for m, w in zip(tape.inputs, tape.wanted) if w] if gradients else []
         self.inputs = [(m.shape, m.char) for m in tape.inputs]
-        self.outputs = [(m.shape, m.char) if slot else ((0,), "d") for slot, m in tape.outputs] + [(m.shape, m.char) for m in wanted]
-        self._workspaces = [Workspace(tape) for _ in range(count)]
+        self.outputs = [*map(described, tape.outputs), *((m.shape, m.char) for m in wanted)]
+        self._constants = {
+            k: np.array(getattr(what, "_v", what), self.outputs[k][1], order="C")
+            for k, (slot, what) in enumerate(tape.outputs) if not slot and self.outputs[k][0] != (0,)
+        }  # fmt: skip
+        self._workspaces = [self._pool.take() for _ in range(count)]
         self.why = self._only_python()
         if not self.why:
             self._blocks = [self._block(workspace) for workspace in self._workspaces]
@@ -96,12 +103,20 @@ class Replay(Executable):
             return "a result that has to be finite is not one piece of floats"
         return ""
 
+    def close(self):
+        """Give the workspaces back: nobody calls it any more."""
+        self.pointer = 0
+        for workspace in self._workspaces:
+            self._pool.give(workspace)
+        self._workspaces = []
+
     def _block(self, workspace):
         """The words of a block."""
         copied = [
             (k, workspace.address_of(slot), 8 if meta is SCALAR else workspace.arrays[slot].nbytes)
             for k, (slot, meta) in enumerate(self.tape.outputs) if slot
         ]  # fmt: skip
+        copied += [(k, data_address(a), a.nbytes) for k, a in self._constants.items()]
         gradients = [g for g in workspace.gradients if g is not None] if self.gradients else []
         copied += [(self.values + k, data_address(g), g.nbytes) for k, g in enumerate(gradients)]
         finite = [(data_address(a), a.size, a.itemsize) for a in workspace.delicate]
@@ -112,19 +127,16 @@ class Replay(Executable):
         """As of `Executable`."""
         if self.pointer:
             return super().run(inputs, outputs)
-        try:
-            workspace = self._workspaces.pop()
-        except IndexError:
-            workspace = Workspace(self.tape)
+        workspace = self._pool.take()
         try:
             status = workspace.run(inputs, self.gradients)
             if status < 0:
                 gradients = [g for g in workspace.gradients if g is not None] if self.gradients else []
-                found = [workspace.value_array(slot) if slot else None for slot, _ in self.tape.outputs] + gradients
-                for target, source in zip(outputs, found):
+                values = [workspace.value_array(slot) if slot else self._constants.get(k) for k, (slot, _) in enumerate(self.tape.outputs)]
+                for target, source in zip(outputs, values + gradients):
                     if source is not None:
                         target[...] = source
                 status = FINE
         finally:
-            self._workspaces.append(workspace)
+            self._pool.give(workspace)
         return status
