@@ -34,6 +34,8 @@ class TapeKernel(Kernel, Executable):
     gradients : bool
         Whether the gradients of the wanted arguments are computed too.
     options : kernel.emit.Options
+    finite : bool
+        Whether all results have to be finite (NOT_FINITE), not only gradients.
     limit : float, optional
         Of the steps that its compilation is predicted to take (`kernel.prediction`).
 
@@ -55,7 +57,7 @@ class TapeKernel(Kernel, Executable):
     """
 
     @without_collection()
-    def __init__(self, tape, gradients=True, options=Options(), limit=None):
+    def __init__(self, tape, gradients=True, options=Options(), limit=None, finite=False):
         seconds = {}
         clock = time.perf_counter()
         self.tape, self.gradients = tape, gradients
@@ -65,7 +67,7 @@ class TapeKernel(Kernel, Executable):
         if options.symmetric:
             halve(program)
         self.values = len(tape.outputs)
-        for buffer in program.outputs[self.values :]:
+        for buffer in program.outputs[0 if finite else self.values :]:
             buffer.finite = buffer.char in "df"
         order(program)
         super().__init__(program, options)

@@ -9,6 +9,7 @@ In the order in which to read, from the outside in:
 `running`      the user's function, run: recorded, or define-by-run.
 `promotion`    when a tape becomes machine code; `directions`, the same for Jacobians.
 `quick`        the short way of a call that is like the last one; `quick_values`, where only values are wanted.
+`gathered`     Jacobians and their kin as one call and one indexing.
 `site`         the call of an executable, written out for one kind of arguments.
 `entry`        calls in users' nopython code (`tg.compile`).
 `stats`        what `g.stats()` says of all this.

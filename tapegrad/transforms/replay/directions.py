@@ -127,9 +127,7 @@ class KernelRecording:
         arrays = [np.zeros((count, p.size), p.char) for p in targets]
         for start in range(0, count, kernel.lanes if kernel else 1):
             stop = min(start + kernel.lanes, count)
-            seeds = _units(sources, start, stop, kernel.lanes) if directions is None else _seeds(
-                sources, directions[start:stop], kernel.lanes
-            )
+            seeds = seeds_of(sources, directions, start, stop, kernel.lanes)
             # Results that do not depend on the inputs have no adjoints.
             seeds = [s for p, s in zip(sources, seeds) if forward or p.slot]
             status, results = kernel.answer([*self.arguments, *seeds])
@@ -147,6 +145,11 @@ class KernelRecording:
             return FINE, self.by(kernel, forward, directions)
         except Stopped as stopped:
             return stopped.status, None
+
+
+def seeds_of(ports, directions, start, stop, lanes):
+    """Seeds for `ports`: directions `start` to `stop`, of all unit vectors if none are given."""
+    return _units(ports, start, stop, lanes) if directions is None else _seeds(ports, directions[start:stop], lanes)
 
 
 def _units(ports, start, stop, lanes):

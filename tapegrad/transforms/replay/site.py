@@ -32,6 +32,8 @@ Source text is made of our own names and of numbers; whatever comes from users i
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -49,17 +51,30 @@ _EXACT = (int, bool, str, bytes, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """A leaf of an answer: output `number` of the executable, or what `take` picks of all results (`Gathered`)."""
+    """A leaf of an answer: output `number` of the executable."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Gathered:
-    """A leaf of an answer: ``results[number].take(index)``, an array, where `results` are those of the `Plan`."""
+    """A leaf of an answer: ``results[number][index]`` of the results of the `Plan`, whose element 0 is zero.
+
+    With an index `other`, the mean of two such; `single`: a Python float.
+    """
 
     number: int
-    index: np.ndarray
+    index: np.ndarray | int
+    other: np.ndarray | int | None = None
+    single: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    """A leaf of an answer: what `function` makes of another one."""
+
+    function: Callable[..., Any]
+    leaf: Output | Gathered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +114,7 @@ class Site:
     executable : Executable
         Its first inputs are the leaves that are inputs, in order.
     answer : (Structure, list)
-        The result: its containers, and of its leaves what each is: `Output`, `Gathered`, or anything else, which is a
+        The result: its containers, and of its leaves what each is: `Output`, `Gathered`, `Applied`, or anything else, which is a
         constant (of arrays, each call gets a copy).
     same : callable or Same, optional
         Whether the surroundings of the function are as they were.
@@ -131,7 +146,7 @@ class Site:
     # -- what goes where -----------------------------------------------------------------
     def _plan(self, leaves):
         """One run; outputs that are numbers come back by themselves, others have an array each."""
-        used = {leaf.number for leaf in leaves if isinstance(leaf, Output)}
+        used = {leaf.number for leaf in map(_inner, leaves) if isinstance(leaf, Output)}
         results, places, numbers = [], [], 0
         #: For each output its name in the source.
         for k, (shape, char) in enumerate(self.executable.outputs):
@@ -205,9 +220,12 @@ class Site:
             self._miss(f"not ({same.text})")
         elif same is not None:
             self._miss(f"not {self._name('same', same)}()")
+        zeros = {leaf.number for leaf in map(_inner, leaves) if isinstance(leaf, Gathered)}
         for k, (shape, char) in enumerate(plan.results):
             dtype = "" if char == "d" else f", {self._name('D', np.dtype(char))}"
             self._lines.append(f"o{k} = empty({self._name('shape', shape)}{dtype})")
+            if k in zeros:
+                self._lines.append(f"o{k}[0] = 0.0")
         self._names["words"] = self._words(marks, plan)
         outs = "".join(f"o{k}, " for k in range(len(plan.results)))
         passed = "args" if self._pieces == ["*args"] else f"({''.join(f'{p}, ' for p in self._pieces)})"
@@ -311,12 +329,20 @@ class Site:
 
     def _result(self, leaf):
         """An expression of a leaf."""
+        if isinstance(leaf, Applied):
+            return f"{self._name('apply', leaf.function)}({self._result(leaf.leaf)})"
         if isinstance(leaf, Gathered):
-            return f"o{leaf.number}.take({self._name('index', leaf.index)})"
+            one, *other = (f"o{leaf.number}[{self._name('index', i)}]" for i in (leaf.index, leaf.other) if i is not None)
+            value = f"0.5 * ({one} + {other[0]})" if other else one
+            return f"({value}).item()" if leaf.single else value
         if isinstance(leaf, Output):
             where = self._own_outputs[leaf.number]
             return f"r[{where}]" if type(where) is int else where
         return self._name("C", leaf) + (".copy()" if isinstance(leaf, np.ndarray) else "")
+
+
+def _inner(leaf):
+    return leaf.leaf if isinstance(leaf, Applied) else leaf
 
 
 def _alike(keys, others):
