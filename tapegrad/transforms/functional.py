@@ -21,6 +21,8 @@ from ..autograd import nested
 from ..common.errors import StructureError
 from ..common.tree import flatten, unflatten
 from ..common.uninterrupted import uninterrupted
+from .replay.miss import MISS
+from .replay.planned import of_gradients, of_values
 from .replay.promotion import checked_policy
 
 if TYPE_CHECKING:
@@ -90,6 +92,10 @@ class Transformed(Generic[R]):
 
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, policy=checked_policy(kernel), options=options)
         self._has_aux = has_aux
+        self._replayed.planned = self._planned()
+
+    def _planned(self):
+        """How calls like the last one are answered (`transforms.replay.planned`), or None."""
 
     def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
@@ -178,12 +184,18 @@ class Jitted(Transformed[R]):
         self.options = self._replayed.options = Options(fastmath=fastmath)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
+        answer = MISS if nested.inside() else self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self.__wrapped__(*args, **kwargs)
         return nested.beside(
             lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
         )
+
+    def _planned(self):
+        return of_values()
 
 
 @overload
@@ -261,26 +273,25 @@ def _number(gradient):
     return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
 
 
-def _together(gradients):
-    """The gradients of a sequence of arguments, as a tuple also if it has one."""
-    return gradients if type(gradients) is tuple else (gradients,)
-
-
 class _ValueAndGrad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        answer = None if kwargs or nested.inside() else self._replayed.quick(args)
-        if answer is not None:
-            return answer if self._one else (answer[0], _together(answer[1]))
-        return self._answered(args, kwargs)
+        answer = MISS if nested.inside() else self._replayed.quick(args, kwargs)
+        return self._answered(args, kwargs) if answer is MISS else answer
+
+    def _planned(self):
+        return of_gradients(self._argnums, self._one, self._has_aux, True)
 
 
 class _Grad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        answer = None if kwargs or nested.inside() else self._replayed.quick(args)
-        if answer is not None:
-            return answer[1] if self._one else _together(answer[1])
+        answer = MISS if nested.inside() else self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         value, gradient = self._answered(args, kwargs)
         return (gradient, value[1]) if self._has_aux else gradient
+
+    def _planned(self):
+        return of_gradients(self._argnums, self._one, self._has_aux, False)
 
 
 @overload

@@ -23,6 +23,8 @@ from ..common.errors import SeedShapeError, StructureError
 from ..common.tree import Structure, flatten, leaf_names, unflatten
 from .functional import Transformed, chosen, grad
 from .jacobians import vjp
+from .replay.miss import MISS
+from .replay.planned import of_values
 
 X = TypeVar("X", bound=Any)
 
@@ -98,6 +100,16 @@ class Products(Transformed):
         self._replayed = Replayed(
             self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False, policy=kept.policy, options=kept.options
         )
+        self._replayed.planned = of_values(self._picked)
+
+    def _picked(self, structure, leaves):
+        """What `_shaped` takes of the results, of an answer."""
+        from .replay.site import joined, part_of
+
+        if not self._has_aux:
+            return part_of(structure, leaves, 0) if self._one else (structure, leaves)
+        first = part_of(structure, leaves, 0)
+        return joined(part_of(*first, 0) if self._one else first, part_of(structure, leaves, 1))
 
     def __call__(self, *args, **kwargs):
         if len(args) < 2:
@@ -108,24 +120,21 @@ class Products(Transformed):
                 f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
                 "positional arguments, and a direction"
             )
-        # Leaves and nothing else: calls that are alike go the short way.
-        only_leaves = self._one and not self._has_aux and not kwargs and direction.__class__ in (float, np.ndarray)
-        flat = (direction, *args) if only_leaves else None
-        answer = None if flat is None or nested.inside() else self._replayed.quick(flat)
-        if answer is not None:
-            return answer[0]
+        answer = MISS if nested.inside() else self._replayed.quick(((direction,) if self._one else direction, *args), kwargs)
+        if answer is not MISS:
+            return answer
         direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
             return self._inside(args, kwargs, direction)
-        return nested.beside(lambda: self._by_replay(args, kwargs, direction, flat), lambda: self._inside(args, kwargs, direction))
+        return nested.beside(lambda: self._by_replay(args, kwargs, direction), lambda: self._inside(args, kwargs, direction))
 
     def _inside(self, args, kwargs, direction):
         if among_duals((direction, args, kwargs)):
             return self._by_duals(self, args, kwargs, direction)
         return self._shaped(self._program(direction, *args, **kwargs))
 
-    def _by_replay(self, args, kwargs, direction, flat):
-        outcome = self._replayed.call((direction, *args), kwargs, backward=False, flat=flat)
+    def _by_replay(self, args, kwargs, direction):
+        outcome = self._replayed.call((direction, *args), kwargs, backward=False)
         # The values are copies already, but for constants.
         if outcome.tape is None:
             return self._shaped(self._value(outcome))

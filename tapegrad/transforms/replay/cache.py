@@ -28,13 +28,13 @@ class _Node:
 
 
 class Kept(Pool):
-    """A finished tape in use: its pool of workspaces, its kernels, when it was used last, and the short way to it (`quick`)."""
+    """A finished tape in use: its pool of workspaces, its kernels, when it was used last, its replay for compiled code, and the short way to it."""
 
     def __init__(self, tape, policy="never", options=None):
         super().__init__(tape)
         self.kernels = Promotion(tape, policy, options)
         self.used = 0
-        self.quick = None
+        self.replay = self.short = None
 
 
 class Tapes:
@@ -49,7 +49,7 @@ class Tapes:
     def add(self, kept):
         """Keep a tape."""
         if len(self.all) >= self.limit:
-            # The tape tried first was used last; the short way (`transforms.replay.quick`) does not say so.
+            # The tape tried first was used last; the short way (`transforms.replay.short`) does not say so.
             if self.root.recent in self.all:
                 self.touch(self.root.recent)
             self.all.remove(min(self.all, key=lambda k: k.used))

@@ -22,7 +22,7 @@ file is found out.  It is then run define-by-run, as is one whose path changes a
 nearly every call; both are said once, and in `stats`.
 
 Start reading at `Replayed.call`.  A kept tape is run by sweep (`program.workspace`) or by its kernel
-(`transforms.replay.promotion`); calls that are like the last one do not even come here (`transforms.replay.quick`).
+(`transforms.replay.promotion`); calls that are like the last one do not even come here (`transforms.replay.short`).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from ...tape.store import thread_state
 from .arguments import objects, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
+from .miss import MISS
 from .purity import Surroundings
 from .running import LOG, Outcome, Running, name_of
 from .stats import ImpureFunctionWarning, PathWarning, Stats
@@ -134,15 +135,17 @@ class Replayed(Running):
         self.turn = remade(threading.RLock())
         self.stats = Stats()
         self.short = None
+        #: How calls like the last one are answered (`transforms.replay.short`), or None.
+        self.planned = None
 
-    def quick(self, args):
-        """``(value, gradients)`` of a call like the last one (`transforms.replay.quick`), or None: then `call` has to answer."""
-        quick = self.short
-        return quick.call(args, self.stats) if quick is not None else None
+    def quick(self, args, kwargs):
+        """The answer of a call like the last one (`transforms.replay.short`), or MISS: then `call` has to answer."""
+        short = self.short
+        return MISS if short is None else short.call(args, kwargs, self.stats)
 
     # -- calls --------------------------------------------------------------------
-    def call(self, args, kwargs, backward=True, flat=None):
-        """Answer a call: an `Outcome`.  `flat` are the leaves of the arguments, for `transforms.replay.quick_values`, if that may serve.
+    def call(self, args, kwargs, backward=True):
+        """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
         (`program.swept`); what it returns stands for the gradients.  If it has a method
@@ -172,15 +175,9 @@ class Replayed(Running):
             kind.check_at *= 2
             return self._checked(kind, inputs, key, leaves, backward)
         outcome = self.replay(kind, inputs, backward)
-        if outcome is None or kind.captures:
-            # The short ways would not ask whether it is still under no_grad.
-            pass
-        elif not kwargs and backward is True and self.scalar and not self.has_aux:
-            self._prepare(kind, surroundings, args)
-        elif flat is not None:
-            from .quick_values import prepare  # loads compiled code, which a first call may do without
-
-            prepare(self, kind, surroundings, flat)
+        # The short way would not ask whether it is still under no_grad.
+        if outcome is not None and not kind.captures:
+            self._prepare(kind, surroundings, key)
         return outcome if outcome is not None else self._record(kind, inputs, key, leaves, backward)
 
     def check_positions(self, args):
@@ -224,22 +221,16 @@ class Replayed(Running):
             raise GradientError(f"{name_of(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
         return kind.tapes.first(), inputs
 
-    def _prepare(self, kind, surroundings, args):
+    def _prepare(self, kind, surroundings, key):
         """Let the next call go the short way, if it is like this one."""
-        kept = kind.tapes.first()
-        if kept is None:
+        kept, made = kind.tapes.first(), self.stats.kernels
+        if kept is None or self.planned is None:
             return
-        kernel = kept.kernels.get(True)
-        short = self.short
-        if short is not None and short.serves(kept, kernel, surroundings):
-            return
-        from .quick import Quick, QuickKernel  # loads compiled code, which a first call may do without
+        if kept.short is None or not kept.short.serves(kept, surroundings, made):
+            from .short import Short  # loads compiled code, which a first call may do without
 
-        short = kept.quick
-        if short is None or not short.serves(kept, kernel, surroundings):
-            quick = Quick if kernel is None else QuickKernel
-            short = kept.quick = quick.of(kind, surroundings, kept, args, self.argnums)
-        self.short = short
+            kept.short = Short(kind, kept, surroundings, key, self.planned, made)
+        self.short = kept.short
 
     def replay(self, kind, inputs, backward, count=True):
         outcome, by_kernel = self._walked(kind, inputs, backward, count, True)

@@ -42,9 +42,8 @@ from ...common.tree import Structure
 from ...interpreter.native import data_address
 from ...program import enter as E
 from .arguments import is_input, is_reordered
+from .miss import MISS
 
-#: What a site answers if the long way has to be gone.
-MISS = type("Miss", (), {"__repr__": lambda self: "MISS"})()
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
 _EXACT = (int, bool, str, bytes, type(None))
 
@@ -358,7 +357,7 @@ def _made(kind, names, parts):
     return thing
 
 
-def of_gradients(tape, structure, argnums, one, has_value=True):
+def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):
     """The answer of `value_and_grad` (or `grad`) by an executable with gradients, as a `Site` takes it.
 
     Parameters
@@ -369,6 +368,8 @@ def of_gradients(tape, structure, argnums, one, has_value=True):
     argnums : tuple of int
     one : bool
         Whether the gradient is that of one argument, not a tuple.
+    has_aux, has_value : bool
+        Whether the tape returns a pair; whether its results go first, or only what is besides the value, last.
     """
     number, by_position = len(tape.outputs), {}
     for k in sorted(set(argnums)):
@@ -376,13 +377,26 @@ def of_gradients(tape, structure, argnums, one, has_value=True):
         by_position[k] = part, [Output(number + j) for j in range(part.count)]
         number += part.count
     parts = [by_position[k] for k in argnums]
-    gradients = parts[0][0] if one else Structure(tuple, (None,) * len(parts), tuple(p for p, _ in parts))
-    leaves = [leaf for _, leaves in parts for leaf in leaves]
-    if not has_value:
-        return gradients, leaves
-    return Structure(tuple, (None, None), (tape.structure, gradients)), values_of(tape) + leaves
+    gradients = parts[0] if one else joined(*parts)
+    values = tape.structure, values_of(tape)
+    if has_value:
+        return joined(values, gradients)
+    return joined(gradients, part_of(*values, 1)) if has_aux else gradients
 
 
 def values_of(tape):
     """The leaves of an answer that are the results of `tape`."""
     return [Output(k) if slot else what for k, (slot, what) in enumerate(tape.outputs)]
+
+
+def joined(*answers):
+    """The tuple of several answers."""
+    structures, leaves = zip(*answers)
+    return Structure(tuple, (None,) * len(answers), structures), [leaf for some in leaves for leaf in some]
+
+
+def part_of(structure, leaves, k):
+    """Part `k` of an answer."""
+    first = sum(part.count for part in structure.parts[:k])
+    part = structure.parts[k]
+    return part, leaves[first : first + part.count]
