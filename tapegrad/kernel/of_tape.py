@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-
 from ..array.record import normalise
-from ..interpreter.native import data_address
-from ..program.executable import LINE, Executable, described
+from ..program.executable import described
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
 from .emit import Options
@@ -25,7 +22,7 @@ from .pipeline import lower, without_collection
 from .prediction import affordable
 
 
-class TapeKernel(Kernel, Executable):
+class TapeKernel(Kernel):
     """Machine code of a finished tape.
 
     Parameters
@@ -74,17 +71,10 @@ class TapeKernel(Kernel, Executable):
         self.seconds = seconds | self.seconds
         self.inputs = [(meta.shape, meta.char) for meta in self.whole.inputs]
         self.outputs = [described(output) for output in self.whole.outputs]
-        self.keep(1)
 
     def _derived(self):
         """The tape that is compiled."""
         return adjoint(self.tape) if self.gradients else self.tape
-
-    def keep(self, count):
-        """Keep the memory of so many calls at a time; further ones get theirs for themselves."""
-        # Room to begin at a line of the cache, and to end apart from whatever comes next.
-        self._blocks = [np.zeros(self.nbytes + 3 * LINE, np.uint8) for _ in range(count)]
-        self._publish(self.address, [-(-data_address(block) // LINE) * LINE for block in self._blocks], max(1, self.nbytes))
 
     def results(self, arrays):
         """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""

@@ -4,11 +4,11 @@ In the order in which to read, from the outside in:
 
 `function`     `Replayed`, which every transformation is made of: which tape answers a call, and when one is recorded.
 `arguments`    inputs of the tape, and everything else, which is part of the key.
-`purity`       what the function depends on besides its arguments; `watched`, the same for compiled code to compare.
+`purity`       what the function depends on besides its arguments.
 `cache`        the tapes of one kind of arguments, found by what guards saw.
 `running`      the user's function, run: recorded, or define-by-run.
 `promotion`    when a tape becomes machine code; `directions`, the same for Jacobians.
-`quick`        the short way of a call that is like the last one; `quick_values`, where only values are wanted.
+`short`        the short way of a call that is like the last one: a `site`; `planned`, what transformations say of it; `miss`.
 `gathered`     Jacobians and their kin as one call and one indexing.
 `site`         the call of an executable, written out for one kind of arguments.
 `entry`        calls in users' nopython code (`tg.compile`).

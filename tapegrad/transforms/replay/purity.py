@@ -53,7 +53,6 @@ import numpy as np
 from ...array.differentiable import Differentiable
 from ...tape.watch import stamp
 from ..captured import KEPT
-from . import watched
 
 _SIMPLE = (int, float, bool, str, bytes, complex, type(None), range, slice)
 _FIXED = (types.BuiltinFunctionType, np.ufunc, np.dtype)
@@ -98,7 +97,7 @@ class Surroundings:
         self._callable("", function, DEPTH)
         for k, argument in static:
             self._thing(f"argument {k}", argument, DEPTH)
-        self._known = self._groups = self._words = None
+        self._known = self._groups = None
 
     def _first(self, thing):
         """Whether `thing` has not been seen yet (it is kept, so that its id stays its own)."""
@@ -309,32 +308,10 @@ class Surroundings:
         self._groups = ([c for c, _ in cells], [b for _, b in cells], [n for n, _ in names], [b for _, b in names], others)
         return self._groups
 
-    def words(self):
-        """The bindings as words in memory (`transforms.replay.watched`): a flat list of addresses and contents, or None if some are more."""
-        if self._words is None or not watched.holds(self._words or ()):
-            self._words = self._as_words()
-        return self._words or None
-
-    def _as_words(self):
-        found = {}
-        for _, same, thing, before in self.checks:
-            if same is _same_cell:
-                words = watched.of_cell(thing, before)
-            elif same is _same_item:
-                words = watched.of_item(*thing, before)
-            elif same is _same_function:
-                words = watched.of_function(thing, before)
-            else:
-                words = None
-            if words is None:
-                return ()
-            found |= zip(words[::2], words[1::2])
-        return [word for pair in found.items() for word in pair]
-
     def forgive(self):
         """Leave out what has changed by now: the function itself changes it (a counter, a log)."""
         self.checks = [check for check in self.checks if check[1](check[2], check[3])]
-        self._groups = self._words = None
+        self._groups = None
 
     def changed(self):
         """The name of the first thing that has changed, or None."""

@@ -1,4 +1,4 @@
-"""Names that a promoted function uses, compared by compiled code: each change is seen by the next call."""
+"""Names that a promoted function uses: each change is seen by the next call, though that goes the short way."""
 
 from contextlib import nullcontext
 
@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.transforms.replay import watched
-from tapegrad.transforms.replay.quick import QuickKernel
 from tests.transforms.replay import test_purity
 from tests.transforms.replay.agreement import quiet
 
@@ -23,7 +21,7 @@ def promoted(function, *args):
     g = tg.grad(function, kernel="always")
     for _ in range(9):
         g(*args)
-    assert g.stats().kernels == 1 and type(g._replayed.short) is QuickKernel
+    assert g.stats().kernels == 1 and g._replayed.short.site is not None and not g._replayed.short.swept
     return g
 
 
@@ -48,16 +46,15 @@ def defined(scope, text="def f(x): return k * x * x"):
     return scope["f"]
 
 
-# -- what is watched by words -----------------------------------------------------------
-def test_the_names_of_an_ordinary_function_are_all_words():
+# -- names -----------------------------------------------------------
+def test_names_of_an_ordinary_function():
     k = 2.0
     g = promoted(lambda x: k * FACTOR * helper(x), 3.0)
-    assert g._replayed.short.watched and g(3.0) == 24.0
+    assert g(3.0) == 24.0
 
 
 def test_a_global_is_rebound(scope):
     g = promoted(defined(scope), 3.0)
-    assert g._replayed.short.watched
     seen(g, lambda: scope.__setitem__("k", 7.0), 42.0)
 
 
@@ -189,56 +186,3 @@ def _is_seen_by_kernels(name, function, change):
             else:
                 np.testing.assert_allclose(after, 3 * before)
     assert not warned
-
-
-# -- the words themselves ----------------------------------------------------------------
-def test_words_hold_until_something_changes():
-    cell = (lambda value: (lambda: value).__closure__[0])(FACTOR)
-    words = watched.of_cell(cell, cell.cell_contents)
-    assert watched.holds(words)
-    cell.cell_contents = OTHER
-    assert not watched.holds(words)
-
-
-def test_words_of_an_item():
-    scope = {"a": FACTOR, "b": OTHER}
-    words = watched.of_item(scope, "b", scope["b"])
-    assert watched.holds(words)
-    scope["a"] = 3.0
-    assert watched.holds(words)
-    scope["b"] = 3.0
-    assert not watched.holds(words)
-
-
-def test_words_of_an_item_that_is_not_there():
-    scope = {"a": FACTOR}
-    words = watched.of_item(scope, "b", None)
-    assert watched.holds(words)
-    scope["b"] = 3.0
-    assert not watched.holds(words)
-
-
-def test_words_of_a_function():
-    def f(x, a=FACTOR, *, b=OTHER):
-        return x
-
-    words = watched.of_function(f, (f.__defaults__, f.__kwdefaults__, f.__code__))
-    assert watched.holds(words)
-    f.__defaults__ = (3.0,)
-    assert not watched.holds(words)
-
-
-def test_what_is_not_found_is_left_to_python(monkeypatch):
-    monkeypatch.setattr(watched, "_FUNCTION", None)
-    k = 2.0
-
-    def change():
-        nonlocal k
-        k = 7.0
-
-    def f(x, m=1.0):
-        return k * m * x * x
-
-    g = promoted(f, 3.0)
-    assert g._replayed.short.watched == [] or g._replayed.short.watched is None
-    seen(g, change, 42.0)
