@@ -68,12 +68,6 @@ def _try_layouts():
     reads("a tuple", [word(id(pair) + 16 + 8 * k).value for k in range(3)], [2, id(number), id(array)])
     reads("a float", (word(id(number) + 8).value, ctypes.c_double.from_address(id(number) + 16).value), (FLOAT_TYPE, number))
     reads("an array", word(id(array) + 16).value, array.ctypes.data)
-    plane = np.zeros((2, 3))
-    for turned, laid_out in ((plane, 0x101), (plane.T, 0x100)):
-        extents = word(id(turned) + 32).value
-        reads("the axes of an array", [short(id(turned) + 24).value, *(word(extents + 8 * k).value for k in range(2))], [2, *turned.shape])
-        read = word(id(turned) + 56).value, short(id(turned) + 64).value & 0x101
-        reads("dtype and flags of an array", read, (id(np.dtype("d")), laid_out))
     token = object()
     held = [token]
     before = short(id(token)).value

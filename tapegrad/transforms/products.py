@@ -104,7 +104,7 @@ class Products(Transformed):
 
     def _picked(self, structure, leaves):
         """What `_shaped` takes of the results, of an answer."""
-        from .replay.site import joined, part_of
+        from .replay.answers import joined, part_of
 
         if not self._has_aux:
             return part_of(structure, leaves, 0) if self._one else (structure, leaves)

@@ -10,6 +10,7 @@ In the order in which to read, from the outside in:
 `promotion`    when a tape becomes machine code; `directions`, the same for Jacobians.
 `short`        the short way of a call that is like the last one: a `site`; `planned`, what transformations say of it; `miss`.
 `gathered`     Jacobians and their kin as one call and one indexing.
+`answers`      what the result of a call is made of.
 `site`         the call of an executable, written out for one kind of arguments.
 `entry`        calls in users' nopython code (`tg.compile`).
 `stats`        what `g.stats()` says of all this.

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...common.tree import flatten
+from .answers import Applied, Gathered, Plan
 from .directions import seeds_of
-from .site import Applied, Gathered, Plan
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 
 def of_gradients(argnums, one, has_aux, has_value):
-    """Gradients by kernel, or by sweep as long as there is none; arguments as of `site.of_gradients`."""
+    """Gradients by kernel, or by sweep as long as there is none; arguments as of `answers.of_gradients`."""
 
     def planned(kept, structure):
         from ...program.replayed import Replay
-        from .site import of_gradients
+        from .answers import of_gradients
 
         executable = kept.kernels.get(True)
         if executable is None:
@@ -29,7 +29,7 @@ def of_values(pick=lambda structure, leaves: (structure, leaves)):
     """The results of a tape by kernel, or what `pick` takes of them."""
 
     def planned(kept, structure):
-        from .site import values_of
+        from .answers import values_of
 
         executable = kept.kernels.get(False)
         return None if executable is None else (executable, None, pick(kept.tape.structure, values_of(kept.tape)))

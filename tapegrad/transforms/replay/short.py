@@ -7,8 +7,9 @@ answered last, through which the next call goes first.
 from __future__ import annotations
 
 from ...program.replayed import Replay
+from .answers import Same
 from .miss import MISS
-from .site import Same, Site
+from .site import Site
 
 
 class Short:

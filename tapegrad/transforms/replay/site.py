@@ -8,20 +8,19 @@ with ``x = np.zeros(2)``, value and gradient by `x`::
     def call(args, kwargs):
         if len(args) != 3 or kwargs:
             return MISS
-        a0, c1, a2 = args
+        a0, c1, a2, = args
         if type(c1) is not dict or len(c1) != 1:
             return MISS
         k0, = c1
-        if not (k0 is K0) and not alike((k0,), (K0,)):
+        if not (k0 is K6) and not alike((k0,), (K6,)):
             return MISS
-        if not (a2 is S2 or type(a2) is T2 and a2 == S2):
+        if a2 is not S7 and not (type(a2) is T8 and a2 == S7):
             return MISS
-        o1 = empty(shape1)
-        r = enter(words, (a0, *c1.values()), (o1,))
+        o0 = empty(shape9)
+        r = enter(words, (a0, *c1.values(), ), (o0, ))
         if type(r) is int:
             return MISS
-        v0, = r
-        return (v0, o1)
+        return (r[0], o0, )
 
 Nothing is taken for granted: types are compared exactly, keys with their order, static leaves by identity or by type and
 value, what arrays are (dtype, shape, order) by compiled code.  Whatever is not exactly so, a guard that falls otherwise, a
@@ -32,73 +31,18 @@ Source text is made of our own names and of numbers; whatever comes from users i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ...common.errors import require
-from ...common.tree import Structure
 from ...interpreter.native import data_address
 from ...program import enter as E
+from .answers import Applied, Gathered, Output, Plan, Same, inner
 from .arguments import is_input, is_reordered
 from .miss import MISS
 
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
 _EXACT = (int, bool, str, bytes, type(None))
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """A leaf of an answer: output `number` of the executable."""
-
-    number: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Gathered:
-    """A leaf of an answer: ``results[number][index]`` of the results of the `Plan`, whose element 0 is zero.
-
-    With an index `other`, the mean of two such; `single`: a Python float.
-    """
-
-    number: int
-    index: np.ndarray | int
-    other: np.ndarray | int | None = None
-    single: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Applied:
-    """A leaf of an answer: what `function` makes of another one."""
-
-    function: Callable[..., Any]
-    leaf: Output | Gathered
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """How an executable is called for one answer, if not simply once.
-
-    Attributes
-    ----------
-    results : list of (tuple, str)
-        Shapes and dtypes of the arrays into which outputs go.
-    runs : list of (list, list)
-        For each run of the executable the arrays that it is given as further inputs (C-contiguous, kept), and for each of
-        its outputs ``(result, element)``, where it goes, or None, if nobody wants it.
-    """
-
-    results: list
-    runs: list
-
-
-@dataclasses.dataclass(frozen=True)
-class Same:
-    """The check of what a function depends on besides its arguments, as the text of an expression; its names begin with ``same_``."""
-
-    text: str
-    names: dict
 
 
 class Site:
@@ -113,8 +57,7 @@ class Site:
     executable : Executable
         Its first inputs are the leaves that are inputs, in order.
     answer : (Structure, list)
-        The result: its containers, and of its leaves what each is: `Output`, `Gathered`, `Applied`, or anything else, which is a
-        constant (of arrays, each call gets a copy).
+        The result: its containers, and of its leaves what each is (`transforms.replay.answers`).
     same : callable or Same, optional
         Whether the surroundings of the function are as they were.
     plan : Plan, optional
@@ -145,7 +88,7 @@ class Site:
     # -- what goes where -----------------------------------------------------------------
     def _plan(self, leaves):
         """One run; outputs that are numbers come back by themselves, others have an array each."""
-        used = {leaf.number for leaf in map(_inner, leaves) if isinstance(leaf, Output)}
+        used = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Output)}
         results, places, numbers = [], [], 0
         #: For each output its name in the source.
         for k, (shape, char) in enumerate(self.executable.outputs):
@@ -219,7 +162,7 @@ class Site:
             self._miss(f"not ({same.text})")
         elif same is not None:
             self._miss(f"not {self._name('same', same)}()")
-        zeros = {leaf.number for leaf in map(_inner, leaves) if isinstance(leaf, Gathered)}
+        zeros = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Gathered)}
         for k, (shape, char) in enumerate(plan.results):
             dtype = "" if char == "d" else f", {self._name('D', np.dtype(char))}"
             self._lines.append(f"o{k} = empty({self._name('shape', shape)}{dtype})")
@@ -289,6 +232,10 @@ class Site:
             self._pieces.append(name)
         elif len(mark) == 3:
             shape, dtype, content = mark
+            if np.dtype(dtype).kind in "OV":
+                # Bytes do not say what objects are, and a name not what fields.
+                self._miss("True")
+                return
             dtype, shape, content = self._name("D", np.dtype(dtype)), self._name("shape", shape), self._name("B", content)
             self._miss(f"type({name}) is not ndarray or {name}.dtype != {dtype} or {name}.shape != {shape} or {name}.tobytes() != {content}")
         else:
@@ -340,10 +287,6 @@ class Site:
         return self._name("C", leaf) + (".copy()" if isinstance(leaf, np.ndarray) else "")
 
 
-def _inner(leaf):
-    return leaf.leaf if isinstance(leaf, Applied) else leaf
-
-
 def _alike(keys, others):
     """Whether keys that are not the same objects are the same keys."""
     return all(a is b or type(a) is type(b) and type(a) in _EXACT and a == b for a, b in zip(keys, others))
@@ -355,48 +298,3 @@ def _made(kind, names, parts):
     for name, part in zip(names, parts):
         object.__setattr__(thing, name, part)
     return thing
-
-
-def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):
-    """The answer of `value_and_grad` (or `grad`) by an executable with gradients, as a `Site` takes it.
-
-    Parameters
-    ----------
-    tape : FinishedTape
-    structure : Structure
-        Of ``(args, kwargs)``.
-    argnums : tuple of int
-    one : bool
-        Whether the gradient is that of one argument, not a tuple.
-    has_aux, has_value : bool
-        Whether the tape returns a pair; whether its results go first, or only what is besides the value, last.
-    """
-    number, by_position = len(tape.outputs), {}
-    for k in sorted(set(argnums)):
-        part = structure.parts[0].parts[k]
-        by_position[k] = part, [Output(number + j) for j in range(part.count)]
-        number += part.count
-    parts = [by_position[k] for k in argnums]
-    gradients = parts[0] if one else joined(*parts)
-    values = tape.structure, values_of(tape)
-    if has_value:
-        return joined(values, gradients)
-    return joined(gradients, part_of(*values, 1)) if has_aux else gradients
-
-
-def values_of(tape):
-    """The leaves of an answer that are the results of `tape`."""
-    return [Output(k) if slot else what for k, (slot, what) in enumerate(tape.outputs)]
-
-
-def joined(*answers):
-    """The tuple of several answers."""
-    structures, leaves = zip(*answers)
-    return Structure(tuple, (None,) * len(answers), structures), [leaf for some in leaves for leaf in some]
-
-
-def part_of(structure, leaves, k):
-    """Part `k` of an answer."""
-    first = sum(part.count for part in structure.parts[:k])
-    part = structure.parts[k]
-    return part, leaves[first : first + part.count]

@@ -70,6 +70,22 @@ def test_masks_and_empty_arrays():
     np.testing.assert_array_equal(counted(g, X, empty), np.zeros(6))
 
 
+@pytest.mark.parametrize("static", [np.array([1, None], object), np.zeros(2, [("a", "i4"), ("b", "f4")])], ids=["objects", "fields"])
+def test_arrays_of_which_bytes_do_not_say_all_go_the_long_way(static):
+    g = tg.grad(lambda x, s: x * len(s), kernel="always")
+    for _ in range(9):
+        assert g(2.0, static) == float(len(static))
+    assert counted(g, 2.0, static) is MISS
+
+
+@pytest.mark.parametrize("static", [np.array(["a", "b"]), np.array([1j, 2.0])], ids=["text", "complex"])
+def test_other_arrays_are_compared_by_their_bytes(static):
+    g = tg.grad(lambda x, s: x * len(s), kernel="always")
+    for _ in range(9):
+        assert g(2.0, static) == float(len(static))
+    assert counted(g, 2.0, static.copy()) == 2.0 and counted(g, 2.0, static[::-1]) is MISS
+
+
 # -- arrays in another order ------------------------------------------------------------------
 ROWS = np.random.default_rng(3).normal(size=(6, 4))
 VIEWS = {"transposed": ROWS.T, "every second": ROWS[::2], "a column": ROWS[:, 1], "backwards": ROWS[::-1, ::-1]}

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import sys
+import textwrap
 import threading
 from collections import OrderedDict
 
@@ -12,8 +13,9 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.tree import flatten
 from tapegrad.program.replayed import Replay
+from tapegrad.transforms.replay.answers import Same, of_gradients, values_of
 from tapegrad.transforms.replay.arguments import sort_arguments
-from tapegrad.transforms.replay.site import MISS, Same, Site, of_gradients, values_of
+from tapegrad.transforms.replay.site import MISS, Site
 from tests.transforms.replay.site_kinds import KINDS, Fields, Pair, made, of_dict, of_mode, of_plane, of_two, site_of
 
 
@@ -272,6 +274,12 @@ def test_other_threads_run_meanwhile():
         sys.setswitchinterval(interval)
         thread.join()
     assert released and not held
+
+
+def test_the_essay_shows_a_site():
+    g = tg.value_and_grad(tg.jit(lambda x, p, how: np.sum(x) * p["a"] if how == "left" else x[0]))
+    shown = str(site_of(g, (np.zeros(2), {"a": 2.0}, "left")))
+    assert textwrap.indent(shown, "    ") in sys.modules[Site.__module__].__doc__
 
 
 def test_names_that_users_choose_cannot_become_code():
