@@ -62,7 +62,7 @@ class Compiled:
         self.shape, self.data = x0.shape, [None if type(d) is float else d.shape for d in data]
         self._evaluate, self._address_of, self._failed = H.evaluate, data_address, H.H_FAILED
         self.tape, self._surroundings = _recorded(function, x0, data)
-        replay = Replay(self.tape, True, workspaces)
+        replay = self._replay = Replay(self.tape, True, workspaces)
         if replay.why:
             raise UnsupportedFunctionError(
                 f"{replay.why}, which compiled code cannot call; write it with operations that have a program, or use "

@@ -7,6 +7,8 @@ of is compiled code, which `import tapegrad` does not load.)
 
 from __future__ import annotations
 
+from .directions import lanes_of
+
 
 def of_gradients(argnums, one, has_aux, has_value):
     """Gradients by kernel, or by sweep as long as there is none; arguments as of `answers.of_gradients`."""
@@ -46,7 +48,6 @@ def of_directions(read, kernel_of=None):
 
     def planned(kept, structure):
         from ...program.swept import ReplayedRecording
-        from .directions import lanes_of
         from .gathered import gathered
 
         def of(forward, count):
