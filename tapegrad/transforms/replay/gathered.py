@@ -61,6 +61,10 @@ class Numbered:
         """Compressions of the Jacobian, if they have been sought."""
         return self.base._compressed
 
+    def lanes(self, count):
+        """Asked by who has not chosen a mode yet: then there is no plan."""
+        raise _Unplanned
+
     def columns(self):
         """As of `Recording`."""
         return self.many(True, None)

@@ -115,19 +115,20 @@ class Site:
                 types = (id(np.float64), id(int) if mark[-1] else 0) if char == "d" else (id(np.float32), 0) if char == "f" else (0, 0)
             spec += [*types, mark[0] != "f", ord(char), np.dtype(char).itemsize, len(shape), *shape]
         fixed, outputs = len(executable.inputs) - len(inputs), len(executable.outputs)
-        tables, self._held = [], []
+        # A kernel may keep something in an output that nobody wants, so that each has room of its own.
+        sizes = [int(np.prod(shape)) * np.dtype(char).itemsize for shape, char in executable.outputs]
+        room = np.cumsum([0, *(n + -n % 8 for n in sizes)]).tolist()
+        tables, self._held, scratch = [], [], 0
         for arrays, places in plan.runs:
             require(len(arrays) == fixed and len(places) == outputs, "an executable has other inputs or outputs than its site")
             self._held += arrays
             tables += [data_address(a) for a in arrays]
-            for place in places:
-                number, at = (E.NOWHERE, 0) if place is None else place
-                size = np.dtype(plan.results[number][1]).itemsize if number >= 0 else 8
+            for k, place in enumerate(places):
+                number, at = (E.NOWHERE, room[k]) if place is None else place
+                size = 1 if place is None else np.dtype(plan.results[number][1]).itemsize if number >= 0 else 8
                 tables += [number, at * size]
+                scratch = room[-1] if place is None else scratch
         numbers = getattr(self, "_numbers", 0)
-        scratch = max((8 * int(np.prod(shape)) for shape, _ in executable.outputs), default=0)
-        if all(place is not None for _, places in plan.runs for place in places):
-            scratch = 0
         frame = E.frame_parts(len(inputs), fixed, outputs, numbers, len(plan.results), scratch)[-1]
         self._arrays = np.array(spec, np.int64), np.array(tables, np.int64)
         words = self._site = np.zeros(E.SITE, np.int64)

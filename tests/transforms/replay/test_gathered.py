@@ -78,6 +78,23 @@ def test_results_of_several_shapes_and_a_constant():
     agree(site_of(g, (points[0],), of_jacobian(g)), g, *points)
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_values_that_nobody_asks_for_have_room_of_their_own(mode):
+    """The kernel reads again what it wrote there: with one room for all of them its derivatives were wrong."""
+
+    def several(x):
+        y = np.exp(-x) * x[0]
+        z = y[0] * x[1]
+        return {"z": z, "y": [y, z], "constant": 3.0, "zero": 0.0 * np.floor(x)}
+
+    g, swept = (tg.jacobian(f, mode=mode, kernel=kernel) for f, kernel in ((tg.jit(several), None), (several, "never")))
+    points = RNG.random((3, 3))
+    site = site_of(g, (points[0],), of_jacobian(g))
+    for point in points:
+        for a, b in zip(flatten(site.call((point,), {}))[0], flatten(swept(point))[0]):
+            np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-15)
+
+
 def test_float32():
     g = tg.jacobian(tg.jit(swap))
     points = RNG.random((3, 4)).astype(np.float32)
