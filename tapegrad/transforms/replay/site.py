@@ -110,9 +110,8 @@ class Site:
         executable, spec = self.executable, []
         inputs = [mark for mark in marks if is_input(mark)]
         for mark, (shape, char) in zip(inputs, executable.inputs):
-            types = (id(float), 0) if mark[0] == "f" else (0, 0)
-            if mark[0] != "f" and shape == ():
-                types = (id(np.float64), id(int) if mark[-1] else 0) if char == "d" else (id(np.float32), 0) if char == "f" else (0, 0)
+            numbers = {"d": (id(np.float64), id(int) if mark[-1] else 0), "f": (id(np.float32), 0)}.get(char, (0, 0))
+            types = (id(float), 0) if mark[0] == "f" else numbers if shape == () else (0, 0)
             spec += [*types, mark[0] != "f", ord(char), np.dtype(char).itemsize, len(shape), *shape]
         fixed, outputs = len(executable.inputs) - len(inputs), len(executable.outputs)
         # A kernel may keep something in an output that nobody wants, so that each has room of its own.
