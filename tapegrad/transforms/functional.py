@@ -23,6 +23,8 @@ from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
 from .keep import kept
 from .replay.kernels import Options, checked_policy
+from .replay.miss import MISS
+from .replay.planned import of_gradients, of_values
 
 if TYPE_CHECKING:
     from ..kernel.of_tape import TapeKernel
@@ -92,6 +94,10 @@ class Transformed(Generic[R]):
 
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, jit=options)
         self._has_aux = has_aux
+        self._replayed.planned = self._planned()
+
+    def _planned(self):
+        """How calls like the last one are answered (`transforms.replay.planned`), or None."""
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         """As a method: that of `thing`, which has recordings of its own."""
@@ -196,12 +202,18 @@ class Jitted(Transformed[R]):
         self._replayed.jit = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
+        answer = self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self.__wrapped__(*args, **kwargs)
         return nested.beside(
             lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
         )
+
+    def _planned(self):
+        return of_values()
 
 
 def bound(function, thing):
@@ -328,13 +340,23 @@ def _number(gradient):
 
 class _ValueAndGrad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        return self._answered(args, kwargs)
+        answer = self._replayed.quick(args, kwargs)
+        return self._answered(args, kwargs) if answer is MISS else answer
+
+    def _planned(self):
+        return of_gradients(self._argnums, self._one, self._has_aux, True)
 
 
 class _Grad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
+        answer = self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         value, gradient = self._answered(args, kwargs)
         return (gradient, value[1]) if self._has_aux else gradient
+
+    def _planned(self):
+        return of_gradients(self._argnums, self._one, self._has_aux, False)
 
 
 @overload

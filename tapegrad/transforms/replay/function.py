@@ -19,7 +19,7 @@ Nothing is recorded to be compared.  A function that has to be recorded at nearl
 one message says what changed: an argument, a variable or a line.
 
 Start reading at `Replayed.call`.  A kept tape is run by its kernel (`transforms.replay.kernels`) or by sweep
-(`program.workspace`).
+(`program.workspace`); calls that are like an earlier one are answered before they come here (`transforms.replay.short`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ import threading
 import time
 from functools import partial
 
+from ...autograd import nested
 from ...common.errors import GradientError, NestingError, StructureError, UnsupportedFunctionError
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
-from ...kernel.status import FINE, OTHER
+from ...program.status import FINE, OTHER
 from ...tape.modes import no_grad
 from ...tape.store import thread_state
 from .arguments import argument_name, is_input, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
 from .kernels import Options
+from .miss import MISS
 from .running import LOG, Outcome, Running, name_of
 from .stats import Spending, Stats
 from .surroundings import Surroundings
@@ -46,6 +48,8 @@ from .surroundings import Surroundings
 LIMIT = 64
 #: Kinds of arguments kept.
 KINDS = 256
+#: Signatures and paths that are answered the short way.
+SHORTS = 4
 #: A function is run plainly when at least so many of its last calls had to be recorded ...
 GIVE_UP = 24
 #: ... of so many.
@@ -116,6 +120,19 @@ class Replayed(Running):
         self.silent, self.stats = stats is not None, stats or Stats()
         self.spending = Spending.of(function)
         self.surroundings, self.changed = None, ""
+        #: How a transformation's calls are answered (`transforms.replay.planned`), or None; and the ways to do so, the last one first.
+        self.planned, self.shorts = None, ()
+
+    def quick(self, args, kwargs):
+        """The answer of a call like an earlier one (`transforms.replay.short`), or MISS: then `call` has to answer."""
+        if self.shorts and not nested.inside():
+            for short in self.shorts:
+                answer = short.call(args, kwargs, self.stats)
+                if answer is not MISS:
+                    if self.recent:
+                        self.note("")
+                    return answer
+        return MISS
 
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True):
@@ -144,7 +161,24 @@ class Replayed(Running):
         self.clock += 1
         kind.used = self.clock
         outcome = self.replay(kind, inputs, backward)
-        return outcome if outcome is not None else self._record(kind, inputs, key, leaves, backward, (args, kwargs))
+        if outcome is None:
+            outcome = self._record(kind, inputs, key, leaves, backward, (args, kwargs))
+        self._prepare(kind, key)
+        return outcome
+
+    def _prepare(self, kind, key):
+        """Let the next call go the short way, if it is like this one."""
+        kept, made = kind.tapes.first(), self.stats.kernels
+        # The short way would not ask whether it is still under no_grad.
+        if kept is None or self.planned is None or kind.captures:
+            return
+        short = kept.short
+        if short is None or not short.serves(self.surroundings, made):
+            from .short import Short  # loads compiled code, which `import tapegrad` does without
+
+            short = kept.short = Short(kept, self.surroundings, key, self.planned, made)
+        if short.site is not None and short not in self.shorts[:1]:
+            self.shorts = (short, *[s for s in self.shorts if s.kept is not kept])[:SHORTS]
 
     def recorded_once(self):
         """The same for one call that needs a tape, of a function that is not under `jit`."""
@@ -163,7 +197,7 @@ class Replayed(Running):
     def _look_again(self):
         """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
         with self.lock:
-            before = self.surroundings
+            before, self.shorts = self.surroundings, ()
             name, self.surroundings = before.changed() if before is not None else (None, Surroundings(self.function))
             if name is not None:
                 LOG.info("%s: %s has changed; recording again", name_of(self.function), name)
@@ -201,6 +235,10 @@ class Replayed(Running):
         if kept is None:
             raise GradientError(f"{name_of(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
         return kept, inputs
+        kind = self.kinds[key]
+        if kind.given_up:
+            raise GradientError(f"{name_of(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
+        return kind.tapes.first(), inputs
 
     def replay(self, kind, inputs, backward, count=True):
         outcome, by_kernel = self._walked(kind, inputs, backward, count, True)
@@ -273,7 +311,7 @@ class Replayed(Running):
         kernel = kept.kernels.get(backward)
         if kernel is None:
             return None, OTHER
-        status, result = kernel.run(inputs)
+        status, result = kernel.answer(inputs)
         if result is None:
             return None, status
         values, gradients = kernel.results(result)

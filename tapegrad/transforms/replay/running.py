@@ -168,7 +168,7 @@ class Running:
             text = f"{name_of(self.function)} was to be recorded once, but is run at every call: {why}"
             if not self.silent:
                 warnings.warn(text, PathWarning, stacklevel=outside())
-            self.kinds = {}
+            self.kinds, self.shorts = {}, ()
             self._count()
 
 
