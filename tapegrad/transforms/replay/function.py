@@ -160,6 +160,10 @@ class Replayed(Running):
                 f"{len(args)} positional arguments"
             )
 
+    def as_left(self):
+        """What the function itself has changed, when it ran just now, is no change."""
+        self.surroundings = Surroundings(self.function)
+
     def _look_again(self):
         """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
         with self.lock:
@@ -324,8 +328,7 @@ class Replayed(Running):
             self.note(cause)
             kept = Kept(tape, self.jit, first)
             LOG.info("%s: recorded: %s: %d instructions, %d guards", name_of(self.function), cause, len(tape), len(tape.guards))
-            # What the function itself has changed while it was recorded is as it left it.
-            self.surroundings = Surroundings(self.function)
+            self.as_left()
             with self.lock:
                 tapes.add(kept)
                 self._count()
