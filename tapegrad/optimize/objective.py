@@ -69,17 +69,19 @@ class Objective:
     def __init__(self, function, x0, args=()):
         self.args = args if isinstance(args, tuple) else (args,)
         self.layout = Layout(x0)
-        options = options_of(function)
+        options, recorded = options_of(function), None
         if isinstance(function, Transformed):
             asked = function._replayed
             if asked.argnums not in ((), (0,)) or asked.has_aux or not asked.scalar:
                 raise StructureError("the function must be differentiated with respect to its first argument, without has_aux")
             function = function.__wrapped__
+            if asked.jit is not None and asked.argnums:
+                recorded = asked
         if not callable(function):
             raise StructureError(f"expected a function to minimise, got {type(function).__name__}")
         options = options or Options(checked_policy(None))
         self.function = function
-        self.replayed = kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
+        self.replayed = recorded or kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
         self.counts = Counts()
         self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
@@ -175,6 +177,7 @@ class Objective:
         """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
         plainly = self.replayed.run(args, {}, True)
         if same(outcome, plainly):
+            self.replayed.as_left()
             self.suspect()
             return outcome
         self.differs = True

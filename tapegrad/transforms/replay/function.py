@@ -194,6 +194,10 @@ class Replayed(Running):
                 f"{len(args)} positional arguments"
             )
 
+    def as_left(self):
+        """What the function itself has changed, when it ran just now, is no change."""
+        self.surroundings = Surroundings(self.function)
+
     def _look_again(self):
         """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
         with self.lock:
