@@ -17,12 +17,13 @@ import numpy as np
 
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
+from ..tape.places import placed_name
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.replay.function import Replayed
 from ..transforms.replay.kernels import Options, checked_policy
-from ..transforms.replay.running import Outcome, name_of
+from ..transforms.replay.running import Outcome
 from .layout import Layout
 from .proof import FIRST, same
 
@@ -267,7 +268,7 @@ class _Handle:
             results = self.replay.answer(self._inputs)[1]
             if results is not None:
                 outcome = Outcome(results[:1], kept.tape.structure, results[1:])
-                kernels.note(True, self._inputs, outcome, replayed.stats, name_of(replayed.function))
+                kernels.note(True, self._inputs, outcome, replayed.stats, placed_name(replayed.function))
         kernel = kernels.get(True)
         if kernel is not None:
             self._handle.prefer(kernel)
