@@ -1,12 +1,11 @@
 """The modules of GradBench beside their gradients written by hand (`gradbench.by_hand`).
 
-Each is called as the tool calls it, again and again on one input, after as many calls as bring its
-kernels by themselves; the code by hand is compiled before, too.  `hello`, one multiplication, is not timed by the suite.
+Each is called as the tool calls it, again and again on one input, under `tg.jit`; the code by hand
+is compiled before, too.  `hello`, one multiplication, is not timed by the suite.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,8 +16,6 @@ from .registry import Row, benchmark, check_agreement, each, ratio
 from .timing import measure
 
 LIMIT = 2.0
-#: Calls before measuring, at least; and seconds at most until kernels have come by themselves.
-CALLS, WARM = 40, 60.0
 
 
 def mixture(d: int, k: int, n: int) -> dict:
@@ -40,7 +37,7 @@ def bundle(n: int, m: int, p: int) -> dict:
 
 
 def cases(quick: bool) -> Iterator[tuple]:
-    """What, our gradient, the one by hand, their arguments, and what of ours is replayed."""
+    """What, our gradient, the one by hand, their arguments, and what of ours is under jit."""
     rng = np.random.default_rng(3)
     yield "llsq, m = 128, n = 1 024", llsq.gradient, by_hand.llsq, (rng.normal(size=128), 1024), [llsq.gradient]
     yield "lse, n = 40 000", lse.gradient, by_hand.lse, (rng.normal(size=40_000),), [lse.gradient]
@@ -55,23 +52,18 @@ def cases(quick: bool) -> Iterator[tuple]:
     yield "ba, n = 49, m = 7 776, p = 31 843", ba.jacobian, by_hand.ba, bundled, [*ba.PARTIALS, ba.OF_WEIGHT]
 
 
-def warm(call, arguments, replayed):
-    """The result, after as many calls as it takes until there are kernels."""
-    until, calls = time.perf_counter() + WARM, 0
-    while calls < CALLS or any(function.stats().waiting for function in replayed) and time.perf_counter() < until:
-        found, calls = call(*arguments), calls + 1
-    return found
-
-
 def flat(result) -> np.ndarray:
     """All numbers of a result."""
     parts = result if isinstance(result, tuple) else (result,)
     return np.concatenate([np.asarray(part, float).reshape(-1) for part in parts])
 
 
-def compared(quick: bool, what: str, ours, theirs, arguments, replayed) -> Iterator[Row]:
+def compared(quick: bool, what: str, ours, theirs, arguments, jitted) -> Iterator[Row]:
     """The row of one module."""
-    found = warm(ours, arguments, replayed)
+    found = ours(*arguments)
+    slow = [function.stats() for function in jitted if not function.stats().kernels]
+    if slow:
+        raise RuntimeError(f"{what} does not run as a kernel:\n{slow[0]}")
     check_agreement(what, {"by hand": flat(theirs(*arguments)), "tapegrad": flat(found)}, rtol=1e-8)
     times = measure(
         {"tapegrad": lambda: ours(*arguments), "by hand": lambda: theirs(*arguments)}, budget=1.0 if quick else 3.0

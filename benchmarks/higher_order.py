@@ -71,8 +71,7 @@ def higher_order(quick: bool) -> Iterator[Row]:
         "network 64-64-10": (loss, weights, {name: rng.standard_normal(w.shape) for name, w in weights.items()}),
     }
     for what, (function, point, direction) in cases.items():
-        tg.config.kernel = "always"
-        gradient, product = tg.grad(function), tg.hvp(function)
+        gradient, product = (tg.jit(make(function), kernel="always") for make in (tg.grad, tg.hvp))
         error = along(product, point, direction, gradient)
         if not error < 1e-4:
             raise AssertionError(f"{what}: the product differs from differences of gradients by {error:.3g}")
@@ -92,7 +91,6 @@ def higher_order(quick: bool) -> Iterator[Row]:
             times["product"].minimum / times["gradient"].minimum, 3.0 if promised else None,
             detail={name: seconds(time.minimum) for name, time in times.items()} | {"instructions": product.stats().instructions},
         )  # fmt: skip
-    tg.config.kernel = "auto"
     yield from dense(quick, rng)
 
 
@@ -101,7 +99,7 @@ def dense(quick, rng):
     n, rows = (200, 100) if quick else (1000, 500)
     data = rng.standard_normal((rows, n)) / np.sqrt(n)
     w = rng.standard_normal(n)
-    hessian = tg.hessian(logistic(np, data))
+    hessian = tg.jit(tg.hessian(logistic(np, data)), kernel="always")
     title = f"dense Hessian, logistic regression of {n} weights, beside jax.hessian"
     promise, limit = ("", None) if quick else ("below it", 1.0)
     try:

@@ -8,9 +8,13 @@ finds numbers that look measured and are not marked.  A mark in a page is a comm
     <!-- measured table: NAME -->
     ...
     <!-- end -->
+    <!-- table: NAME -->
+    ...
+    <!-- end -->
 
 WHAT is the first column of a row of the results, LIBRARY one of those whose time stands below it.  The tables
-are `TABLES`.  The page says which command measures it: ``python -m benchmarks``, with the name of the benchmark.
+are `TABLES`; those that are not measured, `PRINTED`, are lists that the package itself works by.  The page says which command
+measures a number: ``python -m benchmarks``, with the name of the benchmark.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+
+from tapegrad.transforms.replay.surroundings import NOTICED, UNNOTICED
 
 from . import report
 from .registry import Row
@@ -43,7 +49,7 @@ SHOWN = (
     "import alone, later process",
 )
 
-_MARK = re.compile(r"(<!-- measured( table)?: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
+_MARK = re.compile(r"(<!-- (measured|measured table|table): (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -116,6 +122,16 @@ TABLES: dict[str, Callable[[report.Results], list[str]]] = {
 }
 
 
+#: What is not measured: lists of the package, as tables.
+PRINTED = {
+    "noticed": [
+        "| what | noticed | not noticed: what to do |", "|---|---|---|",
+        *(report.line(what, change, "") for what, change in NOTICED),
+        *(report.line(what, "", advice) for what, advice in UNNOTICED),
+    ],
+}  # fmt: skip
+
+
 def replaced(page: str, results: report.Results) -> str:
     """`page` with its numbers and tables made anew.
 
@@ -126,19 +142,21 @@ def replaced(page: str, results: report.Results) -> str:
     """
 
     def fill(match: re.Match[str]) -> str:
-        begin, table, name, _, end = match.groups()
-        if not table:
+        begin, kind, name, _, end = match.groups()
+        if kind == "measured":
             return begin + number(results, name) + end
-        if name not in TABLES:
-            raise LookupError(f"no such table: {name}; there are {', '.join(TABLES)}")
-        return "\n".join([begin, *TABLES[name](results), end])
+        tables = PRINTED if kind == "table" else TABLES
+        if name not in tables:
+            raise LookupError(f"no such table: {name}; there are {', '.join(tables)}")
+        lines = PRINTED[name] if kind == "table" else TABLES[name](results)
+        return "\n".join([begin, *lines, end])
 
     return _MARK.sub(fill, page)
 
 
 def marks(page: str) -> list[tuple[bool, str]]:
-    """The marks of a page: whether of a table, and the name."""
-    return [(bool(table), name) for _, table, name, _, _ in _MARK.findall(page)]
+    """The marks of what is measured on a page: whether of a table, and the name."""
+    return [(kind == "measured table", name) for _, kind, name, _, _ in _MARK.findall(page) if kind != "table"]
 
 
 def plain(page: str) -> str:

@@ -2,8 +2,7 @@
 
 The map is written twice: on whole arrays, and as a Python loop over numbers.
 JAX's function is jitted and warm; what its first call takes is given apart.
-tapegrad's is recorded at its first call, and warm too: its times are those of a
-replay and its sweeps.  JAX takes most of a minute to compile the loop of length 1 000:
+tapegrad's is under `tg.jit`, and warm too.  JAX takes most of a minute to compile the loop of length 1 000:
 there is a shorter one too, of which nothing is promised, and in quick mode that alone.
 """
 
@@ -47,12 +46,12 @@ def with_jax(make, x):
 
 @benchmark(name="jacobians")
 def jacobians(quick: bool) -> Iterator[Row]:
-    """Jacobian of a banded map in both modes, replayed, beside JAX's jacfwd and jacrev."""
+    """Jacobian of a banded map in both modes, under jit, beside JAX's jacfwd and jacrev."""
     loops = [] if quick else [("a loop over numbers", by_loop, LENGTH)]
     for what, make, length in (("whole arrays", on_arrays, LENGTH), *loops, ("a loop over numbers", by_loop, SHORT)):
         promised = length == LENGTH
         x = np.random.default_rng(0).uniform(0.1, 0.9, length + 2)
-        modes = {mode: tg.jacobian(make(np), mode=mode) for mode in ("forward", "reverse")}
+        modes = {mode: tg.jit(tg.jacobian(make(np), mode=mode), kernel="always") for mode in ("forward", "reverse")}
         calls = {mode: lambda function=function: function(x) for mode, function in modes.items()}
         missing, first = "", {}
         try:

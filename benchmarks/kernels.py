@@ -61,8 +61,8 @@ def black_scholes(spot, strike, rate, sigma, time):
 # -- helpers -----------------------------------------------------------------------------
 def ours(function: Callable, arguments: tuple, argnums=0) -> Callable:
     """Value and gradient by a kernel; a tape that has none is an error here."""
-    call = tg.value_and_grad(function, argnums, kernel="always")
-    for _ in range(4):
+    call = tg.jit(tg.value_and_grad(function, argnums), kernel="always")
+    for _ in range(2):
         call(*arguments)
     stats = call.stats()
     if not stats.kernel_calls or stats.not_lowered or stats.fallback:

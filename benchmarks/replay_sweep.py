@@ -51,7 +51,7 @@ def replay_sweep(quick: bool) -> Iterator[Row]:
     """Value and gradient by replay, nanoseconds per scalar instruction."""
     x = np.array([0.3, 0.6])
     for name, function, turns in (("mixed opcodes", mixed, 2400), ("Runge-Kutta steps", predators, 1000)):
-        g = tg.value_and_grad(lambda v, function=function, turns=turns: function(v, turns), kernel="never")
+        g = tg.jit(tg.value_and_grad(lambda v, function=function, turns=turns: function(v, turns)), kernel="never")
         g(x)
         count = g.stats().instructions
         few = tg.grad(lambda v, function=function: function(v, 5))

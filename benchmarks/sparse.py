@@ -3,7 +3,7 @@
 Both are called as their users call them: a NumPy vector in, a sparse matrix out.  CasADi's
 functions are of scalar symbols (SX), their sparse derivatives formed by CasADi; the row "evaluated in place"
 is CasADi without its conversion of arguments and results, by buffers, beside which there is no promise.
-Warm calls, after tapegrad has made its kernels.
+Warm calls, ours under `tg.jit`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ import tapegrad as tg
 from .programs import rosenbrock
 from .registry import Missing, Row, benchmark, check_agreement, peer, ratio
 from .timing import measure
-
-#: Calls before times are taken: kernels are made by then.
-WARM = 3000
 
 
 def band(x):
@@ -54,8 +51,8 @@ def sparse(quick: bool) -> Iterator[Row]:
     n, promise, limit = (200, "", None) if quick else (1000, "below it", 1.0)
     x = np.random.default_rng(0).uniform(0.5, 1.5, n)
     cases = {
-        "Hessian": ("sparse Hessian of Rosenbrock", tg.sparse_hessian(rosenbrock)),
-        "Jacobian": ("sparse Jacobian of a banded map", tg.sparse_jacobian(band)),
+        "Hessian": ("sparse Hessian of Rosenbrock", tg.jit(tg.sparse_hessian(rosenbrock), kernel="always")),
+        "Jacobian": ("sparse Jacobian of a banded map", tg.jit(tg.sparse_jacobian(band), kernel="always")),
     }
     try:
         casadi = peer("casadi")
@@ -67,8 +64,6 @@ def sparse(quick: bool) -> Iterator[Row]:
     for kind, (title, ours) in cases.items():
         other = functions[kind]
         check_agreement(title, {"tapegrad": ours(x).toarray(), "CasADi": np.asarray(other(x))})
-        for _ in range(WARM):
-            ours(x)
         times = measure(
             {"tapegrad": lambda: ours(x), "CasADi": lambda: other(x), "CasADi in place": in_place(other, x)},
             budget=1.0 if quick else 4.0, at_least=20,

@@ -71,7 +71,8 @@ def estimate(market, normals):
     The standard errors come from the spread between batches of paths.
     """
     batches = np.array_split(normals, 20)
-    both = [tg.value_and_grad(lambda m, z, k=k: np.mean(payoffs(m, z)[k])) for k in (0, 1)]
+    # Each is called for every batch: recorded at the first one, and machine code from then on.
+    both = [tg.jit(tg.value_and_grad(lambda m, z, k=k: np.mean(payoffs(m, z)[k]))) for k in (0, 1)]
     found = []
     for batch in batches:
         found.append([[value, *gradient] for value, gradient in (g(market, batch) for g in both)])

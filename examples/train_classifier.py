@@ -92,18 +92,13 @@ def step(parameters: list, velocities: list, images: np.ndarray, labels: np.ndar
     return loss.item()
 
 
-@tg.jit
-def jitted_loss(parameters: list, images: np.ndarray, right: np.ndarray):
-    """`loss_of` by machine code; `right` has a 1 at the right digit of each image, which may change from call to call."""
-    return -np.mean(np.sum(tg.log_softmax(scores_of(parameters, images), axis=1) * right, axis=1))
-
-
-gradient_of_jitted_loss = tg.value_and_grad(jitted_loss)
+#: Called at every step, so recorded once; images and labels are its inputs and may change from call to call.
+jitted_gradient = tg.jit(tg.value_and_grad(loss_of))
 
 
 def jitted_step(parameters: list, velocities: list, images: np.ndarray, labels: np.ndarray) -> float:
-    """`step` on plain arrays, without a tape of its own."""
-    loss, gradients = gradient_of_jitted_loss(parameters, images, np.eye(10)[labels])
+    """`step` on plain arrays, by machine code."""
+    loss, gradients = jitted_gradient(parameters, images, labels)
     for parameter, velocity, gradient in zip(parameters, velocities, gradients):
         velocity *= MOMENTUM
         velocity += gradient

@@ -6,7 +6,7 @@ is in which file, and CONTRIBUTING.md through which of them a call passes.  Impo
 compiles nothing and does not import Numba or SciPy.
 """
 
-from .array import dual, indexing, inplace, operators  # noqa: F401  (they put operators and methods on tensors)
+from .array import dual, indexing, inplace, operators, whole  # noqa: F401  (they put operators and methods on tensors)
 from .common import config  # noqa: F401
 from .common.registry import registry as _registry
 from . import autograd, errors, implicit, nn, numpy_api, optim, optimize  # noqa: F401  (numpy_api adds NumPy's functions)

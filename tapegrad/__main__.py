@@ -30,8 +30,8 @@ In a program of your own:
     y.backward()                 # the tape is walked from its end
     print(x.grad)                # dy/dx
 
-    g = tg.grad(lambda x: np.sum(np.sin(x) * x))
-    print(g(np.array([1.0, 2.0, 3.0])))    # recorded once, replayed at later calls
+    g = tg.jit(tg.grad(lambda x: np.sum(np.sin(x) * x)))
+    print(g(np.array([1.0, 2.0, 3.0])))    # recorded once; later calls are machine code
 
 Every command has its own --help, with examples. Results go to the standard output, messages to
 the standard error; neither has colours, and progress is shown in terminals only.

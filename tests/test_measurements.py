@@ -9,6 +9,7 @@ import pytest
 from benchmarks import in_docs, report
 from benchmarks.registry import MODULES
 from benchmarks.timing import Time
+from tapegrad.transforms.replay.surroundings import NOTICED, UNNOTICED
 
 ROOT = Path(__file__).parents[1]
 RESULTS = report.read(in_docs.RESULTS.read_text(encoding="utf-8"))
@@ -24,10 +25,10 @@ NOT_MEASURED = {
     "README.md": ("[ten minutes](docs/start.md)",),
     "index.md": ("[Ten minutes](start.md)",),
     "start.md": ("# Ten minutes",),
-    "kernels.md": ("0 times infinity",),
+    "kernels.md": ("0 times infinity", "predicted to take more than two seconds"),
     "optimisation.md": ("About ten times a second", "about ten times a second"),
-    "reference.md": ("about 1e-10 times the third derivative", "at most ten times the declared size", "about ten times a second"),
-    "saving.md": ("(1 GiB unless you say otherwise)", "at most ten times the declared size"),
+    "reference.md": ("about 1e-10 times the third derivative", "about ten times a second", "more than two seconds"),
+    "saving.md": ("(1 GiB unless you say otherwise)",),
     "tape.md": ("is 32 bytes",),
 }
 
@@ -115,6 +116,15 @@ def test_a_row_that_is_gone_is_named():
         in_docs.replaced(f"a <!-- measured: {in_docs.SHOWN[0]} --><!-- end -->", skipped)
     with pytest.raises(LookupError, match="no such table"):
         in_docs.replaced("<!-- measured table: x -->\n<!-- end -->", RESULTS)
+
+
+def test_tables_that_are_not_measured_are_lists_of_the_package():
+    page = in_docs.replaced("<!-- table: noticed -->\nold\n<!-- end -->", RESULTS)
+    assert all(f"| {what} | {change} |  |" in page for what, change in NOTICED) and "old" not in page
+    assert all(f"| {what} |  | {advice} |" in page for what, advice in UNNOTICED)
+    assert not in_docs.marks(page) and not looks_measured(page)
+    with pytest.raises(LookupError, match="no such table: seen; there are noticed"):
+        in_docs.replaced("<!-- table: seen -->\n<!-- end -->", RESULTS)
 
 
 # -- the results ---------------------------------------------------------------------------

@@ -24,14 +24,12 @@ def main() -> int:
         # The number of threads can only be set before NumPy is imported.
         command = [sys.executable, "-m", "benchmarks.choice", *sys.argv[1:]]
         return subprocess.run(command, env=os.environ | ONE_THREAD, check=False).returncode
-    print("Ratios are the cost of forward mode over that of reverse mode.\n")
-    print(f"{'function':27}{'structure':16}{'n':>5}{'m':>6}  {'choice':9}{'measured':>9}{'predicted':>10}  verdict")
+    print("Ratios are the cost of forward mode over that of reverse mode; lost is that of the choice over the cheaper mode.\n")
+    print(f"{'function':27}{'structure':16}{'n':>5}{'m':>6}  {'choice':9}{'measured':>9}{'predicted':>10}{'lost':>6}")
     found = outcomes(options.quick)
     for o in found:
-        far = "" if o.near else f", ratio {100 * (o.predicted / o.measured - 1):+.0f} %"
         print(
-            f"{o.name:27}{o.structure:16}{o.inputs:5}{o.outputs:6}  {o.choice:9}{o.measured:9.3g}{o.predicted:10.3g}  "
-            f"{o.verdict}{far}"
+            f"{o.name:27}{o.structure:16}{o.inputs:5}{o.outputs:6}  {o.choice:9}{o.measured:9.3g}{o.predicted:10.3g}{o.lost:6.2f}"
         )
     print()
     promises = rows(found)

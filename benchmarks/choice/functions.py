@@ -2,8 +2,7 @@
 
 Each takes one array and returns a number, an array or a list of numbers.
 `FUNCTIONS` has them by name with their structure and the point they are
-differentiated at.  None of them is among the samples that the constants of
-`tapegrad.transforms.choosing.costs` are fitted to.
+differentiated at.
 """
 
 from __future__ import annotations

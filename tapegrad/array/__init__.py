@@ -5,6 +5,7 @@ Imports: common, rules, tape, codegen, interpreter.
 `differentiable`   what tensors and dual numbers have in common; `tensor`, `dual`, the two classes.
 `record`           one operation becomes a value and an instruction; `operators`, the fast path of Python's operators.
 `functions`        functions of the namespace, which are methods too.
+`whole`            integers and booleans of a recording; `traces`, what a recording is told of errors.
 `indexing`, `inplace`, `assigning`, `views`, `creation`   are what their names say.
 `eager`, `lifted`, `closures`   the rules run on arrays, on tensors and dual numbers, on floats.
 `forward`          `jvp`, `derivative`, `jacfwd`.

@@ -1,10 +1,8 @@
 """Partial derivatives of element-wise rows as Python functions of floats.
 
 Dual numbers of scalars call them for every operation, where running a rule through
-`tapegrad.array.eager.Eager` would cost several times the operation itself, and the first
-gradient of a short tape (`tapegrad.program.plainly`) for every instruction.  They are
-written out from the same traced expressions as the machine code of the sweeps, and
-give the same bits.
+`tapegrad.array.eager.Eager` would cost several times the operation itself.  They are
+written out from the same traced expressions as the machine code of the sweeps.
 """
 
 from __future__ import annotations
@@ -37,9 +35,6 @@ _ON_FLOATS = {
 
 #: Functions that Python computes in another way than the compiled code: the last bit, or the case of infinity, may differ.
 _OWN_BITS = frozenset(["lgamma"])
-#: What has one result in IEEE arithmetic; NumPy computes other functions of scalars in code of its own.
-_EXACT = frozenset([*_OPERATORS, "and", "or", "not", "select", "isnan", "abs", "sqrt", "floor", "ceil", "trunc", "rint"])
-
 
 class _Unknown(Exception):
     """An operation that has no form on floats."""
@@ -107,39 +102,6 @@ def tangent_on_floats(row):
         return None
     head = f"def rule({', '.join(names)}, z, {', '.join(f't{k}' for k in range(row.arity))}):"
     return _compiled(head, lines, "    return total")
-
-
-@cache
-def adjoints_on_floats(row):
-    """``rule(*operands, z, w)``: what the adjoint `w` of a row's value adds to the adjoints of its operands, on floats.
-
-    Returns
-    -------
-    callable or None
-        Gives a float an operand, None where nothing is added; the bits are those
-        of the compiled sweep.  None if the row has no such form.  Raises
-        ArithmeticError or ValueError where Python's functions do.
-    """
-    if not row.elementwise or row.arity > 2 or row.name in _OWN_BITS:
-        return None
-    names, partials = _partials(row)
-    if row.scalar is None and not _operations(Expr.lift(row.expr(*map(arg, names)))) <= _EXACT:
-        return None
-    lines, added = [], ["None"] * row.arity
-    try:
-        for k, expression in partials.items():
-            if not _OWN_BITS.isdisjoint(_operations(expression)):
-                return None
-            if not expression.is_const:
-                partial = _written(expression, lines, "    ")
-                lines.append(f"    p{k} = 0.0 if {partial} == 0.0 else w * {partial}")
-                added[k] = f"p{k}"
-            elif expression.args[0] != 0.0:
-                factor = expression.args[0]
-                added[k] = "w" if factor == 1.0 else "-w" if factor == -1.0 else f"w * {factor!r}"
-    except _Unknown:
-        return None
-    return _compiled(f"def rule({', '.join(names)}, z, w):", lines, f"    return {', '.join(added)},")
 
 
 def _operations(expression):

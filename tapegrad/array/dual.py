@@ -321,8 +321,6 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
             tangent = _compiled()(row, [*values, value], by_slot, lanes)
             return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
         primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
-        if plain_values:  # in C order, as in a sweep: how NumPy adds depends on strides
-            tangents = [t if t is None else np.asarray(t, order="C") for t in tangents]
         lift = Eager if plain_values and lanes is None else Lifted
         wrapped = [None if t is None else Eager(t) if lift is Eager else Lifted(t, lanes) for t in tangents]
         lifted = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))

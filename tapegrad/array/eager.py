@@ -108,8 +108,7 @@ class Eager(L.Operators):
         return self.reduce("add", axis, keepdims)
 
     def reduce(self, how, axis=None, keepdims=False):
-        # In C order, as in the sweep: the order of adding depends on strides.
-        return Eager(REDUCTIONS[how](np.asarray(self.a, order="C"), axis=axis, keepdims=keepdims))
+        return Eager(REDUCTIONS[how](self.a, axis=axis, keepdims=keepdims))
 
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         a = np.flip(self.a, axis) if reverse else self.a

@@ -3,7 +3,8 @@
 Integers, slices, ``...`` and ``None`` make an affine view (`_affine`), whose
 derivative is a window of the operand's adjoint; a single element of a large
 array costs O(1) in both directions.  Integer arrays and masks become a gather at
-flat positions, found by applying the same key to an array of positions.
+flat positions, found by applying the same key to an array of positions.  In a recording
+the integers of a key may be live: then the positions are computed from them at each replay (`live_positions`).
 
 Assignment is an instruction too: ``y[i] = v`` makes a new slot whose array is
 the old one, changed in place, if nothing else reads the old one; else a copy.
@@ -20,33 +21,36 @@ from functools import lru_cache
 import numpy as np
 
 from ..common.errors import DtypeError, GradientError
-from ..common.registry import attach
+from ..common.host_functions import host_function
+from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import reshape
 from .inplace import argument_changed, assign_elements, is_argument
-from .record import apply, apply_view, as_operand, plain, recorded, tracked
+from .record import apply, apply_view, as_operand, plain, record_aux, recorded, tracked
+from .traces import computed
 from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 
 
-def _clean(key):
-    """The key with tensors replaced by their values."""
+def _clean(key, live=False):
+    """The key with tensors replaced by their values, which a recording guards; with `live`, those of integers are not."""
     if isinstance(key, Differentiable):
-        value = key._let_out("an index")
+        value = key._v if live and key.__class__ is registry.Whole else key._let_out("an index")
         if type(value) is float:
             raise IndexError(
                 "a float tensor cannot be an index; take the number out with int(t.item()), which leaves the tape"
             )
         return value if value.ndim else value[()]
     if isinstance(key, tuple):
-        return tuple(_clean(k) for k in key)
+        return tuple(_clean(k, live) for k in key)
     if isinstance(key, slice):
         return slice(*(_clean(k) if isinstance(k, Differentiable) else k for k in (key.start, key.stop, key.step)))
     return key
 
 
-def _is_basic(key):
+def is_basic(key):
+    """Whether NumPy answers ``a[key]`` with a view or an element."""
     return all(
         k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice)) and not isinstance(k, (bool, np.bool_))
         for k in (key if isinstance(key, tuple) else (key,))
@@ -100,14 +104,127 @@ def _all_positions(shape):
     return _small_positions(shape) if math.prod(shape) <= FEW else np.arange(math.prod(shape)).reshape(shape)
 
 
+def _is_live(key):
+    """Whether integers of a recording stand in `key`, of more than a slice."""
+    whole = registry.Whole
+    if key.__class__ is not tuple:
+        return key.__class__ is whole and (key.ndim > 0 or key.dtype != bool)
+    # A single truth value adds an axis: that is guarded.
+    live = [k for k in key if k.__class__ is whole]
+    return bool(live) and all([k.ndim or k.dtype != bool for k in live]) and not any([type(k) in (bool, np.bool) for k in key])
+
+
+def _operands(key):
+    """The tensors in a key."""
+    return [k for k in (key if isinstance(key, tuple) else (key,)) if isinstance(k, Differentiable)]
+
+
+def live_positions(shape, key, steps, start=0, distinct=0):
+    """Flat positions of ``a[key]``, computed from the live integers in `key`: a live tensor of one axis, and the shape of ``a[key]``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the indexed array; NumPy has taken `key` for it already.
+    key
+    steps, start : tuple of int, int
+        Where its elements are.
+    distinct : int
+        If not 0, no position may occur twice, of this many.
+    """
+    key = [_settled(k) for k in (key if isinstance(key, tuple) else (key,))]
+    key = [k for one in key for k in (nonzero(one) if getattr(one, "dtype", None) == np.dtype(bool) else (one,))]
+    arrays = [j for j, k in enumerate(key) if _is_array(k)]
+    dots = next((j for j, k in enumerate(key) if k is Ellipsis), len(key))
+    used = sum(k is not None and k is not Ellipsis for k in key)
+    axes = [sum(k is not None for k in key[:j]) + (len(shape) - used - 1 if j > dots else 0) for j in arrays]
+    ndim = max(key[j].ndim for j in arrays)
+    # The same key with one element instead of each array gives where to count from.
+    zero = np.zeros((1,) * ndim, np.int64)
+    first = tuple([zero if j in arrays else k for j, k in enumerate(key)])
+    whole = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), shape, (0,) * len(shape))
+    for axis, (extent, step) in enumerate(zip(shape, steps)):
+        whole = whole + (np.arange(extent) * step).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    base = np.array(whole[tuple(slice(0, 1) if k in axes else slice(None) for k in range(len(shape)))][first] + start, np.int64, order="C")
+    together = [j for j, k in enumerate(key) if _is_array(k) or isinstance(k, (int, np.integer))]
+    lead = 0
+    if together == list(range(together[0], together[-1] + 1)):
+        before = together[0]
+        lead = before if dots > before else before - 1 + len(shape) - used
+    trail = base.ndim - ndim - lead
+    data = tuple([int(shape[a]) for a in axes]), tuple([int(steps[a]) for a in axes]), trail, distinct
+    result = np.broadcast_shapes(base.shape, *[key[j].shape + (1,) * trail for j in arrays])
+    return record_aux(_indexed(*data), base, *[key[j] for j in arrays]), result
+
+
+def nonzero(x):
+    """``np.nonzero`` of an array, or of live integers, whose result stays live; how many there are is guarded."""
+    if not isinstance(x, Differentiable):
+        return np.nonzero(x)
+    return tuple([record_aux(_nonzero_along(axis), x) for axis in range(x.ndim)])
+
+
+@host_function
+def _nonzero_along(mask, axis):
+    return np.nonzero(mask)[axis]
+
+
+def _is_array(k):
+    return isinstance(k, (np.ndarray, Differentiable))
+
+
+def _settled(k):
+    """A part of a key as NumPy takes it; only live integers stay tensors."""
+    if isinstance(k, registry.Whole):
+        return k
+    k = _clean(k)
+    return np.asarray(k, None if np.size(k) else np.int64) if isinstance(k, (list, tuple, np.ndarray)) else k
+
+
+@host_function
+def _indexed(*operands):
+    """Flat positions ``base + sum(index * step)``; negative indices count from the end, and all are looked at."""
+    total, *indices, extents, steps, trail, distinct = operands
+    for index, extent, step in zip(indices, extents, steps):
+        if index.size and (index.min() < -extent or index.max() >= extent):
+            raise IndexError(f"an index is out of bounds for an axis of size {extent}")
+        index = np.where(index < 0, index + extent, index).astype(np.int64)
+        total = total + (index * step).reshape(index.shape + (1,) * trail)
+    total = total.reshape(-1)
+    if distinct and total.size > 1 and len(np.unique(total)) < total.size:
+        raise IndexError("an element is assigned to twice")
+    total.flags.writeable = False
+    return total
+
+
 _SELECT = BY_NAME["select"]
 _ONE_ELEMENT = (("shape", ()), ("strides", ()))
+_frame = sys._getframe
 
 
 def getitem(x, key):
     """``x[key]`` recorded."""
     value = x._v
     kind = type(key)
+    if kind is int and type(value) is not float:
+        store = x._t
+        if store is not None and store.ident == get_ident() and store.trace is None:
+            # An element of a vector on a live tape is written as the operators write theirs.
+            signature = store.signatures.get(x._m)
+            index = len(store.tokens)
+            if signature is not None and index < store.limit:
+                selected = value.item(key)
+                frame = _frame(1)
+                if frame.f_code is not store.code:
+                    store.note_code(frame.f_code)
+                store.ops.append(signature.opcode)
+                store.lefts.append((x._i, 0, key + 0.0 if key >= 0 else key + float(len(value))))
+                store.rights.append(0)
+                store.offsets.append(frame.f_lasti)
+                store.tokens.append(selected)
+                t = plain(selected)
+                t._t, t._i = store, index
+                return t
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
         # One element of a float64 array, in a loop: the shortest way.
         keys = (key,) if kind is int else key
@@ -118,7 +235,12 @@ def getitem(x, key):
                 offset = offset * extent + (k if k >= 0 else k + extent)
             store = x._t
             if store is None or store.trace is None or store.ident != get_ident():
-                return apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
+                t = apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
+                store = t._t
+                if kind is int and store is not None and store.trace is None:
+                    # Found by the vector's description alone from now on, in the short way above.
+                    store.signatures[x._m] = store.signatures[_SELECT, _ONE_ELEMENT, (x._m,), (True,)]
+                return t
             # Read again in a recording it is the same value: a finished tape would have it once anyway.
             read = store.trace.read
             slot = read.get((x._i, offset))
@@ -134,8 +256,12 @@ def getitem(x, key):
         if key == () or key is Ellipsis:
             return x
         value = np.asarray(value)
-    key = _clean(key)
-    if _is_basic(key):
+    live, key = key if _is_live(key) else None, _clean(key, live=True)
+    if live is not None:
+        selected = computed(value.__getitem__, (key,), (x, *_operands(live)))
+        positions, shape = live_positions(value.shape, live, c_strides(value.shape, 1))
+        return apply("gather", (x, positions), (("shape", shape),), value=_boxed(selected))
+    if is_basic(key):
         selected = value[key]
         if not tracked(x):
             return note_view(x, plain(selected if isinstance(selected, np.ndarray) and selected.ndim else _boxed(selected)))
@@ -160,9 +286,14 @@ def _boxed(value):
 
 def setitem(x, key, value):
     """``x[key] = value`` recorded."""
-    key = _clean(key)
+    live = key if _is_live(key) else None
     value = value if isinstance(value, Differentiable) else as_operand(value, "assignment")
     root, window = root_of(x)
+    if value.__class__ is registry.Whole and x.__class__ is registry.Tensor and x._t is None and x.dtype.kind in "biu":
+        # An array of the function's own becomes part of the recording.
+        raise value.refused("integers of a recorded function are put into a tensor of integers; make that an array with .copy()")
+    live = live if recorded(root, value) else None
+    key = _clean(key, live=live is not None)
     if not recorded(root, value):
         assign_elements(x, key, value._v if isinstance(value, Differentiable) else value)
         return
@@ -176,7 +307,7 @@ def setitem(x, key, value):
     array = x._v
     if type(array) is float:
         raise TypeError("a 0-d tensor has no elements to assign to; bind the name to a new value instead")
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" and x.__class__ is not registry.Whole:
         raise DtypeError(
             f"a value that requires a gradient is assigned into a tensor of dtype {array.dtype}, which would round it "
             "and cut its derivative; make that tensor with tg.zeros or .astype(float)"
@@ -186,7 +317,7 @@ def setitem(x, key, value):
         raise ValueError(
             "assignment destination is read-only: a broadcast view shows each element several times; assign to a copy (.clone())"
         )
-    if _is_basic(key):
+    if live is None and is_basic(key):
         part = array[key]
         shape = part.shape if isinstance(part, np.ndarray) else ()
         del part
@@ -199,16 +330,19 @@ def setitem(x, key, value):
         _write(root, value, shape, strides, offset)
     else:
         index = np.arange(root.size)
-        index = np.array(look(index, array.shape, steps, start)[key], np.int64, order="C")
+        index = computed(look(index, array.shape, steps, start).__getitem__, (key,), _operands(live))
+        index = np.array(index, np.int64, order="C")
         index.flags.writeable = False
-        _check_distinct(index, x)
-        value = _fitting(value, index.shape)
+        computed(_check_distinct, (index, x), _operands(live))
+        value, positions = _fitting(value, index.shape), index.reshape(-1)
+        if live is not None:
+            positions, _ = live_positions(array.shape, live, steps, start, root.size)
         del array
-        _write(root, value, index.shape, index=index)
+        _write(root, value, index.shape, index=index, positions=positions)
 
 
-def _write(root, value, shape, strides=None, offset=0, index=None):
-    """Record the assignment of `value` to a window of `root`, or to positions; its views follow."""
+def _write(root, value, shape, strides=None, offset=0, index=None, positions=None):
+    """Record the assignment of `value` to a window of `root`, or to `positions` that are `index`; its views follow."""
     views, apart = views_of(root), []
     if index is None and views and shape and 0 not in shape:
         low, high = span(shape, strides, offset)
@@ -231,7 +365,7 @@ def _write(root, value, shape, strides=None, offset=0, index=None):
         root._become(apply("setitem", (root, value), attrs, value=old, integer=offset))
     else:
         old.reshape(-1)[index] = new
-        root._become(apply("put", (root, value, index.reshape(-1)), (("shape", shape),), value=old))
+        root._become(apply("put", (root, value, positions), (("shape", shape),), value=old))
     for view, shape, strides, offset in apart:
         # The same elements, maybe in new memory.
         view._v = look(old, shape, strides, offset)

@@ -21,15 +21,18 @@ from .views import root_of, views_of
 
 
 def is_argument(x):
-    """Whether `x` is an argument of the function that is being recorded."""
-    return x._t is not None and x._t.trace is not None and x._t.trace.is_argument(x)
+    """Whether `x` is an argument, as it was given, of a function that is being recorded or differentiated."""
+    store = x._t
+    if store is None:
+        return False
+    return store.leaves.get(getattr(x, "_k", None)) == x._i if store.trace is None else store.trace.is_argument(x)
 
 
 def argument_changed():
-    """The error for an argument of a recorded function that is changed in place."""
+    """The error for an argument of a function under a transformation that is changed in place."""
     return GradientError(
-        "an argument of a recorded function is changed in place: NumPy would change the caller's array, which a replay does "
-        "not. Work on a copy, y = x.copy()"
+        "an argument of a function that is differentiated is changed in place: in NumPy this would change the caller's array, of "
+        "which the function has a copy here. Work on a copy of your own, y = x.copy()"
     )
 
 
@@ -90,7 +93,10 @@ def _operator(row):
                     "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
                     "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
                 )
-            if type(x._v) is not float and is_argument(root):
+            if is_argument(root):
+                if type(x._v) is float:
+                    # A number is never changed in Python: the name goes on with another one.
+                    return apply(row, (x, other))
                 raise argument_changed()
             result = apply(row, (x, other))
             if result.shape != x.shape:
@@ -121,6 +127,8 @@ def _method(name, update):
         result = update(self, other)
         if result is NotImplemented:
             raise TypeError(f"{name}_() does not know an operand of type {type(other).__name__}")
+        if result is not self:
+            raise argument_changed()
         return result
 
     method.__doc__ = f"`{name}` in place; returns self."

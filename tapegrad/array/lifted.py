@@ -162,11 +162,9 @@ class Lifted(L.Operators):
         x, y = self, other
         if x.lanes is None and y.lanes is None:
             return Lifted(_product(x.a, y.a))
-        if isinstance(x.a, Differentiable) or isinstance(y.a, Differentiable):
-            together = _one_product(x, y)
-            if together is not None:
-                return together
-        # On arrays a product for each lane, as in a sweep: how BLAS adds depends on the shape.
+        together = _one_product(x, y)
+        if together is not None:
+            return together
         row, column = x.ndim == 1, y.ndim == 1
         x = x.expand_dims([0]) if row else x
         y = y.expand_dims([1]) if column else y
@@ -350,8 +348,7 @@ class Lifted(L.Operators):
         axes = self._axes((axis,) if isinstance(axis, (int, np.integer)) else axis)
         if not axes:
             return self
-        a = self.a if isinstance(self.a, Differentiable) else np.asarray(self.a, order="C")
-        return self._with(REDUCTIONS[how](a, axis=axes, keepdims=keepdims))
+        return self._with(REDUCTIONS[how](self.a, axis=axes, keepdims=keepdims))
 
     def sum(self, axis=None, keepdims=False):
         return self.reduce("add", axis, keepdims)

@@ -40,7 +40,7 @@ _APPEND = """
             store.rights.append({right})
             store.offsets.append(frame.f_lasti)
             tokens.append(value)
-            t = new(Tensor)
+            t = Tensor()
             t._v = value
             t._t = store
             t._i = index
@@ -48,14 +48,33 @@ _APPEND = """
     return {slow}
 """
 
-#: The square, which is written so often; any other power goes the long way.
-_SQUARE = """
+#: The square has an instruction of its own.
+_POWER = """
 def __pow__(self, other):
     store = self._t
-    if store is not None and store.ident == get_ident() and (type(other) is int or type(other) is float) and other == 2:
+    if store is not None and store.ident == get_ident():
+        x = self._v
+        kind = type(other)
+        if type(x) is float and (kind is int or kind is float or kind is float64):
+            if other == 2:
+                value = x * x
+                opcode, right = {square}, 0
+            else:
+                try:
+                    right = float(other)
+                    value = pow(x, right)
+                except (ArithmeticError, ValueError):
+                    return {slow}
+                opcode = {power}
+"""
+
+_UNARY = """
+def {method}(self):
+    store = self._t
+    if store is not None and store.ident == get_ident():
         x = self._v
         if type(x) is float:
-            value = x * x
+            value = {value}
 """
 
 _FAST_PATH = """
@@ -83,7 +102,7 @@ def {method}(self, other):
                         operand = store.enter(other)
                 else:
                     operand = {theirs}
-            elif kind is int:
+            elif kind is int or kind is float64:
                 {theirs} = operand = float(other)
             else:
                 return binary(row, {order})
@@ -225,7 +244,7 @@ _NAMES = (
 
 _SCOPE = {
     "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary, "get_ident": get_ident,
-    "new": object.__new__,
+    "float64": np.float64, "pow": BY_NAME["power"].scalar,
 }  # fmt: skip
 
 
@@ -253,8 +272,14 @@ def _install_operators():
             )
             attach(Tensor, {full: _compiled(source, scope, full)})
             attach(Differentiable, {full: _arithmetic(row, reflected)})
-    source = (_SQUARE.rstrip() + _APPEND).format(slow="power(self, other)", opcode=BY_NAME["power2"].opcode, left="self._i", right="0")
+    opcodes = {"square": BY_NAME["power2"].opcode, "power": BY_NAME["power"].opcode}
+    source = (_POWER.rstrip() + _APPEND).format(slow="power(self, other)", opcode="opcode", left="self._i", right="right", **opcodes)
     attach(Tensor, {"__pow__": _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")})
+    for name, method, value in (("negative", "__neg__", "-x"), ("absolute", "__abs__", "abs(x)")):
+        source = (_UNARY.rstrip() + _APPEND).format(
+            method=method, value=value, slow="long(self)", opcode=BY_NAME[name].opcode, left="self._i", right="0"
+        )
+        attach(Tensor, {method: _compiled(source, {**_SCOPE, "long": globals()[method]}, method)})
 
 
 def _compiled(source, scope, name):

@@ -33,6 +33,7 @@ from ..tape.places import PACKAGE
 from ..tape.store import OBJECT_BYTES, thread_state
 from ..tape.watch import EXPOSED, owner_of, stamp
 from .differentiable import Differentiable, below
+from .traces import computed, failed, trace_of
 
 _new = object.__new__
 _frame = sys._getframe
@@ -45,6 +46,14 @@ def plain(value):
     t._t = t._m = t._k = t._x = None
     t._i = 0
     t._r = False
+    return t
+
+
+def live(value):
+    """A tensor for `value` (normalised already) that a functional recording puts on its tape."""
+    t = plain(value)
+    if value.__class__ is not float and value.dtype.kind != "f":
+        t.__class__ = registry.Whole
     return t
 
 
@@ -199,12 +208,12 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     """
     if row.__class__ is str:
         row = BY_NAME[row]
-    Tensor, Parameter = registry.Tensor, registry.Parameter
+    Tensor, Parameter, Whole = registry.Tensor, registry.Parameter, registry.Whole
     operands = list(operands)
     values, metas, flags, scalars, strong = [], [], [], True, []
     for k, o in enumerate(operands):
         kind = o.__class__
-        if kind is Tensor or kind is Parameter:
+        if kind is Tensor or kind is Parameter or kind is Whole:
             v = o._v
             flags.append(o._t is not None or o._r)
             if v.__class__ is float:
@@ -230,17 +239,21 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             values[k] = operands[k] = np.asarray(values[k])
             metas[k] = meta_of(values[k])
     if value is None:
-        if attrs:
-            keywords = dict(attrs)
-            if row.dynamic:
-                keywords[row.dynamic] = integer
-            value = normalise(row.value(*values, **keywords))
-        elif scalars and row.scalar is not None:
-            value = scalar_value(row, values)
-        else:
-            value = row.value(*values)
-            if value.__class__ is not np.ndarray or value.ndim == 0:
-                value = normalise(value)
+        try:
+            if attrs:
+                keywords = dict(attrs)
+                if row.dynamic:
+                    keywords[row.dynamic] = integer
+                value = normalise(row.value(*values, **keywords))
+            elif scalars and row.scalar is not None:
+                value = scalar_value(row, values)
+            else:
+                value = row.value(*values)
+                if value.__class__ is not np.ndarray or value.ndim == 0:
+                    value = normalise(value)
+        except Exception as error:
+            failed(error, row, operands, values, attrs, integer)
+            raise
     if True not in flags:
         return plain(value)
     if row.constants:
@@ -255,15 +268,6 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             notify("no_grad", *operands)
         return without_derivative(row, operands, values, attrs, value, integer)
     return _write(row, operands, values, tuple(metas), tuple(flags), attrs, value, integer)
-
-
-def trace_of(operands):
-    """The trace of a functional recording that one of the operands belongs to, or None."""
-    for o in operands:
-        o = below(o)
-        if isinstance(o, registry.Tensor) and o._t is not None and o._t.trace is not None:
-            return o._t.trace
-    return None
 
 
 def without_derivative(row, operands, values, attrs, value, integer=0):
@@ -294,7 +298,7 @@ def record_aux(function, *operands):
         A live tensor in a functional recording.
     """
     values = [o._v if isinstance(o, Differentiable) else o for o in operands]
-    value = function(*[np.asarray(v) for v in values])
+    value = computed(function, [np.asarray(v) for v in values], operands)
     trace = trace_of(operands)
     return value if trace is None else trace.host(function, list(map(below, operands)), {}, value)
 
@@ -302,7 +306,7 @@ def record_aux(function, *operands):
 def guard_on(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
     values = [np.asarray(o._v if isinstance(o, Differentiable) else o) for o in operands]
-    value = function(*values)
+    value = computed(function, values, operands)
     trace = trace_of(operands)
     if trace is not None:
         outcome = trace.host(function, list(map(below, operands)), {}, np.asarray(value))
@@ -336,10 +340,10 @@ def apply_two(row, a, b, depth=3):
     each frame in between costs more than writing the instruction.  The two
     operands are looked at by the same lines twice, for the same reason.
     """
-    Tensor, Parameter = registry.Tensor, registry.Parameter
+    Tensor, Parameter, Whole = registry.Tensor, registry.Parameter, registry.Whole
     raw_a = raw_b = None
     kind = a.__class__
-    if kind is Tensor or kind is Parameter:
+    if kind is Tensor or kind is Parameter or kind is Whole:
         x = a._v
         on_a = a._t is not None or a._r
     else:
@@ -349,7 +353,7 @@ def apply_two(row, a, b, depth=3):
         x = a = a if kind is float else as_operand(a, row.name)
         on_a = False
     kind = b.__class__
-    if kind is Tensor or kind is Parameter:
+    if kind is Tensor or kind is Parameter or kind is Whole:
         y = b._v
         on_b = b._t is not None or b._r
     else:
@@ -363,12 +367,16 @@ def apply_two(row, a, b, depth=3):
             x = a = _strong(raw_a, x, y.dtype.char)
     elif y.__class__ is float and raw_b is not None and x.dtype.char != "d":
         y = b = _strong(raw_b, y, x.dtype.char)
-    if x.__class__ is float and y.__class__ is float and row.scalar is not None:
-        value = scalar_value(row, (x, y))
-    else:
-        value = row.value(x, y)
-        if value.__class__ is not np.ndarray or value.ndim == 0:
-            value = normalise(value)
+    try:
+        if x.__class__ is float and y.__class__ is float and row.scalar is not None:
+            value = scalar_value(row, (x, y))
+        else:
+            value = row.value(x, y)
+            if value.__class__ is not np.ndarray or value.ndim == 0:
+                value = normalise(value)
+    except Exception as error:
+        failed(error, row, (a, b), (x, y))
+        raise
     if not (on_a or on_b):
         return plain(value)
     if not thread_state().enabled:
@@ -396,14 +404,18 @@ def _strong(operand, number, char):
 def apply_one(row, a):
     """`apply` for a row of one operand, a tensor, without attributes."""
     x = a._v
-    if x.__class__ is float and row.scalar is not None:
-        value = scalar_value(row, (x,))
-        of_a = SCALAR
-    else:
-        of_a = SCALAR if x.__class__ is float else a._m or _described(a)
-        value = row.value(x)
-        if value.__class__ is not np.ndarray or value.ndim == 0:
-            value = normalise(value)
+    try:
+        if x.__class__ is float and row.scalar is not None:
+            value = scalar_value(row, (x,))
+            of_a = SCALAR
+        else:
+            of_a = SCALAR if x.__class__ is float else a._m or _described(a)
+            value = row.value(x)
+            if value.__class__ is not np.ndarray or value.ndim == 0:
+                value = normalise(value)
+    except Exception as error:
+        failed(error, row, (a,), (x,))
+        raise
     if a._t is None and not a._r:
         return plain(value) if a.__class__ is not registry.Dual else a._apply_row(row, (a,), (), value)
     if not thread_state().enabled:
@@ -526,7 +538,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     store.rights.append(right)
     store.offsets.append(frame.f_lasti)
     store.tokens.append(token)
-    t = _new(registry.Tensor)
+    t = _new(registry.Tensor if trace is None or scalar or value.dtype.kind == "f" else registry.Whole)
     t._v = value
     t._t = store
     t._i = slot
@@ -534,6 +546,8 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         t._k = token
         if not scalar:
             t._m = meta_of(value) if trace is not None else signature.out
+    if trace is not None and row.raises:
+        trace.succeeded(t)
     return t
 
 

@@ -195,7 +195,7 @@ class Tensor(Differentiable):
 
     def _become(self, other):
         """Point to the value and instruction of `other` from now on (or be the dual number it is)."""
-        if other.__class__ is not Tensor:
+        if other._is_dual:
             other._copy_to(self)
             return
         self._v, self._t, self._i = other._v, other._t, other._i

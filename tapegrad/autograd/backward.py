@@ -76,6 +76,37 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
     return result
 
 
+def sweep_straight(root, variables):
+    """The gradients of `root`, a computed number, by `variables`, the only leaves of its store; None if `sweep_back` has to find them.
+
+    The shortest way of a call that is differentiated as a whole: nothing waits on the way, and nothing is cleared but large saved
+    values, which are let go as they are passed.
+    """
+    store = root._t
+    if (
+        store.hooks or store.in_python or store.node_hooks or store.pre_hooks or store.retained or store.thread.checking is not None
+        or len(store.leaf_list) != len(variables) or exposed_since(store.watched.born)
+    ):  # fmt: skip
+        return None
+    return walks.load().swept(store, root._i, [(t._i, t._v) for t in variables], Release)
+
+
+class Release:
+    """Lets go of the large values that an instruction of `store` has saved: called with its slot, once a sweep has passed it."""
+
+    def __init__(self, store):
+        self.store, self.nbytes = store, 0
+
+    def __call__(self, slot):
+        instruction = Instruction(self.store, slot)
+        saved = len(instruction.signature.saves)
+        self.store.objects[instruction.integer : instruction.integer + saved] = [None] * saved
+        self.nbytes += instruction.signature.saved_bytes
+        if self.nbytes >= TRIMMED:
+            self.nbytes = 0
+            trim()
+
+
 def stores_of(tensors):
     """The stores that computed tensors lie on, each once; an error if one of them was used up by an earlier pass."""
     stores = []
@@ -149,7 +180,7 @@ class Pass:
             if slot is not None and slot <= self.high and self.marks[slot]:
                 self.wanted.setdefault(slot, []).append(t)
         self.only_wanted = wanted is not None
-        self.let_go = 0
+        self._let_go = Release(store)
 
     def reaches(self):
         """ids of the wanted tensors that this pass reaches."""
@@ -310,16 +341,6 @@ class Pass:
                         which = k if len(instruction.operands) > 1 else None
                         checking.adjoint(instruction.row.name, self.store.place(slot), adjoint, gradient, which)
 
-    def _let_go(self, slot):
-        """Drop the large saved values of an instruction that the sweep has passed."""
-        instruction = Instruction(self.store, slot)
-        saved = len(instruction.signature.saves)
-        self.store.objects[instruction.integer : instruction.integer + saved] = [None] * saved
-        self.let_go += instruction.signature.saved_bytes
-        if self.let_go >= TRIMMED:
-            self.let_go = 0
-            trim()
-
     def _stops(self):
         """Slots at which somebody waits, from high to low."""
         store = self.store
@@ -385,8 +406,12 @@ class Pass:
         value = float(sweep.adjoint[slot]) if type(old) is float else sweep.take(slot, old.shape, old.dtype)
         if self.only_wanted and slot not in self.wanted:
             return
-        if leaf._x is not None and leaf._x.hooks:
-            value = _run_hooks(leaf._x.hooks, value)
+        # An argument of a function that is differentiated lies on the tape itself.
+        hooks = self.store.hooks.get(slot) if leaf._t is not None else leaf._x and leaf._x.hooks
+        if hooks:
+            value = _run_hooks(hooks, value)
+        if slot in self.store.retained:
+            result.retained.append((self.store.retained[slot], _copy(value)))
         if self.wanted:
             for t in self.wanted.get(slot, ()):
                 _merge(result.requested, t, value)

@@ -51,7 +51,11 @@ def current_trace():
 
 def is_nested(args, kwargs):
     """Whether a functional derivative called with these arguments has to be recorded itself."""
-    return inside() or any(map(tracked, flatten((args, kwargs))[0]))
+    if inside():
+        return True
+    if not kwargs and all([type(a) is np.ndarray or type(a) is float for a in args]):
+        return False
+    return any(map(tracked, flatten((args, kwargs))[0]))
 
 
 def beside(ordinary, recorded):

@@ -84,28 +84,28 @@ class _Outer(threading.local):
     leaves = ()
 
 
-_OUTER = _Outer()
+OUTER = _Outer()
 
 
 @contextlib.contextmanager
 def differentiating(leaves):
     """While a function runs on `leaves`: functional derivatives inside may not take them for constants."""
-    before, _OUTER.leaves = _OUTER.leaves, (*_OUTER.leaves, *leaves)
+    before, OUTER.leaves = OUTER.leaves, (*OUTER.leaves, *leaves)
     try:
         yield
     finally:
-        _OUTER.leaves = before
+        OUTER.leaves = before
 
 
 def in_differentiation():
     """Whether this thread is differentiating a function define-by-run."""
-    return bool(_OUTER.leaves)
+    return bool(OUTER.leaves)
 
 
 def refuse_outer(store):
     """Raise if a leaf of a function that is being differentiated outside was used on `store`."""
-    if _OUTER.leaves:
-        outer = {id(leaf) for leaf in _OUTER.leaves}
+    if OUTER.leaves:
+        outer = {id(leaf) for leaf in OUTER.leaves}
         if any(id(reference()) in outer for _, reference, _ in store.leaf_list):
             raise nesting_error("a number that the function uses without having it as an argument")
 

@@ -18,7 +18,7 @@ from functions to machine code
 
 from LLVM to addresses
     `code`              machine code by key, from the disk or made now.
-    `llvm`              LLVM itself; `images`, code that was made before, loaded without it.
-    `symbols`           addresses of the functions outside that it calls; `ufuncs`, of the loops inside NumPy's and SciPy's.
+    `llvm`              LLVM itself: from text to object code, from that to addresses.
+    `symbols`           names of the functions outside that it calls; `ufuncs`, addresses of the loops inside NumPy's and SciPy's.
     `host`              the processor and the versions that it depends on.
 """

@@ -5,8 +5,7 @@ of `machine_code` says; CONTRIBUTING.md lists them), all sources of the package,
 the processor.  Nothing in it can be stale, and nothing random is in the key.  A file that
 cannot be read back whole is ignored and written again.
 
-Kept is an image, which is loaded without LLVM (`codegen.images`), or where there are
-none the object code as LLVM made it.  LLVM is imported by a process that compiles.
+Kept is the object code as LLVM made it; LLVM links it (`codegen.llvm`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import threading
 
 from ..common.config import cache_dir, package_hash, warn_no_cache
 from ..common.uninterrupted import remade, uninterrupted
-from . import images
 from .host import identity
 
 _LOCK = remade(threading.RLock())
@@ -79,19 +77,14 @@ def machine_code(key, build, symbols):
         Their addresses, valid for the life of the process.
     """
     digest = hashlib.sha256(f"{identity()}\n{package_hash()}\n{key}".encode()).hexdigest()
-    code = _load(digest)
-    if code is not None and images.is_image(code):
-        COUNTS["loaded"] += 1
-        return images.load(code, symbols)
     with uninterrupted, _LOCK:
         from .llvm import linked, object_code
 
-        code = code or _load(digest)  # another thread may have made it meanwhile
+        code = _load(digest)
         if code is None:
             code = object_code(build())
-            code = images.of_object(code) or code
             COUNTS["compiled"] += 1
             _keep(digest, code)
         else:
             COUNTS["loaded"] += 1
-        return images.load(code, symbols) if images.is_image(code) else linked(code, symbols)
+        return linked(code, symbols)

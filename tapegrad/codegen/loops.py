@@ -60,28 +60,19 @@ class LoopSpec:
 _ADDRESSES: dict[str, int] = {}
 
 
-def loop_kernel(spec, vectors=True):
-    """Address of the kernel for `spec`, compiled (or loaded) when first asked for.
-
-    Parameters
-    ----------
-    spec : LoopSpec
-    vectors : bool
-        Whether the elementary functions may be those for vectors (`codegen.vector_math`),
-        which are not to the last bit those that scalar instructions call.
-    """
-    key = spec.key() if vectors else f"{spec.key()}|scalar functions"
+def loop_kernel(spec):
+    """Address of the kernel for `spec`, compiled (or loaded) when first asked for."""
+    key = spec.key()
     address = _ADDRESSES.get(key)
     if address is None:
         for expr in spec.exprs:
             needs_symbols(expr)
-        variants, marked = (available(), vectorise_calls) if vectors else ({}, str)
 
         def build():
             from .loops_module import module
 
-            return marked(str(module(spec)))
+            return vectorise_calls(str(module(spec)))
 
-        (address,) = machine_code(f"loop {key} {variants}", build, ["kernel"])
+        (address,) = machine_code(f"loop {key} {available()}", build, ["kernel"])
         _ADDRESSES[key] = address
     return address

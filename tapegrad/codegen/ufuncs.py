@@ -3,8 +3,8 @@
 A ufunc is a C struct (``PyUFuncObject`` of NumPy's public ``ufuncobject.h``)
 that holds, per signature of types, the address of a loop
 ``void loop(char **args, npy_intp *dims, npy_intp *steps, void *data)``.  Such a
-loop needs no Python: the sweeps call it directly, and get the same machine
-code, and so the same bits, as the eager call.  Each loop is tried against the
+loop needs no Python: the sweeps call it directly, and run the same machine
+code as the eager call.  Each loop is tried against the
 ufunc itself before its address is given out.
 """
 

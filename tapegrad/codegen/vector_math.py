@@ -8,12 +8,14 @@ Function ABI").  libmvec is part of glibc on x86-64; its results are within
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import sys
 from functools import cache
 
 from .host import features
-from .symbols import vector_library
+from .symbols import VECTORS
 
 #: C function -> number of arguments.
 CANDIDATES = {
@@ -28,8 +30,11 @@ _SETS = {"sse2": ("b", 2), "avx2": ("d", 4), "avx512f": ("e", 8)}
 @cache
 def available():
     """Vector variants per function: ``{"exp": [("_ZGVdN4v_exp", 4), ...]}``; empty without libmvec."""
-    library = vector_library()
-    if library is None or os.uname().machine != "x86_64":
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return {}
+    try:
+        library = ctypes.CDLL(VECTORS)
+    except OSError:
         return {}
     by_name = {}
     for name, nargs in CANDIDATES.items():

@@ -6,6 +6,7 @@ Imports: nothing of the package.
 `registry`         the few names that a higher folder tells a lower one.
 `config`           settings, and where compiled code is kept.
 `tree`             containers as a list of leaves and a structure.
+`exact`            by what values that are no inputs are compared.
 `dtypes`           which numbers can carry a derivative.
 `host_functions`   functions without derivative by name, so that a file can say which.
 `observers`        listeners for values that leave the tape; handles of hooks.

@@ -143,10 +143,14 @@ class InternalError(TapegradError, AssertionError):
     """Something that always holds inside tapegrad does not: the fault is tapegrad's, or that of a row added to its table."""
 
 
+#: What the message of a broken invariant ends with.
+REPORT = ". Nothing was computed from it. Please report it, with the program that does it"
+
+
 def require(condition: Any, message: Any) -> None:
     """Raise `InternalError` unless a condition holds that memory or numbers depend on; unlike ``assert``, under ``python -O`` too."""
     if not condition:
-        raise InternalError(f"{message}. Nothing was computed from it. Please report it, with the program that does it")
+        raise InternalError(f"{message}{REPORT}")
 
 
 class HigherOrderError(TapegradError, NotImplementedError):
@@ -176,10 +180,6 @@ class UnsupportedInNumbaError(TapegradError, TypeError):
 
 class TapeFileError(TapegradError, ValueError):
     """A tape cannot be saved, or a file is no tape that can be loaded."""
-
-
-class CalibrationError(TapegradError, ValueError):
-    """The constants of costs that are kept for this machine cannot be read."""
 
 
 class MissingPackageError(TapegradError, ImportError):

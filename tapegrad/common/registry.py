@@ -26,6 +26,7 @@ class Owner(NamedTuple):
 OWNERS = {
     "Tensor": Owner("array.tensor", "type", "the class that recording makes its results of"),
     "Parameter": Owner("array.tensor", "type", "the leaf that requires a gradient by default, a subclass of Tensor"),
+    "Whole": Owner("array.whole", "type", "live integers and booleans of a functional recording, a subclass of Tensor"),
     "Dual": Owner("array.dual", "type", "dual numbers: recording leaves operations on them to the class itself"),
     "Call": Owner("autograd.custom.calls", "type", "one call of a user's primitive: an operand without a number"),
     "engine": Owner("autograd.engine", "namespace", "backward passes, hooks and nodes, for the methods of Tensor"),

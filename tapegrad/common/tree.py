@@ -11,16 +11,20 @@ import dataclasses
 
 import numpy as np
 
+from .exact import exact
+
 
 class Structure:
     """What a container looked like without its leaves."""
 
-    __slots__ = ("kind", "keys", "parts", "count", "_hash")
+    __slots__ = ("kind", "keys", "parts", "count", "_hash", "_exact")
 
     def __init__(self, kind=None, keys=(), parts=()):
         self.kind, self.keys, self.parts = kind, keys, parts
         self.count = 1 if kind is None else sum(p.count for p in parts)
-        self._hash = hash((kind, keys, parts))
+        # 1, 1.0 and True are equal as keys.
+        self._exact = tuple([k if k.__class__ is str else exact(k) for k in keys]) if kind is dict else keys
+        self._hash = hash((kind, self._exact, parts))
 
     def __hash__(self):
         return self._hash
@@ -29,7 +33,7 @@ class Structure:
         return (
             isinstance(other, Structure)
             and self._hash == other._hash
-            and (self.kind, self.keys, self.parts) == (other.kind, other.keys, other.parts)
+            and (self.kind, self._exact, self.parts) == (other.kind, other._exact, other.parts)
         )
 
     def __str__(self):

@@ -4,12 +4,12 @@ Imports: common, rules, tape, codegen.
 
 * Planning: `symbolic` are the arrays that a rule is handed, `plan` the signature of an instruction and its
   backward program (`program` says what that is made of), `windows` how its loops run over memory,
-  `contributions` what is added to part of an adjoint, `as_numpy` programs with the bits of NumPy.
+  `contributions` what is added to part of an adjoint.
 * One adjoint, downwards (``backward()``): `walk`, with `steps` for array instructions; `native` is the way
-  to them from Python, `access` what they all read a record with.
+  to them from Python, `access` what they all read a record with, `objects` Python's numbers, lists and tuples.
 * Several tangents up or adjoints down (`tangent`, on the walks in `lanes`): Jacobians, `tg.autograd.jvp`.
-* `single` is the tangent of one operation, for dual numbers; `reach` and `footprint` count what a sweep will do.
+* `single` is the tangent of one operation, for dual numbers.
 
-Importing `walk`, `steps`, `lanes`, `reach`, `footprint` or `single` compiles them (or loads them from the cache): others
+Importing `walk`, `steps`, `lanes` or `single` compiles them (or loads them from the cache): others
 import these when they are first needed.
 """

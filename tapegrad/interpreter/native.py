@@ -7,6 +7,7 @@ and is tried out once when this module is first used.
 from __future__ import annotations
 
 import ctypes
+import sys
 import sysconfig
 from bisect import bisect_left, bisect_right
 from functools import cache
@@ -16,14 +17,15 @@ import numpy as np
 from ..codegen.compile import native_address
 from ..codegen.scalars import reverse_switch
 from ..common.errors import require
-from ..tape.layout import MARK, RECORD
+from ..tape.layout import ARRAY_LEAF, CLEARED, MARK, RECORD, SCALAR_LEAF
 from ..tape.watch import stamp
 from . import program as P
 from . import walk
 from .plan import Signature
 
 FLOAT_TYPE = id(float)
-TUPLE_TYPE = id(tuple)
+#: Offset of the array of items in a list object.
+ITEMS = 24
 _word = ctypes.c_ssize_t.from_address
 
 
@@ -43,7 +45,7 @@ def run_address():
 
 def items_address(objects):
     """Address of the array of object pointers of a list."""
-    return _word(id(objects) + walk.ITEMS).value
+    return _word(id(objects) + ITEMS).value
 
 
 def _try_layouts():
@@ -74,11 +76,6 @@ def _try_layouts():
         reads("the axes of an array", [short(id(turned) + 24).value, *(word(extents + 8 * k).value for k in range(2))], [2, *turned.shape])
         read = word(id(turned) + 56).value, short(id(turned) + 64).value & 0x101
         reads("dtype and flags of an array", read, (id(np.dtype("d")), laid_out))
-    token = object()
-    held = [token]
-    before = short(id(token)).value
-    del token
-    reads("the reference count of an object", (before, short(id(held[0])).value), (2, 1))
 
 
 _try_layouts()
@@ -89,9 +86,17 @@ def data_address(array):
     return _word(id(array) + 16).value
 
 
+_table = None, 0
+
+
 def table_address():
     """Address of the signatures' table (moves when the table grows)."""
-    return data_address(Signature.TABLE)
+    global _table
+    table, address = _table
+    if table is not Signature.TABLE:
+        table = Signature.TABLE
+        _table = table, (address := data_address(table))
+    return address
 
 
 def refuse_unknown(records, at):
@@ -107,11 +112,18 @@ def new_marks(store):
     return np.zeros(len(store.tokens) + 16, np.uint8)
 
 
+#: What `live_marks` counts for an object that only a list refers to: asked in the same way, for it depends on who asks.
+(_ALONE,) = map(sys.getrefcount, [object()])
+
+
 def live_marks(store):
     """Marks of the slots whose tensors are alive (leaves and continuations excluded), and how many."""
+    ops = store.records()["op"]
+    references = np.fromiter(map(sys.getrefcount, store.tokens), np.int64, len(ops))
+    held = (references != _ALONE) & (ops > SCALAR_LEAF) & ((ops < ARRAY_LEAF) | (ops >= CLEARED))
     marks = new_marks(store)
-    live = walk.alive(store.flush(), items_address(store.tokens), len(store.tokens), data_address(marks))
-    return marks, live
+    marks[: len(ops)][held] = MARK
+    return marks, int(np.count_nonzero(held))
 
 
 def live_slots(store):
@@ -144,8 +156,7 @@ def ancestors(store, roots):
 def pack(store, base, count):
     """Pack the staged instructions of `store` into records (`Store.flush`)."""
     walk.pack(
-        store.address, base, count, id(store.ops), id(store.lefts), id(store.rights), id(store.offsets), id(store.tokens),
-        FLOAT_TYPE, TUPLE_TYPE,
+        store.address, base, count, id(store.ops), id(store.lefts), id(store.rights), id(store.offsets), id(store.tokens)
     )
 
 
@@ -194,6 +205,98 @@ def dead_values(store, marks):
 
 #: Scratch memory of sweeps that have ended; a sweep in a hook of another takes its own.
 _SCRATCH = []
+
+
+#: The most slots for which the memory of a sweep is kept for the next one.
+MOST_KEPT = 1 << 16
+_ROOMS = []
+
+
+class Room:
+    """Memory for the reverse sweep of one call: adjoints, marks and scratch, for up to `size` slots; kept in `_ROOMS`."""
+
+    def __init__(self, size):
+        self.size = size
+        self.adjoint = np.zeros(size)
+        self.words = self.adjoint.view(np.int64)
+        self.marks = np.zeros(size + 16, np.uint8)
+        self.scratch = np.empty(P.SCRATCH, np.uint8)
+        self.addresses = tuple(data_address(array) for array in (self.adjoint, self.marks, self.scratch))
+
+    @classmethod
+    def of(cls, count):
+        """One for `count` slots, with adjoints and marks of zero."""
+        try:
+            room = _ROOMS.pop()
+        except IndexError:
+            room = None
+        if room is None or room.size < count:
+            return cls(max(count, 1024))
+        room.adjoint[:count] = 0.0
+        room.marks[: count + 16] = 0
+        return room
+
+    def close(self):
+        """Give it back."""
+        if self.size <= MOST_KEPT:
+            _ROOMS.append(self)
+
+
+def swept(store, root, leaves, let_go):
+    """The adjoints of `leaves`, pairs of slot and value, by a sweep from the number at slot `root`; None if it may not be made so.
+
+    It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
+    of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
+
+    Parameters
+    ----------
+    let_go : callable
+        ``let_go(store)`` is called with the slot of each instruction whose large saved values the sweep has passed.
+    """
+    records, table = store.flush(), table_address()
+    room = Room.of(root + 1)
+    adjoint, marks, scratch = room.addresses
+    try:
+        room.marks[root] = MARK
+        packed = walk.mark(records, marks, table, root, 1, 1)
+        low = packed & 0xFFFFFFFF
+        if packed < 0 or store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
+            return None
+        Signature.compile_pending()
+        switch, run, objects = reverse_switch(store.special), run_address() if Signature.ALL else 0, store.objects
+        room.adjoint[root] = 1.0
+        at, release = root, None
+        try:
+            while True:
+                at = walk.reverse(
+                    records, adjoint, marks, at, low, switch, run, table, items_address(objects), FLOAT_TYPE, scratch, 1
+                )
+                if at >= 0:
+                    break
+                refuse_unknown(records, at)
+                if release is None:
+                    release = let_go(store)
+                release(-1 - at)
+                at = -2 - at
+                if at < low:
+                    break
+            gradients = []
+            for slot, value in leaves:
+                if type(value) is float:
+                    gradients.append(room.adjoint.item(slot) if slot <= root else 0.0)
+                elif slot > root or not room.words[slot]:
+                    gradients.append(np.zeros(value.shape, value.dtype))
+                else:
+                    gradient = np.empty(value.shape, value.dtype)
+                    address, room.words[slot] = room.words.item(slot), 0
+                    steps().take(data_address(gradient), address, gradient.nbytes)
+                    gradients.append(gradient)
+        except BaseException:
+            steps().free_all(records, adjoint, marks, table, root)
+            raise
+        return gradients
+    finally:
+        room.close()
 
 
 class Adjoints:

@@ -10,6 +10,7 @@ them (`Signature.compile_pending`), not while recording.
 
 from __future__ import annotations
 
+import math
 import struct
 
 import numpy as np
@@ -21,8 +22,8 @@ from ..tape.meta import SCALAR, c_strides
 from . import program as P
 from .contributions import Scattered, Windowed
 from .registered import Registered
-from .symbolic import ITEMSIZE, Atom, Sym
-from .windows import aligned, aligned_shape, coalesce, longest_inside, renumber
+from .symbolic import ITEMSIZE, Atom, Sym, inside
+from .windows import aligned, aligned_shape, coalesce, fits, longest_inside, renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
 LARGE = 1 << 18
@@ -39,7 +40,7 @@ class Planner:
     """Collects the steps of one program."""
 
     DYNAMIC = Dynamic()
-    #: Functions of the language that are computed at once, by a call of `call`, not in fused loops.
+    #: Functions of the language that are computed at once, not in fused loops: the rule reads what they give more than once.
     eager = frozenset()
 
     def __init__(self, metas, out):
@@ -97,7 +98,8 @@ class Planner:
     def temporary(self, shape, char, zero=False):
         """A new contiguous buffer; returns its window."""
         reg = self._register()
-        nbytes = max(1, int(np.prod(shape, dtype=np.int64))) * ITEMSIZE[char]
+        nbytes = max(1, int(math.prod(shape))) * ITEMSIZE[char]
+        require(nbytes < 1 << 48 and min(shape, default=0) >= 0, f"an array of shape {tuple(shape)} in between")
         self.step(P.ALLOC, reg, nbytes, int(zero))
         return Atom(reg, 0, shape, c_strides(shape, ITEMSIZE[char]), char)
 
@@ -118,6 +120,7 @@ class Planner:
         for expr in exprs:
             inputs += [a for a in expr.leaves() if a not in inputs]
         args = inputs + list(outputs)
+        require(all(fits(a.shape, shape) for a in args), f"windows {args} in a loop over {tuple(shape)}")
         dims, strides = longest_inside(*coalesce(shape, [aligned(a, shape) for a in args]))
         *outer, n = dims or [1]
         inner = [s[-1] if s else 0 for s in strides]
@@ -145,10 +148,6 @@ class Planner:
         self.loop([sym.expr], [atom], sym.shape, [None])
         return self._sym(atom)
 
-    def reduced_over_nothing(self, sym, how):
-        """A reduction over no axes; a planner of values may have to copy."""
-        return sym
-
     def reduce(self, sym, how, axes, keepdims):
         from ..codegen.loops import IDENTITY
 
@@ -159,9 +158,13 @@ class Planner:
             bits = struct.unpack("q", struct.pack("d", IDENTITY[how]))[0]
             self.step(P.FILL, atom.reg, max(1, int(np.prod(kept, dtype=np.int64))), bits, P.CHARS[char])
         window = Atom(atom.reg, 0, sym.shape, [0 if k in axes else s for k, s in enumerate(atom.strides)], char)
-        self.loop([sym.expr], [window], sym.shape, [how])
+        self.accumulate(sym, window, how)
         result = self._sym(atom)
         return result if keepdims else result.reshape([n for k, n in enumerate(sym.shape) if k not in axes])
+
+    def accumulate(self, sym, window, how):
+        """Reduce `sym` into `window`, which has stride 0 along the axes that go."""
+        self.loop([sym.expr], [window], sym.shape, [how])
 
     def matmul(self, a, b, absolute):
         """Matrix product with NumPy's broadcasting, through NumPy's own loop; `absolute`: zero times anything is zero."""
@@ -191,6 +194,7 @@ class Planner:
         extents, batches = {}, []
         for sym, names in zip(syms, inputs):
             split = sym.ndim - len(names)
+            require(split >= 0, f"{ufunc} of a shape {sym.shape}")
             batches.append(sym.shape[:split])
             for name, extent in zip(names, sym.shape[split:]):
                 require(extents.setdefault(name, extent) == extent, f"{ufunc} of shapes {[s.shape for s in syms]}")
@@ -296,6 +300,7 @@ class Planner:
         return self._sym(out)
 
     def gather(self, sym, index, shape):
+        require(index.size == math.prod(shape), f"{index.size} positions for the shape {shape}")
         sym = sym.window()
         if not sym.atom.whole:
             sym = sym.own()
@@ -317,15 +322,18 @@ class Planner:
         item = ITEMSIZE[char]
         for value, window, strides, offset in parts:
             reg = whole.reg
+            steps = whole.strides if strides is None else [s * item for s in strides]
             if offset is self.DYNAMIC:
                 reg, offset = self.shifted(reg, item), 0
-            steps = whole.strides if strides is None else [s * item for s in strides]
+            else:
+                inside(size, window, [s // item for s in steps], offset)
             target = Atom(reg, offset * item, window, steps, char)
             self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
         return self._sym(whole)
 
     def put_at(self, sym, index, value):
         """A copy of `sym` with `value` at flat positions (see `Sym.put_at`)."""
+        require(value is None or value.size == index.size, f"{index.size} positions for something else")
         copy, positions = sym.own(), self._index(index)
         reg, char = copy.atom.reg, P.CHARS[copy.char]
         self.step(P.ZERO_AT, reg, positions, index.size, char)
@@ -336,7 +344,7 @@ class Planner:
     def added_window(self, sym, other, strides, offset):
         """A copy of `sym` with `other` added into a window (see `Sym.add_window`)."""
         copy = sym.own()
-        self._add_window(other, copy.atom.reg, strides, offset, copy.char)
+        self._add_window(other, copy.atom.reg, copy.size, strides, offset, copy.char)
         return copy
 
     def added_at(self, sym, other, index):
@@ -349,7 +357,7 @@ class Planner:
     def placed(self, sym, shape, strides, offset):
         """Zeros with `sym` added into a window (see `Sym.placed`)."""
         whole = self.temporary(shape, sym.char, zero=True)
-        self._add_window(sym, whole.reg, strides, offset, sym.char)
+        self._add_window(sym, whole.reg, math.prod(shape), strides, offset, sym.char)
         return self._sym(whole)
 
     def scattered(self, sym, index, shape):
@@ -359,14 +367,18 @@ class Planner:
             self._add_at(sym, index, whole.reg, sym.char)
         return self._sym(whole)
 
-    def _add_window(self, source, reg, strides, offset, char):
+    def _add_window(self, source, reg, size, strides, offset, char):
+        """Add `source` into a window of the buffer in `reg`, of `size` elements."""
         item = ITEMSIZE[char]
         if offset is self.DYNAMIC:
             reg, offset = self.shifted(reg, item), 0
+        else:
+            inside(size, source.shape, strides, offset)
         window = Atom(reg, offset * item, source.shape, [s * item for s in strides], char)
         self.loop([source.expr], [window], source.shape, ["add"])
 
     def _add_at(self, source, index, reg, char):
+        require(index.size == source.size, f"{index.size} positions for {source.size} elements")
         if source.char != char:
             source = self._cast(source, char)
         source = source.window()
@@ -455,7 +467,7 @@ class Planner:
 
     def _place(self, k, part, meta):
         require(tuple(part.shape) == meta.shape, f"a contribution of shape {part.shape} for an operand of shape {meta.shape}")
-        self._add_window(part.source, self._target(k, meta), part.strides, part.offset, meta.char)
+        self._add_window(part.source, self._target(k, meta), meta.size, part.strides, part.offset, meta.char)
 
     def _scatter(self, k, scattered, meta):
         self._add_at(scattered.source, scattered.index, self._target(k, meta), meta.char)

@@ -28,7 +28,7 @@ def reachable(store):
 
 
 def let_go(store):
-    """Drop the values saved by unreachable instructions, whose records stay where they are."""
+    """Drop the values saved by unreachable instructions, whose records stay where they are; returns marks of the others, and if any were."""
     from . import native
 
     marks = reachable(store)
@@ -39,14 +39,16 @@ def let_go(store):
     store.watched = store.watched.keep(marks)
     store.nbytes = kept
     store.byte_limit = max(FIRST_BYTES, 2 * kept)
+    return marks, bool(dead)
 
 
 def reclaim(store):
     """Drop unreachable instructions; returns the store to continue with."""
-    # First the values of dead instructions: a scalar among them may be another one's token.
-    let_go(store)
+    marks, dropped = let_go(store)
+    if dropped:
+        # A scalar among the values may have been another instruction's token.
+        marks = reachable(store)
     count = len(store.tokens)
-    marks = reachable(store)
     records = store.records()
     ops = records["op"]
     keep = marks[:count] != 0

@@ -1,11 +1,7 @@
-"""The tangent of one element-wise operation, by the loop that a tangent sweep runs for it.
+"""The tangent of one element-wise operation, by a compiled loop: what dual numbers (`tapegrad.array.dual`) run.
 
-Dual numbers (`tapegrad.array.dual`) are to give the tangents of a sweep to the last bit.
-NumPy's functions are some units in the last place away from those of the compiled
-loops, and a tangent such as that of `tanh` doubles the difference; so dual numbers
-run the very loop that `interpreter.tangent` plans for an instruction of the same
-description, on the operands where they are.  It is one pass over memory, however
-many functions the rule names.
+It is one pass over memory, however many functions the rule names and however many tangents (*lanes*) there are,
+where NumPy would make one for each of its functions.
 """
 
 from __future__ import annotations
@@ -13,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..codegen.compile import compiled
-from ..codegen.loops import LoopSpec, loop_kernel
+from ..codegen.loops import loop_kernel
 from ..codegen.memory import call2
-from ..tape.meta import SCALAR, c_strides, meta_of
+from ..tape.meta import c_strides, meta_of
 from .native import data_address
 from .symbolic import Atom
 from .tangent import TangentPlanner
@@ -51,18 +47,19 @@ class TangentLoop:
     out : Meta
     hot : tuple of bool
         Which differentiable operands have a tangent; at least one.
+    lanes : int or None
+        The extent of a first axis of the tangents.
     """
 
     KNOWN: dict[tuple, TangentLoop] = {}
 
-    def __init__(self, row, metas, out, hot):
+    def __init__(self, row, metas, out, hot, lanes):
         planner = TangentPlanner(_Operation(row, metas, out))
-        slots = row.slots(len(metas))
-        # A sweep gives rows of more than two operands zeros where there is no tangent.
-        tangents = [planner.tangent(k) if on or len(slots) > 2 else None for k, on in zip(slots, hot)]
+        tangents = [planner.tangent(k) if on else None for k, on in zip(row.slots(len(metas)), hot)]
         result = row.tangent(tangents, [planner.operand(k) for k in range(len(metas))], planner.operand(-1), {})
-        self.metas, self.out, self.kernel, self.same, self._parameters = metas, out, 0, None, {}
-        if result is None or out.size == 0:
+        front = () if lanes is None else (lanes,)
+        self.shape, self.char, self.kernel, self.same = (*front, *out.shape), out.char, 0, None
+        if result is None or 0 in self.shape:
             return
         if result.atom is not None and result.shape == out.shape and result.char == out.char:
             #: The operand whose tangent is that of the result.
@@ -70,53 +67,34 @@ class TangentLoop:
             return
         registers = {planner.saved_atom(k).reg: (False, k) for k in planner.saved}
         registers |= {reg: (True, k) for k, reg in planner.tangents.items()}
-        if out is SCALAR and row.scalar_instruction:
-            self._plan_numbers(result.expr, registers)
-            return
-        planner.loop([result.expr], [Atom(0, 0, out.shape, c_strides(out.shape, out.itemsize), out.char)], out.shape, [None])
+        atoms = {a: self._with_lanes(a, front) if registers[a.reg][0] else a for a in result.expr.leaves()}
+        expr = renumber(result.expr, atoms)
+        planner.loop([expr], [Atom(0, 0, self.shape, c_strides(self.shape, out.itemsize), out.char)], self.shape, [None])
         ((position, spec),) = planner.kernels
         self.kernel, words = loop_kernel(spec), planner.words[position + 1 :]
         count = len(spec.pattern)
         #: Of each input of the loop, whether it is a tangent, and of which operand (-1: the value of the result).
         self.inputs = [registers[reg] for reg in words[: count - 1]]
-        self._head, self._outer = [*range(count), *words[count : 3 * count + 1]], words[3 * count + 1 :]
+        self._words = np.array([*range(count), *words[count:]], np.int64)
+        self._parameters = data_address(self._words)
 
-    def _plan_numbers(self, expr, registers):
-        """A loop over the lanes, for an instruction of the scalar switch: its functions are those of the C library."""
-        atoms = expr.leaves()
-        self.inputs = [registers[a.reg] for a in atoms]
-        pattern = "".join("c" if tangent else "0" for tangent, _ in self.inputs) + "c"
-        expr = renumber(expr, {a: k for k, a in enumerate(atoms)})
-        self.kernel = loop_kernel(LoopSpec((expr,), "".join(a.char for a in atoms), "d", pattern, (None,)), vectors=False)
-        self._outer = None
+    def _with_lanes(self, atom, front):
+        """The window of a tangent with its lanes in front."""
+        shape = (*front, *(1,) * (len(self.shape) - len(front) - len(atom.shape)), *atom.shape)
+        return Atom(atom.reg, 0, shape, c_strides(shape, np.dtype(atom.char).itemsize), atom.char)
 
     @classmethod
-    def of(cls, row, metas, out, hot):
+    def of(cls, row, metas, out, hot, lanes):
         """The loop of this description, planned and compiled when it is first asked for."""
-        key = (row, metas, out, hot)
+        key = (row, metas, out, hot, lanes)
         loop = cls.KNOWN.get(key)
         if loop is None:
             if len(cls.KNOWN) >= MOST:
                 cls.KNOWN.clear()
-            loop = cls.KNOWN[key] = cls(row, metas, out, hot)
+            loop = cls.KNOWN[key] = cls(row, metas, out, hot, lanes)
         return loop
 
-    def _parameters_of(self, lanes):
-        """Parameters of the kernel; several lanes are an outermost dimension, so that the inner loop is the same."""
-        if self._outer is None:
-            count = len(self.inputs) + 1
-            steps = [8 * tangent for tangent, _ in self.inputs]
-            words = [*range(count), *[0] * count, lanes or 1, *steps, 8, 0]
-            parameters = self._parameters[lanes] = np.array(words, np.int64)
-            return parameters
-        outer, (dims, *table) = [], self._outer
-        if lanes is not None:
-            sizes = [self.metas[k].nbytes if tangent else 0 for tangent, k in self.inputs]
-            outer = [lanes, *sizes, self.out.nbytes]
-        parameters = self._parameters[lanes] = np.array([*self._head, dims + (lanes is not None), *outer, *table], np.int64)
-        return parameters
-
-    def run(self, values, tangents, lanes):
+    def run(self, values, tangents):
         """The tangent of the result.
 
         Parameters
@@ -125,7 +103,6 @@ class TangentLoop:
             Of the operands and, last, the result: floats and ndarrays of the descriptions.
         tangents : dict
             Operand -> its tangent, a float or ndarray with the lanes first; operands that have none are left out.
-        lanes : int or None
 
         Returns
         -------
@@ -134,30 +111,17 @@ class TangentLoop:
         """
         if self.same is not None:
             return tangents[self.same]
-        out = self.out
-        shape = out.shape if lanes is None else (lanes, *out.shape)
         if not self.kernel:
-            return np.zeros(shape, out.char) if 0 in shape else None
-        result, arrays = np.empty(shape, out.char), []
-        for tangent, k in self.inputs:
-            if not tangent:
-                a = values[k]
-                arrays.append(np.array(a) if a.__class__ is float else a)
-            elif k in tangents:
-                arrays.append(np.asarray(tangents[k], order="C"))
-            else:
-                meta = self.metas[k]
-                arrays.append(np.zeros(meta.shape if lanes is None else (lanes, *meta.shape), meta.char))
+            return np.zeros(self.shape, self.char) if 0 in self.shape else None
+        result = np.empty(self.shape, self.char)
+        arrays = [np.asarray(tangents[k], order="C") if tangent else np.asarray(values[k]) for tangent, k in self.inputs]
         registers = np.array([*map(data_address, arrays), data_address(result)], np.int64)
-        parameters = self._parameters.get(lanes)
-        if parameters is None:
-            parameters = self._parameters_of(lanes)
-        _call(self.kernel, data_address(registers), data_address(parameters))
+        _call(self.kernel, data_address(registers), self._parameters)
         return result
 
 
 def tangent_of(row, values, tangents, lanes):
-    """The tangent of an element-wise result, as a tangent sweep gives it.
+    """The tangent of an element-wise result.
 
     Parameters
     ----------
@@ -175,4 +139,4 @@ def tangent_of(row, values, tangents, lanes):
     """
     *metas, out = map(meta_of, values)
     hot = tuple([k in tangents for k in row.slots(len(metas))])
-    return TangentLoop.of(row, tuple(metas), out, hot).run(values, tangents, lanes)
+    return TangentLoop.of(row, tuple(metas), out, hot, lanes).run(values, tangents)

@@ -6,17 +6,25 @@ work on a `Sym` only grows the expression, movement of data only changes windows
 and reductions, products and scatters ask the planner to emit steps.  So a rule
 such as ``y * (g - (g * y).sum(axis, keepdims=True))`` becomes two loops and no
 temporaries but the sum.
+
+Steps look at no bounds, so every window is made by functions that do: of an array (`Sym.transpose`, `Sym.reshape`,
+...), of what is written to (`inside`), of operands that are walked together (`Planner.loop`).  A tape from a file
+(`transforms.saving.abstract`) rests on that.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.linalg import _umath_linalg
 
 from ..codegen.ufuncs import reduced_svd
+from ..common.errors import require
 from ..rules import lang as L
 from ..tape.meta import c_strides
 from .contributions import Scattered, Windowed
+from .windows import fits
 
 #: Bytes of each dtype a program may read, by NumPy's character.
 ITEMSIZE = {char: np.dtype(char).itemsize for char in "df?bBhHiIlLqQ"}
@@ -63,6 +71,16 @@ def normalize_axes(axis, ndim):
     return tuple(sorted(a % ndim for a in axes))
 
 
+def inside(size, shape, strides, offset):
+    """Raise unless a window of these extents, strides and offset (in elements) lies in `size` elements."""
+    fits = len(strides) == len(shape) and all(isinstance(n, (int, np.integer)) for n in (*shape, *strides, offset))
+    require(fits and min(shape, default=0) >= 0, f"a window {shape} of strides {strides} at {offset}")
+    if 0 not in shape:
+        reach = [s * (n - 1) for s, n in zip(strides, shape)]
+        low, high = offset + sum(r for r in reach if r < 0), offset + sum(r for r in reach if r > 0)
+        require(low >= 0 and high < size, f"a window from {low} to {high} in {size} elements")
+
+
 class Sym(L.Operators):
     """A lazily computed array inside a plan."""
 
@@ -85,14 +103,13 @@ class Sym(L.Operators):
 
     # -- element-wise ---------------------------------------------------------
     def _apply(self, name, *args):
-        if name in self.plan.eager:
-            return self.plan.call(name, *args)
         syms = [a for a in args if isinstance(a, Sym)]
         shape = np.broadcast_shapes(*(s.shape for s in syms))
         exprs = [a.expr if isinstance(a, Sym) else L.Expr.lift(a) for a in args]
         expr = L.simplify(name, tuple(exprs))
         char = "?" if expr.is_bool else "d" if any(s.char == "d" for s in syms) else _result(syms)
-        return Sym(self.plan, shape, char, expr)
+        sym = Sym(self.plan, shape, char, expr)
+        return sym.own() if expr.op in self.plan.eager else sym
 
     # -- windows --------------------------------------------------------------
     @property
@@ -118,6 +135,7 @@ class Sym(L.Operators):
         return Sym(self.plan, shape, self.char, L.arg(atom))
 
     def transpose(self, axes):
+        require(sorted(k % self.ndim for k in axes) == list(range(self.ndim)), f"the axes {axes} of {self.ndim}")
         s = self.window()
         return s._moved([s.shape[k] for k in axes], [s.atom.strides[k] for k in axes])
 
@@ -127,6 +145,7 @@ class Sym(L.Operators):
         return self.transpose(axes)
 
     def reshape(self, shape):
+        require(math.prod(shape) == math.prod(self.shape) and min(shape, default=0) >= 0, f"{self.shape} reshaped to {shape}")
         s = self.window()
         if not _contiguous(s.shape, s.atom.strides, ITEMSIZE[s.char]):
             s = s.own()
@@ -151,11 +170,12 @@ class Sym(L.Operators):
         return s._moved(s.shape, strides, offset)
 
     def broadcast_to(self, shape):
-        np.broadcast_shapes(self.shape, shape)
+        require(fits(self.shape, shape), f"{self.shape} broadcast to {shape}")
         return Sym(self.plan, shape, self.char, self.expr)
 
     def narrow(self, axis, start, stop):
         """The part ``start:stop`` along `axis`."""
+        require(0 <= start <= stop <= self.shape[axis], f"{start}:{stop} of {self.shape[axis]}")
         s = self.window()
         shape = list(s.shape)
         shape[axis] = stop - start
@@ -170,18 +190,18 @@ class Sym(L.Operators):
         if not s.atom.whole:
             s = s.own()
         item = ITEMSIZE[s.char]
-        strides = [st * item for st in strides]
+        steps = [st * item for st in strides]
         if offset is self.plan.DYNAMIC:
+            # Where it is, the recording has seen.
             reg = self.plan.shifted(s.atom.reg, item)
-            return Sym(self.plan, shape, s.char, L.arg(Atom(reg, 0, shape, strides, s.char)))
-        return s._moved(shape, strides, offset * item)
+            return Sym(self.plan, shape, s.char, L.arg(Atom(reg, 0, shape, steps, s.char)))
+        inside(s.size, shape, strides, offset)
+        return s._moved(shape, steps, offset * item)
 
     # -- steps ----------------------------------------------------------------
     def reduce(self, how, axis=None, keepdims=False):
         axes = normalize_axes(axis, self.ndim)
-        if not axes:
-            return self.plan.reduced_over_nothing(self, how)
-        return self.plan.reduce(self, how, axes, keepdims)
+        return self.plan.reduce(self, how, axes, keepdims) if axes else self
 
     def sum(self, axis=None, keepdims=False):
         return self.reduce("add", axis, keepdims)

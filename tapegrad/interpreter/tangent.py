@@ -28,19 +28,16 @@ from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY
 from ..tape.meta import SCALAR
 from . import lanes as walks
 from . import program as P
-from .as_numpy import AsNumPy
 from .native import FLOAT_TYPE, data_address, items_address, refuse_unknown, run_address, table_address
 from .plan import Planner, Signature
 from .symbolic import Atom
 
 
-class TangentPlanner(AsNumPy, Planner):
+class TangentPlanner(Planner):
     """Collects the steps of one tangent program."""
 
     def __init__(self, signature):
         super().__init__(signature.metas, signature.out)
-        if signature.row.elementwise:
-            self.eager = frozenset()  # one fused loop: its functions are some ulps from NumPy's, and faster
         self.positions = {s: j for j, s in enumerate(signature.slots)}
         self.owned = set()
         for k in signature.saves:
@@ -50,11 +47,6 @@ class TangentPlanner(AsNumPy, Planner):
         sym = super().tangent(k)
         self.step(P.TANGENT, self.tangents[k], self.positions[k], int(self.metas[k] is SCALAR))
         return sym
-
-    def reduce(self, sym, how, axes, keepdims):
-        # In C order, as the rule on arrays does: in which order NumPy adds depends on strides.
-        sym = sym.window()
-        return super().reduce(sym if sym.atom.whole else sym.own(), how, axes, keepdims)
 
     def temporary(self, shape, char, zero=False):
         atom = super().temporary(shape, char, zero)

@@ -1,6 +1,6 @@
 """The walks over a tape, compiled by Numba.
 
-Importing this module compiles (or loads from the cache) four functions; that
+Importing this module compiles (or loads from the cache) three functions; that
 happens at the first backward pass, not when tapegrad is imported.
 
 `pack`      writes staged instructions into records.
@@ -10,7 +10,6 @@ happens at the first backward pass, not when tapegrad is imported.
             adds each one's contributions to the adjoints of its operands.
             Runs of scalar instructions go to one generated switch
             (`codegen.scalars`), array instructions to `interpreter.steps.run`.
-`alive`     reads the reference counts of the tokens on a tape.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
@@ -35,48 +34,37 @@ from ..codegen.memory import (
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF, VALUE
 from . import program as P
 from .access import SIZE, data_of, operand_slot
-
-#: Offset of the array of items in a list object.
-ITEMS = 24
+from .objects import float_of, int_of, is_int, is_number, list_item, tuple_item
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def pack(records, base, count, ops, lefts, rights, offsets, tokens, float_type, tuple_type):
-    """Pack staged instructions into records: reads Python ints, floats and tuples by their public C layouts.
-
-    The lists are given by their own addresses, then come those of the types float and tuple.
-    """
-    ops, lefts, rights = load_int(ops + ITEMS), load_int(lefts + ITEMS), load_int(rights + ITEMS)
-    offsets, tokens = load_int(offsets + ITEMS), load_int(tokens + ITEMS) + 8 * base
+@compiled("void(int64, int64, int64, int64, int64, int64, int64, int64)")
+def pack(records, base, count, ops, lefts, rights, offsets, tokens):
+    """Pack staged instructions into records.  The lists are given by their addresses."""
     record = records + SIZE * base
     for k in range(count):
-        op = load_int32(load_int(ops + 8 * k) + 24)
-        left, right, token = load_int(lefts + 8 * k), load_int(rights + 8 * k), load_int(tokens + 8 * k)
+        op = int_of(list_item(ops, k))
+        left, right, token = list_item(lefts, k), list_item(rights, k), list_item(tokens, base + k)
         store_int32(record, op)
-        store_int32(record + 12, load_int32(load_int(offsets + 8 * k) + 24))
-        store_double(record + VALUE, load_double(token + 16) if load_int(token + 8) == float_type else 0.0)
-        kind = load_int(left + 8)
-        constant = 0.0
-        if kind == tuple_type:
-            store_int32(record + 4, load_int32(load_int(left + 24) + 24))
-            store_int32(record + 8, load_int32(load_int(left + 32) + 24))
-            third = load_double(load_int(left + 40) + 16)
-            if op >= FIRST_ARRAY:
-                store_int(record + CONSTANT, int(third))
-            else:
-                store_double(record + CONSTANT, third)
+        store_int32(record + 12, int_of(list_item(offsets, k)))
+        # The token of an array is an object without a number.
+        store_double(record + VALUE, float_of(token) if is_number(token) != 0 else 0.0)
+        a, b, constant = 0, 0, 0.0
+        if is_int(left) != 0:
+            a = int_of(left)
+        elif is_number(left) != 0:
+            constant = float_of(left)
         else:
-            a, b = 0, 0
-            if kind == float_type:
-                constant = load_double(left + 16)
-            else:
-                a = load_int32(left + 24)
-            if load_int(right + 8) == float_type:
-                constant = load_double(right + 16)
-            else:
-                b = load_int32(right + 24)
-            store_int32(record + 4, a)
-            store_int32(record + 8, b)
+            # Both operands, and the last field of the record.
+            a, b, constant = int_of(tuple_item(left, 0)), int_of(tuple_item(left, 1)), float_of(tuple_item(left, 2))
+        if is_int(right) == 0:
+            constant = float_of(right)
+        elif b == 0:
+            b = int_of(right)
+        store_int32(record + 4, a)
+        store_int32(record + 8, b)
+        if op >= FIRST_ARRAY:
+            store_int(record + CONSTANT, int(constant))
+        else:
             store_double(record + CONSTANT, constant)
         record += SIZE
 
@@ -161,6 +149,10 @@ def mark(records, marks, table, high, pending, refuse):
                 return -1 - i
             i -= 1
             continue
+        if op == SCALAR_LEAF or op == ARRAY_LEAF:
+            store_byte(marks + i, LEAF_MARK)
+            i -= 1
+            continue
         operands = 2
         if op >= FIRST_ARRAY:
             operands = load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_OPERANDS)
@@ -177,19 +169,3 @@ def mark(records, marks, table, high, pending, refuse):
                     pending += 1
         i -= 1
     return (count << 32) | lowest
-
-
-@compiled("int64(int64, int64, int64, int64)")
-def alive(records, items, count, marks):
-    """Mark every instruction whose token (an object in a list) is referred to from outside.
-
-    `items` is the address of the list's array of pointers; an object that only
-    the list refers to has the reference count 1.  Returns how many live.
-    """
-    total = 0
-    for i in range(1, count):
-        op = load_int32(records + SIZE * i)
-        if load_int32(load_int(items + 8 * i)) != 1 and op > SCALAR_LEAF and (op < ARRAY_LEAF or op >= CLEARED):
-            store_byte(marks + i, MARK)
-            total += 1
-    return total

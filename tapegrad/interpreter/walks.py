@@ -24,14 +24,16 @@ class Walks:
 
     def __init__(self) -> None:
         self.pack: Any = None
+        self._native: Any = None
         self._digest: Any = None
 
     def load(self) -> Any:
         """The module `native`, imported (and compiled) at the first call."""
-        from . import native
+        if self._native is None:
+            from . import native
 
-        self.pack = native.pack
-        return native
+            self._native, self.pack = native, native.pack
+        return self._native
 
     def digest(self, address: int, nbytes: int) -> int:
         """See `codegen.digest.digest`."""

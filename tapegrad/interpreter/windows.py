@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..rules import lang as L
 
-#: An innermost dimension shorter than this costs more in calls of its loop than in the loop.  NumPy adds fewer numbers one
-#: after the other, without pairs: so many sums over a short axis have the same bits in either order of dimensions.
+#: An innermost dimension shorter than this costs more in calls of its loop than in the loop.
 SHORT = 8
 #: Bytes that one operand may cover by a dimension that becomes the innermost: they are walked several times.
 NEAR = 1 << 18
@@ -28,6 +27,11 @@ def renumber(expr, numbers):
         return renumbered
 
     return visit(expr)
+
+
+def fits(own, shape):
+    """Whether an operand can be walked along `shape`: by broadcasting, and without axes of extent 1 that it has in front."""
+    return all(n == 1 for n in own[: max(0, len(own) - len(shape))]) and all(n in (1, m) for n, m in zip(own[::-1], shape[::-1]))
 
 
 def aligned(atom, shape):

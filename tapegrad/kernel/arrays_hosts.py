@@ -45,6 +45,7 @@ HOST_FUNCTIONS = {
     "add": HostFunction(lambda x, y: x + y, "bBhHiIlLqQdf"),
     "subtract": HostFunction(lambda x, y: x - y, "bBhHiIlLqQdf"),
     "multiply": HostFunction(lambda x, y: x * y, "bBhHiIlLqQdf"),
+    "divide": HostFunction(lambda x, y: x / y),
     "negative": HostFunction(lambda x: -x, "bhilqdf"),
 }
 
@@ -91,6 +92,51 @@ def _taken(plan, at, shape, axis, mode):
     return starts + at.expand_dims(range(at.ndim, at.ndim + len(trail)))
 
 
+def _within(plan, at, extent):
+    """Integers as int64, tested to be in range and counted from the front."""
+    at = at if at.char == "l" else plan.compute(at, "l")
+    plan.demand((at >= float(-extent)) & (at < float(extent)))
+    return L.select(at < 0.0, at + float(extent), at)
+
+
+def _indexed(plan, *operands):
+    base, *indices, extents, steps, trail, distinct = operands
+    total = base
+    for index, extent, step in zip(indices, extents, steps):
+        at = plan.compute(_within(plan, index, extent) * float(step), "l")
+        total = total + at.expand_dims(range(at.ndim, at.ndim + trail))
+    total = plan.compute(total, "l")
+    total = total.reshape((total.size,))
+    if distinct and total.size > 1:
+        counts = plan.scattered(plan.constant(np.ones(total.size), "d"), total, (distinct,))
+        plan.demand(L.eq(plan.gather(counts, total, (total.size,)), 1.0))
+    return total
+
+
+def _nonzero_along(plan, mask, axis):
+    size, count = mask.size, plan.out.size
+    held = _truth(plan, mask.window().reshape((size,)) if mask.ndim else mask.broadcast_to((1,)))
+    ones = L.select(held, 1.0, 0.0)
+    plan.demand(L.eq(ones.sum(), float(count)))
+    # Each goes to the place of its rank; what is not picked goes to one place at the end.
+    rank = plan.scan(ones, 0, "add", False, True)
+    at = L.select(held, L.select(rank < float(count), rank, float(count)), float(count))
+    target = plan.temporary((count + 1,), "l")
+    plan.write_at(target, plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), False)
+    return plan._sym(target).narrow(0, 0, count)
+
+
+def _fails(plan, a, *rest):
+    *others, name, attrs = rest
+    if others or name != "cholesky":
+        # Elsewhere what is not finite does not say that NumPy raises.
+        return None
+    plan.demand(_all_finite(plan, a))
+    upper = dict(attrs).get("upper", False)
+    (factor,) = plan.gufunc(_umath_linalg.cholesky_up if upper else _umath_linalg.cholesky_lo, a)
+    return L.logical_not(_all_finite(plan, factor))
+
+
 #: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to do it after all.
 RECOMPUTED = {
     "truth": _truth,
@@ -101,4 +147,7 @@ RECOMPUTED = {
     "undetermined": _undetermined,
     "at_classes": _at_classes,
     "taken": _taken,
+    "indexed": _indexed,
+    "fails": _fails,
+    "nonzero_along": _nonzero_along,
 }

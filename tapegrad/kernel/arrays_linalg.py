@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from numpy.linalg import _umath_linalg
 
+from ..rules import ROWS
 from ..rules import lang as L
 from ..rules.tangents import tangent_of_parts
 from ..rules.triangular import system_matrix
@@ -53,4 +54,4 @@ FORWARDS = {
     "cholesky": _cholesky, "eigh": _eigh, "svd": _svd, "logabsdet": _logabsdet, "pinv": _pinv, "solve_triangular": _solve_triangular,
 }  # fmt: skip
 #: Rows whose result has to be finite: where it is not the eager operation raises, or (a recurrence) zero is absolute.
-FINITE = frozenset(("recurrence", "inv", "solve", "cholesky", "eigh", "svd", "pinv", "solve_triangular"))
+FINITE = frozenset(("recurrence", *(row.name for row in ROWS if row.raises)))

@@ -26,7 +26,7 @@ import numpy as np
 from ..common.errors import InternalError, require
 from ..interpreter.plan import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..program.values import ValuePlanner
+from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.transposed import distinct
 from . import ir
@@ -139,14 +139,8 @@ class LoopPlanner(Products, Planner):
             nest.store(output, value)
 
     # -- what rules ask for ----------------------------------------------------------
-    def call(self, name, *args):
-        expr = L.Expr(name, tuple(a.expr if isinstance(a, Sym) else L.Expr.lift(a) for a in args))
-        syms = [a for a in args if isinstance(a, Sym)]
-        char = "f" if {s.char for s in syms} == {"f"} else "d"
-        return self.compute(Sym(self, np.broadcast_shapes(*(s.shape for s in syms)), char, expr))
-
-    def compute(self, sym):
-        return self._cast(sym, sym.char)
+    def compute(self, sym, char=None):
+        return self._cast(sym, char or sym.char)
 
     def _cast(self, sym, char):
         """`sym` computed: a single value, or a buffer of its own."""
@@ -318,10 +312,10 @@ class LoopPlanner(Products, Planner):
 
     def scattered(self, sym, index, shape):
         target = self.temporary(shape, sym.char, zero=True)
-        self._write_at(target, sym, index, True)
+        self.write_at(target, sym, index, True)
         return self._sym(target)
 
-    def _write_at(self, target, sym, index, add):
+    def write_at(self, target, sym, index, add):
         """Write `sym` (or a number) to flat positions of `target`, or add it there."""
         shape = sym.shape if isinstance(sym, Sym) and sym.size == index.size else index.shape
         if 0 in shape:
@@ -340,7 +334,7 @@ class LoopPlanner(Products, Planner):
     def put_at(self, sym, index, value):
         atom = self._fresh(sym)
         flat = self._sym(atom).reshape((sym.size,)).atom
-        self._write_at(flat, 0.0 if value is None else value, index, False)
+        self.write_at(flat, 0.0 if value is None else value, index, False)
         return self._sym(atom)
 
     def _fresh(self, sym, like=()):
@@ -394,7 +388,7 @@ class LoopPlanner(Products, Planner):
         if name in ("put", "add_at"):
             flat = self._sym(self._window(x.atom.reg, (x.size,), (1,), 0, ref.char)).atom
             value = value.broadcast_to(attrs["shape"]) if name == "put" else value
-            self._write_at(flat, value, rest[0], name == "add_at")
+            self.write_at(flat, value, rest[0], name == "add_at")
         else:
             self._write_window(x.atom.reg, value, attrs, ref.char, "add" if name == "add_window" else None)
 
@@ -410,7 +404,7 @@ class LoopPlanner(Products, Planner):
         reg, size = self.sym_of(target).atom.reg, target.size
         if name == "add_at":
             self._store(x.broadcast_to(self.out.shape), target)
-            self._write_at(self._window(reg, (size,), (1,), 0, target.char), value, rest[0], True)
+            self.write_at(self._window(reg, (size,), (1,), 0, target.char), value, rest[0], True)
             return target
         first = zero and distinct(attrs["shape"], attrs["strides"])
         if first:
@@ -430,8 +424,7 @@ class LoopPlanner(Products, Planner):
                 # The copy stays as it is when the operand is written to.
                 return self.ref_of(self._fresh(value.broadcast_to(self.out.shape)))
             return self.deliver(value, target)
-        # Functions are computed once, however often the rule reads their result.
-        self.eager = ValuePlanner.eager
+        self.eager = ELEMENTARY
         if row.linear:
             result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
             tangents = [operands[k] for k in row.slots(len(operands))]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..program.trace import GUARD, HOST, SHAPE
+from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
 from ..tape.meta import SCALAR, meta_of
@@ -186,8 +186,8 @@ class Builder:
 
     def _guard(self, t, item):
         how, columns = item.entry.function, self.columns
-        if how == SHAPE:
-            # What has machine code has one shape only.
+        if how in (SHAPE, FAILS):
+            # What has machine code has one shape only; what may fail is looked at where it is computed.
             return
         value = self._executed(self.value(t.operands[0]))
         if how == "bool" and isinstance(value, ArrayRef):

@@ -2,17 +2,25 @@
 
 ``__array_ufunc__`` finds the row of a ufunc (SciPy's by name), and
 ``__array_function__`` the function of this library that stands for NumPy's.
+Of numbers on a live tape it writes the instruction itself, as the operators do (`tapegrad.array.operators`).
 What has neither raises `UnsupportedFunctionError`; nothing falls through to
 plain arrays, where the derivative would be lost.
 """
 
 from __future__ import annotations
 
+import math
+import sys
+from _thread import get_ident
+
 import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.tensor import Tensor
+from ..array.traces import computed
+from ..array.whole import Whole, by_numpy, is_whole
 from ..common.errors import LeaveTapeError, UnsupportedFunctionError
 from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
@@ -78,7 +86,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if ufunc in VALUES:
         if LISTENERS:
             notify(f"comparison ({ufunc.__name__})", *inputs)
-        return record_nondiff(ufunc, inputs, ufunc(*values_of(inputs, False)))
+        return record_nondiff(ufunc, inputs, computed(ufunc, values_of(inputs, False), inputs))
     direct = DIRECT.get(ufunc)
     if direct is not None:
         return direct(*inputs)
@@ -86,6 +94,96 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if row is None:
         raise refuse(ufunc)
     return apply(row, inputs)
+
+
+def _on_numbers(arity):
+    """Of the ufuncs whose rows have a scalar instruction and a value on floats: the row's opcode and that function."""
+    return {
+        ufunc: (row.opcode, row.scalar)
+        for ufunc, row in BY_FUNCTION.items()
+        if isinstance(ufunc, np.ufunc) and row.scalar_instruction and row.scalar is not None and row.arity == arity
+        and not (row.constants or row.calls_scipy) and ufunc not in DIRECT
+    }  # fmt: skip
+
+
+def _power(x, y):
+    """``x ** y`` on floats; squares have an instruction of their own, and are left to `F.power`."""
+    if y == 2.0:
+        raise ValueError
+    return math.pow(x, y)
+
+
+_OF_ONE, _OF_TWO = _on_numbers(1), {**_on_numbers(2), np.power: (BY_NAME["power"].opcode, _power)}
+_frame = sys._getframe
+
+
+def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
+    """``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`.
+
+    It is written out because a call of a Python function costs as much as a tenth of the whole.
+    """
+    store = self._t
+    if store is not None and store.ident == get_ident() and method == "__call__" and not kwargs:
+        tokens = store.tokens
+        index = len(tokens)
+        try:
+            if y is None:
+                opcode, function = _OF_ONE[ufunc]
+                number = self._v
+                if type(number) is float and index < store.limit:
+                    # A new float, whatever the number: see the test of `_OF_ONE`.
+                    value = function(number)
+                    frame = _frame(1)
+                    if frame.f_code is not store.code:
+                        store.note_code(frame.f_code)
+                    store.ops.append(opcode)
+                    store.lefts.append(self._i)
+                    store.rights.append(0)
+                    store.offsets.append(frame.f_lasti)
+                    tokens.append(value)
+                    t = Tensor()
+                    t._v = value
+                    t._t = store
+                    t._i = index
+                    return t
+            elif index < store.limit:
+                opcode, function = _OF_TWO[ufunc]
+                if type(x) is Tensor and x._t is store:
+                    number, left = x._v, x._i
+                else:
+                    number = left = _constant(x)
+                if type(y) is Tensor and y._t is store:
+                    other, right = y._v, y._i
+                else:
+                    other = right = _constant(y)
+                if type(number) is float and type(other) is float:
+                    value = function(number, other)
+                    frame = _frame(1)
+                    if frame.f_code is not store.code:
+                        store.note_code(frame.f_code)
+                    # A token is nobody else's: of an operand the same number as a new object (1.0 * x is x to the bit).
+                    if value is number or value is other:
+                        value = 1.0 * value
+                    store.ops.append(opcode)
+                    store.lefts.append(left)
+                    store.rights.append(right)
+                    store.offsets.append(frame.f_lasti)
+                    tokens.append(value)
+                    t = Tensor()
+                    t._v = value
+                    t._t = store
+                    t._i = index
+                    return t
+        except (KeyError, ArithmeticError, ValueError):
+            # Another ufunc, or Python has no value where NumPy has one.
+            pass
+    return ufunc_on_tensors(self, ufunc, method, x, *(() if y is None else (y,)), *others, **kwargs)
+
+
+def _constant(operand):
+    """The float that a plain operand is; None if it is anything else."""
+    kind = type(operand)
+    return operand if kind is float else float(operand) if kind is int or kind is np.float64 else None
 
 
 _REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.min}
@@ -142,8 +240,11 @@ def plain_function(function):
             raise refuse(function, " with the argument out=")
         if LISTENERS:
             notify(name_of(function), *args)
-        result = function(*values_of(args, False), **{k: values_of(v, False) for k, v in kwargs.items()})
-        trace = trace_of(_flat((args, list(kwargs.values()))))
+        operands = list(_flat((args, list(kwargs.values()))))
+        result = computed(
+            lambda *args: function(*args, **{k: values_of(v, False) for k, v in kwargs.items()}), values_of(args, False), operands
+        )
+        trace = trace_of(operands)
         return _wrap(result) if trace is None or function in _ABOUT_SHAPES else trace.host(function, args, kwargs, result)
 
     return call
@@ -221,6 +322,8 @@ def implements(*functions):
 def function_on_tensors(self, function, types, args, kwargs):
     """``Differentiable.__array_function__``."""
     ours = FUNCTIONS.get(function)
+    if Whole in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
+        return by_numpy(function, args, kwargs)
     if ours is None:
         if any_tracked(args) or any_tracked(kwargs):
             raise refuse(function)
@@ -229,4 +332,25 @@ def function_on_tensors(self, function, types, args, kwargs):
     return ours(*args, **kwargs)
 
 
+#: Functions that do with integers what they do with floats: rows of the table, views, and what looks at shapes only.
+_AS_TENSORS = _ABOUT_SHAPES | {
+    getattr(np, name)
+    for name in (
+        "reshape ravel transpose swapaxes matrix_transpose moveaxis rollaxis squeeze expand_dims atleast_1d atleast_2d atleast_3d "
+        "broadcast_to broadcast_arrays concatenate stack vstack hstack dstack column_stack split array_split hsplit vsplit dsplit "
+        "unstack diagonal flip fliplr flipud take take_along_axis where nonzero sum copy zeros_like ones_like "
+        "copyto put place putmask put_along_axis fill_diagonal"
+    ).split()
+}  # fmt: skip
+
+
+def _ufunc_on_integers(self, ufunc, method, *inputs, **kwargs):
+    """``Whole.__array_ufunc__``: beside a float it is an operation on that."""
+    if not is_whole((inputs, kwargs)):
+        return ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs)
+    return by_numpy(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
+
+
+attach(Whole, {"__array_ufunc__": _ufunc_on_integers})
+attach(Tensor, {"__array_ufunc__": ufunc_on_numbers})
 attach(Differentiable, {"__array_ufunc__": ufunc_on_tensors, "__array_function__": function_on_tensors})

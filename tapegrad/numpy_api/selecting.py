@@ -12,7 +12,9 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
+from ..array.indexing import nonzero
 from ..array.record import guard_on, tracked
+from ..array.whole import Whole, is_whole
 from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
 from .dispatch import FUNCTIONS, any_tracked, implements, only_defaults, plain_function, refuse, values_of
@@ -24,15 +26,27 @@ from .shaping import as_tensor, cast, rearranged, untracked
 @implements(np.take)
 def _take(a, indices, axis=None, out=None, mode="raise"):
     only_defaults(np.take, out=out)
-    return F.take(as_tensor(a), values_of(indices), axis, mode)
+    return F.take(as_tensor(a), indices if isinstance(indices, Whole) else values_of(indices), axis, mode)
 
 
 @implements(np.take_along_axis)
 def _take_along_axis(arr, indices, axis=-1):
+    if isinstance(indices, Whole):
+        arr = as_tensor(arr) if axis is not None else F.ravel(as_tensor(arr))
+        return arr[_along(arr.shape, indices, 0 if axis is None else axis)]
     indices = np.asarray(values_of(indices))
     if axis is None:
         return rearranged(lambda p: np.take_along_axis(p, indices, None), arr)
     return rearranged(lambda p: np.take_along_axis(p, indices, axis), arr)
+
+
+def _along(shape, indices, axis):
+    """The key of the elements at `indices` along `axis`, with the other axes counted up."""
+    if len(shape) != indices.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    key = list(np.ogrid[tuple(map(slice, shape))])
+    key[F.axis_index(axis, len(shape))] = indices
+    return tuple(key)
 
 
 @implements(np.choose)
@@ -88,12 +102,21 @@ def _trim_zeros(filt, trim="fb", axis=None):
 @implements(np.where)
 def _where(condition, *branches):
     if not branches:
-        return np.nonzero(np.asarray(values_of(condition)))
-    if not any_tracked(branches):
+        return _nonzero(condition)
+    if not any_tracked(branches) and not is_whole((condition,)):
         return untracked(np.where, condition, *branches)
+    if is_whole((condition, branches)):
+        # Python's numbers are weak here.
+        dtype = np.result_type(*[b if isinstance(b, (int, float)) else np.asarray(values_of(b, False)) for b in branches])
+        branches = [b if isinstance(b, Whole) else np.asarray(b, dtype) for b in branches]
     # A condition that is a tensor stays one: a replay computes it again.
     condition = condition if isinstance(condition, Differentiable) else values_of(condition)
     return F.where(condition, *[as_tensor(b) if isinstance(b, (list, tuple)) else b for b in branches])
+
+
+@implements(np.nonzero)
+def _nonzero(a):
+    return nonzero(a) if isinstance(a, Whole) else plain_function(np.nonzero)(a)
 
 
 @implements(np.select)
@@ -102,9 +125,9 @@ def _select(condlist, choicelist, default=0):
         raise ValueError("list of cases must be same length as list of conditions")
     if len(condlist) == 0:
         raise ValueError("select with an empty condition list is not possible")
-    condlist = [np.asarray(values_of(c)) for c in condlist]
+    condlist = [c if isinstance(c, Whole) else np.asarray(values_of(c)) for c in condlist]
     for k, condition in enumerate(condlist):
-        if condition.dtype.type is not np.bool_:
+        if condition.dtype != bool:
             raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
     result = default
     for condition, choice in zip(condlist[::-1], list(choicelist)[::-1]):
@@ -266,7 +289,7 @@ def _writes(function):
         def call(target, *args, **kwargs):
             if isinstance(target, Differentiable):
                 return ours(target, *args, **kwargs)
-            if any_tracked(args) or any_tracked(kwargs):
+            if (any_tracked(args) or any_tracked(kwargs)) and not is_whole((args, kwargs)):
                 raise LeaveTapeError(
                     f"writing a tensor into a plain array (np.{function.__name__}, np.full_like(array, tensor)) would "
                     "cut its derivative; make the array with tg.zeros, or use tg.full_like / np.broadcast_to on the tensor"
@@ -296,7 +319,8 @@ def _copyto(dst, src, casting="same_kind", where=True):
     if where is True:
         dst[...] = src
         return
-    where = np.broadcast_to(np.asarray(values_of(where), bool), dst.shape)
+    if not isinstance(where, Whole) or where.dtype != bool or where.shape != dst.shape:
+        where = np.broadcast_to(np.asarray(values_of(where), bool), dst.shape)
     dst[where] = F.broadcast_to(as_tensor(src), dst.shape)[where]
 
 
@@ -329,6 +353,9 @@ def _putmask(a, mask, values):
 @_writes(np.put_along_axis)
 def _put_along_axis(arr, indices, values, axis):
     positions = np.arange(arr.size).reshape(arr.shape)
+    if isinstance(indices, Whole) and axis is not None:
+        arr[_along(arr.shape, indices, axis)] = as_tensor(values)
+        return
     indices = np.asarray(values_of(indices))
     positions = np.take_along_axis(positions, indices, axis)
     arr[np.unravel_index(positions, arr.shape)] = as_tensor(values)
@@ -340,7 +367,7 @@ def _put_along_axis(arr, indices, values, axis):
 for _name in (
     "all allclose any argmax argmin argpartition argsort argwhere array2string array_equal array_equiv array_repr "
     "array_str can_cast common_type count_nonzero diag_indices_from digitize flatnonzero isclose iscomplex iscomplexobj "
-    "isin isneginf isposinf isreal isrealobj lexsort may_share_memory min_scalar_type nanargmax nanargmin nonzero "
+    "isin isneginf isposinf isreal isrealobj lexsort may_share_memory min_scalar_type nanargmax nanargmin "
     "ravel_multi_index result_type searchsorted shares_memory tril_indices_from triu_indices_from unravel_index"
 ).split():
     _function = getattr(np, _name)

@@ -15,7 +15,7 @@ what users call
 the objective
     `layout`            containers of numbers and arrays as one vector; `bounds` in the forms users give them.
     `objective`         value and gradient at a vector, by replay; `entry`, how compiled code calls it.
-    `proof`             whether the replay still stands for the function; `keep`, what was recorded of it before.
+    `proof`             whether the recording stands for the function.
 
 the compiled loops
     `loop`              their state, and why they come back to Python.

@@ -12,8 +12,8 @@ from ..common.tree import flatten
 from ..sparse.api import sparse_hessian
 from ..transforms.functional import jit
 from ..transforms.hessians import hessian
+from ..transforms.keep import kept
 from ..transforms.products import hvp
-from .keep import kept
 from .layout import flat
 
 #: Up to so many variables a dense Hessian costs no more than a sparse one.

@@ -19,8 +19,8 @@ from ..common.errors import OptimizationError, StructureError
 from ..common.uninterrupted import imported, uninterrupted
 from ..sparse.api import sparse_jacobian
 from ..transforms.functional import jit
+from ..transforms.keep import kept
 from .bounds import as_bounds
-from .keep import kept
 from .layout import Layout, flat
 from .progress import Progress
 from .proof import DIFFERS

@@ -19,11 +19,11 @@ from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..tape.meta import SCALAR
 from ..transforms.functional import Transformed, options_of
+from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.replay.function import Replayed
 from ..transforms.replay.kernels import Options, checked_policy
 from ..transforms.replay.running import Outcome, name_of
-from .keep import kept as kept_with
 from .layout import Layout
 from .proof import FIRST, same
 
@@ -167,7 +167,7 @@ class Objective:
                 self._adopt(args)
         value = np.asarray(outcome.values[0], float).item()
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
-            g[a:b] = part.reshape(-1)
+            g[a:b] = np.reshape(part, -1)
         counts, stats = self.counts, self.replayed.stats
         counts.evaluations += 1
         counts.replays += stats.replays > replays
@@ -179,7 +179,6 @@ class Objective:
         """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
         plainly = self.replayed.run(args, {}, True)
         if same(outcome, plainly):
-            self.replayed.as_left()
             self.suspect()
             return outcome
         self.differs = True

@@ -15,7 +15,7 @@ from ..common.errors import NonFiniteError, StructureError
 from ..common.tree import flatten
 from ..transforms.functional import jit
 from ..transforms.jacobians import jacobian
-from .keep import kept
+from ..transforms.keep import kept
 from .proof import FIRST, same
 
 
@@ -107,7 +107,6 @@ class VectorFunction:
         """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
         plainly = self.replayed.run(args, {}, backward)
         self.differs = not same(outcome, plainly)
-        self.replayed.as_left()
         return plainly if self.differs else outcome
 
     def stands(self, x):

@@ -5,6 +5,7 @@ Imports: common, rules, tape, codegen, interpreter, array, autograd.
 A recording becomes a tape:
 
 `trace`        what a recording notes beyond the records: every operand, guards, values that Python read.
+`handlers`     which handlers of exceptions could catch what a replay does not raise.
 `finish`       from a recording to a `FinishedTape`: what is needed, each thing once, in replay order.
 `calling`      what users do with one by itself: call it, differentiate it, save it.
 `listing`      a finished tape in print; `difference` compares two.
@@ -17,5 +18,4 @@ A tape is replayed:
 `walk`         the compiled replay: values and guards forward, adjoints backward.
 `values`       the program that computes the value of one array entry.
 `swept`        many directions through what was replayed (Jacobians).
-`plainly`      the first gradient of a short tape, without any compiled code.
 """

@@ -22,13 +22,11 @@ class Callable:
     """Methods of `FinishedTape` that need nothing of the function it was recorded from."""
 
     outputs: list[Any]
-    #: `transforms.saving` gives a loaded tape one that counts bytes.
-    pool_type: type[Pool] = Pool
 
     @cached_property
     def kept(self):
         """Its pool of workspaces."""
-        return self.pool_type(self)
+        return Pool(self)
 
     @cached_property
     def compressions(self):

@@ -37,7 +37,7 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACE
 from ..tape.meta import SCALAR
 from ..tape.places import Place
 from .calling import Callable
-from .trace import GUARD, HOST, ROW
+from .trace import FAILS, GUARD, HOST, ROW, may_raise
 
 _SELECT = BY_NAME["select"]
 
@@ -52,7 +52,7 @@ class Guard:
     place: object
 
     def __str__(self):
-        what = bool(self.seen[0]) if self.how == "bool" else f"{len(self.seen)} bytes"
+        what = bool(self.seen[0]) if self.how in ("bool", FAILS) else f"{len(self.seen)} bytes"
         return f"{self.how} of slot {self.slot} was {what} at {self.place}"
 
 
@@ -97,8 +97,6 @@ class FinishedTape(Callable):
         Where the derivative was cut on purpose.
     forward_only : bool
         Whether it is a derivative made into a tape (`kernel.adjoint`), which is replayed forward only.
-    declared : int or None
-        Of a loaded tape: the bytes that its file declares (`transforms.saving.budget`).
     """
 
     records: np.ndarray
@@ -118,7 +116,6 @@ class FinishedTape(Callable):
     cuts: list = field(default_factory=list)
     structure: object = None
     forward_only: bool = False
-    declared: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -215,7 +212,7 @@ class _Finisher:
             if self._live(t):
                 needed[t._i] = 1
         for slot, entry in entries.items():
-            if entry.kind == GUARD:
+            if entry.kind == GUARD or may_raise(entry):
                 needed[slot] = 1
         for i in range(len(ops) - 1, 0, -1):
             if not needed[i]:

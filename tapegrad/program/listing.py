@@ -13,7 +13,7 @@ import numpy as np
 from ..common.printing import table
 from ..rules.table import ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
-from .trace import GUARD, ROW
+from .trace import FAILS, GUARD, ROW
 
 HEAD = ("slot", "primitive", "operands", "shape", "recorded at")
 
@@ -61,7 +61,7 @@ def _item(tape, item):
     if entry.kind == GUARD:
         how = item.entry.function
         guard = tape.guards[item.number]
-        seen = str(bool(guard.seen[0])) if how == "bool" else f"{len(guard.seen)} bytes"
+        seen = str(bool(guard.seen[0])) if how in ("bool", FAILS) else f"{len(guard.seen)} bytes"
         return f"guard {how}", f"{operands[0]} == {seen}", ""
     if entry.kind == ROW:
         operands += [f"{name}={value}" for name, value in entry.attrs]

@@ -15,7 +15,7 @@ class Pool:
         try:
             return self.pool.pop()
         except IndexError:
-            # Imported with the compiled code that a first gradient may do without (`plainly`).
+            # Imported with the compiled code, which is loaded when something is first replayed.
             from .workspace import Workspace
 
             return Workspace(self.tape)

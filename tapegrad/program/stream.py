@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..common.errors import require
+from ..common.errors import TapeFileError, require
 from ..interpreter import native
 from ..interpreter.plan import Signature
-from ..rules import BY_NAME
+from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF
-from ..tape.meta import SCALAR, axes_in_memory, meta_of
+from ..tape.meta import SCALAR, meta_of
 from . import walk as W
-from .trace import GUARD, HOST, SHAPE
+from .trace import FAILS, GUARD, HOST, SHAPE, fails
 from .values import ValueProgram
 
 #: Rows whose result looks at the memory of their operand.
@@ -38,7 +38,7 @@ _VIEWS = {
     for name in ("getitem", "broadcast_to", "diagonal", "as_strided", "reshape", "squeeze", "expand_dims", "transpose", "t", "flip")
 }
 #: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
-RAISING = {BY_NAME["inv"], BY_NAME["solve"]}
+RAISING = {row for row in ROWS if row.raises}
 _WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
 _STACK = BY_NAME["stack"]
 
@@ -46,22 +46,46 @@ _STACK = BY_NAME["stack"]
 class Host:
     """A step that only NumPy can do: a function, its operands' arrays, and where the result goes."""
 
-    __slots__ = ("function", "operands", "target", "name", "slot", "guard", "shape")
+    __slots__ = ("function", "operands", "target", "name", "slot", "guard", "shape", "error", "failure")
 
     def __init__(self, function, operands, target, name, slot):
         self.function, self.operands, self.target, self.name, self.slot = function, operands, target, name, slot
-        # The number of the guard on its shape, and the shape seen last.
+        # The number of the guard on its shape, and the shape seen last; None if NumPy raised.
         self.guard = self.shape = None
+        # What NumPy raised, and the number of the guard that it does not.
+        self.error = self.failure = None
 
     def run(self):
-        """Whether the result has the shape and dtype of the recording; then it is in its place."""
+        """Whether there is a result, of the shape and dtype of the recording; then it is in its place."""
         with np.errstate(all="ignore"):
-            result = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
+            try:
+                result = np.asarray(self.function(*[float(a) if a.ndim == 0 and a.dtype.char == "d" else a for a in self.operands]))
+            except TapeFileError:
+                raise
+            except Exception as error:
+                # What NumPy refuses here, the function finds out by itself: it may know what to do then.
+                self.error, self.shape = error, None
+                return False
         self.shape = result.shape
         if result.shape != self.target.shape or result.dtype != self.target.dtype:
             return False
         self.target[...] = result
         return True
+
+
+class Delicate:
+    """The result of a row whose loop gives NaN where NumPy raises."""
+
+    __slots__ = ("slot", "target", "test", "operands", "failure")
+
+    def __init__(self, slot, target, test, operands):
+        self.slot, self.target, self.test, self.operands = slot, target, test, operands
+        # The number of the guard that it does not fail.
+        self.failure = None
+
+    def fails(self):
+        """Whether NumPy raises here."""
+        return not np.isfinite(self.target).all() and bool(self.test(*self.operands))
 
 
 class Layout:
@@ -120,6 +144,11 @@ class Layout:
                 if host.slot == slot:
                     host.guard = item.number
             return
+        if item.entry.function == FAILS:
+            for step in (*self.hosts, *self.delicate):
+                if step.slot == slot:
+                    step.failure = item.number
+            return
         how = self._comparisons.get(slot)
         if how is not None:
             x, y = items[slot].operands
@@ -149,7 +178,7 @@ class Layout:
         meta = item.entry.meta
         if meta is SCALAR:
             return self.value_array(item.slot)
-        self._own(item.slot, empty(meta))
+        self._own(item.slot, np.empty(meta.shape, meta.char))
         return self.arrays[item.slot]
 
     def _entry(self, item):
@@ -189,8 +218,11 @@ class Layout:
         metas = tuple(self._meta(o) for o in operands)
         out = SCALAR if entry.meta is SCALAR else meta_of(target)
         program = ValueProgram.of_row(row, entry.attrs, metas, out)
-        if row in RAISING:
-            self.delicate.append(target)
+        if row.raises and program is not None:
+            test = fails(row.name, tuple(attrs.items()))
+            self.delicate.append(Delicate(item.slot, target, test, [self.value_array(o) for o in operands]))
+            # They are looked at in the end.
+            self._kept.update(self._roots.get(o) for o in (item.slot, *operands))
         self._step(item, program, lambda *values: row.value(*values, **attrs), target)
         self._signature(item)
 
@@ -274,18 +306,6 @@ class Layout:
             record["a"], record["b"] = group[:2]
             raw = self.records.view(np.int64).reshape(-1, RECORD.size // 8)
             raw[slot - 1 - number, 2:4] = group[2:]
-
-
-def empty(meta):
-    """An array of this description; C-contiguous unless the recorded one had its axes in another order.
-
-    In which order NumPy adds depends on strides: the sum of a replay has the bits of the recorded one only if what
-    it adds lies in memory in the same way.
-    """
-    order = axes_in_memory(meta)
-    turned = np.empty([meta.shape[k] for k in order], meta.char).transpose(np.argsort(order).tolist())
-    same = all(n == 1 or a == b for n, a, b in zip(meta.shape, turned.strides, meta.strides))
-    return turned if same else np.empty(meta.shape, meta.char)
 
 
 def _itself(value):

@@ -23,16 +23,20 @@ class _Store:
     """What the sweeps read of a store."""
 
     def __init__(self, workspace):
-        self.records, self.address = workspace.records, workspace.address
+        self._records, self.address = workspace.records, workspace.address
         self.objects, self.special = workspace.objects, workspace.tape.special
 
     def flush(self):
         """Address of the records."""
         return self.address
 
+    def records(self):
+        """The records, as `tape.store.Store` gives them."""
+        return self._records
+
     def read(self, slot, layout=ARRAY_RECORD):
         """The fields of one record."""
-        return layout.unpack_from(self.records, RECORD.size * slot)
+        return layout.unpack_from(self._records, RECORD.size * slot)
 
 
 class ReplayedRecording(Recording):

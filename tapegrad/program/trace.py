@@ -26,19 +26,25 @@ import sys
 import numpy as np
 
 from ..array.dual import Dual
+from ..array.record import live as live_tensor
 from ..array.record import nesting_error, normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.custom.calls import Call
 from ..common.dtypes import check_class, readable
+from ..common.errors import require
+from ..common.host_functions import HostFunction, host_function
 from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import meta_of
 from ..tape.places import PACKAGE, caller_place
+from .handlers import ERRORS, catcher
 
 #: Kinds of entries.
 ROW, HOST, GUARD = "row", "host", "guard"
 #: How a guard on the shape of a host function's result is named.
 SHAPE = "shape"
+#: How a guard is named that a row which may raise did not.
+FAILS = "failure"
 #: NumPy functions without derivative whose result has the same shape whatever the values are.
 _FIXED_SHAPE = frozenset(
     "all any argmax argmin nanargmax nanargmin argsort argpartition lexsort digitize searchsorted isclose isin isreal iscomplex "
@@ -138,6 +144,11 @@ class Trace:
         self.numbers = {}
         #: Slot of an array and position -> slot of that element.
         self.read = {}
+        #: Whose frame the recorded function is called from; the code that has recorded last (`plain`, if it handles no exception),
+        #: its caller, and where that stood.
+        self._base = _caller_of_ours(sys._getframe(1))
+        self._code = self.caller = self.plain = None
+        self.offset = -1
 
     # -- inputs -----------------------------------------------------------------
     def enter(self, value):
@@ -155,7 +166,7 @@ class Trace:
         return t
 
     def _leaf(self, value):
-        t = plain(normalise(value))
+        t = live_tensor(normalise(value))
         t._k = object()
         t._t, t._i = self.store, self.store.enter(t)
         if t._v.__class__ is not float:
@@ -173,6 +184,7 @@ class Trace:
             records = self.store.records()
             start, stop = len(marks), slot + 1
             ops, lefts, rights = (records[name][start:stop].tolist() for name in ("op", "a", "b"))
+            whole = {slot for slot, meta in zip(self.input_slots, self.input_metas) if meta.char not in "df"}
             for i, op, a, b in zip(range(start, stop), ops, lefts, rights):
                 entry = self.entries.get(i)
                 if entry is not None:
@@ -180,11 +192,13 @@ class Trace:
                     slots = entry.function.slots(len(entry.operands)) if own else ()
                     marks.append(i in self.variables or any(entry.operands[k] > 0 and marks[entry.operands[k]] for k in slots))
                 else:
-                    marks.append(op in (SCALAR_LEAF, ARRAY_LEAF) or i in self.variables or marks[a] or marks[b])
+                    leaf = op in (SCALAR_LEAF, ARRAY_LEAF) and i not in whole
+                    marks.append(leaf or i in self.variables or marks[a] or marks[b])
         return marks[slot]
 
     def captured_leaves(self):
         """Tensors that require a gradient and are no arguments, if any were used; not those that nobody else has any more."""
+        self.caller = None
         arguments, probe = self.variables.union(self.input_slots), [object()]
         alone = sys.getrefcount(probe[0])
         slots = [slot for slot, _, _ in self.store.leaf_list]
@@ -215,7 +229,10 @@ class Trace:
         """Note and write an operation through which no derivative passes; returns its tensor."""
         self._room()
         self.note(row, attrs, operands, values, integer, value, False)
-        return self._write(value)
+        t = self._write(value)
+        if row.raises:
+            self.succeeded(t)
+        return t
 
     def host(self, function, args, kwargs, value):
         """Note a function without derivative; returns its result as a live tensor.
@@ -274,6 +291,41 @@ class Trace:
         self.entries[len(self.store.tokens)] = Entry(GUARD, how, (), (t._i,), False, 0, seen)
         self._append(None)
 
+    # -- exceptions -----------------------------------------------------------------
+    def notice(self, code):
+        """An operation in `code` is about to be recorded: look whether a floating-point error that it may raise could be caught."""
+        frame, base = sys._getframe(2), self._base
+        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code is not base:
+            frame = frame.f_back
+        if code is not self._code:
+            self._code = code
+            self.store.code_runs.append((len(self.store.tokens), code))
+        caller = frame.f_back
+        if self.cannot or caller is self.caller and caller.f_lasti == self.offset and not frame.f_code.co_exceptiontable:
+            return
+        self.caller, self.offset = caller, caller.f_lasti
+        self.plain = None if frame.f_code.co_exceptiontable else frame.f_code
+        self.cannot = catcher(frame, self._base) or ""
+
+    def succeeded(self, t):
+        """A row that may raise has given `t`."""
+        self._guard(t, FAILS, b"\0")
+
+    def failed(self, error, row, operands, values, attrs=(), integer=0):
+        """NumPy has raised `error`, which the function may catch: that it does is part of the path."""
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        self.notice(frame.f_code)
+        if isinstance(error, ERRORS):
+            return
+        if row is not None and row.raises and isinstance(error, np.linalg.LinAlgError):
+            test = fails(row.name, (*attrs, (row.dynamic, integer)) if row.dynamic else attrs)
+            self.truth(self.host(test, [o if isinstance(o, Tensor) else np.asarray(v) for o, v in zip(operands, values)], {}, np.True_))
+            return
+        for operand in parts_of(operands, Tensor):
+            self.exact(operand, "that it fails")
+
     # -- writing ------------------------------------------------------------------
     def _room(self):
         store = self.store
@@ -294,7 +346,7 @@ class Trace:
         store.tokens.append(token)
 
     def _write(self, value):
-        t = plain(value)
+        t = live_tensor(value)
         t._t, t._i = self.store, len(self.store.tokens)
         if value.__class__ is not float:
             t._m = meta_of(value)
@@ -336,6 +388,13 @@ class Trace:
         return number
 
 
+def _caller_of_ours(frame):
+    """The code of this package that makes a trace."""
+    while not frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code
+
+
 def _keywords(row, attrs, integer):
     keywords = dict(attrs)
     if row.dynamic:
@@ -343,12 +402,44 @@ def _keywords(row, attrs, integer):
     return keywords
 
 
+#: Functions of our own that raise at some values.
+_RAISING = frozenset(("taken", "along_axis", "indexed", "at_classes"))
+
+
+def may_raise(entry):
+    """Whether NumPy may raise, at some values, what the function could catch: then a replay has to compute it, needed or not."""
+    if entry.kind == ROW:
+        return entry.function.raises
+    if entry.kind != HOST or entry.function.ufunc is not None:
+        return False
+    function = entry.function.function
+    if isinstance(function, HostFunction):
+        return function.name in _RAISING
+    if isinstance(function, np.ufunc):
+        return False
+    return not (getattr(function, "__module__", None) == "numpy" and getattr(function, "__name__", "") in _FIXED_SHAPE)
+
+
 def _shape_may_change(function):
     """Whether the shape of the result may depend on values."""
     if isinstance(function, ResultOf):
         function = function.function
+    if isinstance(function, HostFunction):
+        return function.name == "nonzero_along"
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
     return name not in _FIXED_SHAPE if module.startswith("numpy") else True
+
+
+@host_function
+def fails(*operands):
+    """Whether the row of this name raises."""
+    *values, name, attrs = operands
+    require(BY_NAME[name].raises, f"{name} does not raise")
+    try:
+        BY_NAME[name].value(*values, **dict(attrs))
+    except np.linalg.LinAlgError:
+        return np.True_
+    return np.False_
 
 
 class Host:
@@ -389,7 +480,15 @@ class Operand(int):
 def _promoted(args):
     """Operands of a ufunc with Python numbers made arrays of the dtype they take beside the others."""
     dtypes = [a.dtype for a in args if hasattr(a, "dtype")]
-    return [np.asarray(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+    return [_array_of(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+
+
+def _array_of(number, dtype):
+    try:
+        return np.asarray(number, dtype)
+    except OverflowError:
+        # Only comparisons know numbers that do not fit.
+        return np.asarray(number)
 
 
 def parts_of(value, kinds):

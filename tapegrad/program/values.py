@@ -1,8 +1,6 @@
 """Programs that compute the value of one array entry, run by `interpreter.steps.run`.
 
-They are planned from the rules table as the adjoints are (`interpreter.plan`), but with
-NumPy's own inner loops wherever the eager operation used them, in the order in
-which NumPy calls them: so a replay at the recorded point gives the same bits.
+They are planned from the rules table as the adjoints are (`interpreter.plan`):
 
 =====================================  ==============================================
 entry                                  program
@@ -13,6 +11,8 @@ linear row                             its JVP, applied to the operands
 row with `forward`                     that, in the rules' language
 anything else                          none: NumPy is called again (a *host* step)
 =====================================  ==============================================
+
+NumPy's own loops need no compilation, know all dtypes, and add in pairs, which loses few digits where many numbers are added.
 """
 
 from __future__ import annotations
@@ -21,19 +21,27 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P
-from ..interpreter.as_numpy import AsNumPy, Unplanned
 from ..interpreter.plan import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
-from ..interpreter.windows import aligned
+from ..interpreter.windows import aligned, coalesce, longest_inside
 from ..rules import lang as L
 
-#: Rows that are one reduction, which may write straight to the result.
-_ONE_STEP = ("max", "min", "prod")
+#: Functions that a rule computes once, however often it reads the result.
+ELEMENTARY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p cbrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh "
+    "pow arctan2 hypot fmod sigmoid softplus".split()
+)
+_REDUCE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-class ValuePlanner(AsNumPy, Planner):
+class Unplanned(Exception):
+    """There is no program for this entry."""
+
+
+class ValuePlanner(Planner):
     """Collects the steps of one value program; register 0 is the result, operands have registers of their own."""
 
     def __init__(self, metas, out):
@@ -42,28 +50,40 @@ class ValuePlanner(AsNumPy, Planner):
         self.operands = [self._operand(meta) for meta in metas]
         self.registers = [sym.atom.reg for sym in self.operands]
 
-    def like(self, shape, char, atoms):
-        # Axes in memory in the order that NumPy gives them: how it adds depends on strides.
-        order = _memory_order(shape, [aligned(a, shape) for a in atoms])
-        whole = self.temporary([shape[k] for k in order], char)
-        steps = dict(zip(order, whole.strides))
-        return Atom(whole.reg, 0, shape, [steps[k] for k in range(len(shape))], char)
-
-    def window(self, sym):
-        if sym.atom is not None:
-            return sym
-        atom = self.like(sym.shape, sym.char, sym.expr.leaves())
-        self.loop([sym.expr], [atom], sym.shape, [None])
-        return self._sym(atom)
-
-    def reduced_over_nothing(self, sym, how):
-        # NumPy adds to 0.0 what it sums, also the one element of a number.
-        return sym + 0.0 if how == "add" else sym
-
     def _operand(self, meta):
         if meta.char not in ITEMSIZE:
             raise Unplanned(meta.char)
         return self._sym(Atom(self._register(), 0, meta.shape, meta.strides, meta.char))
+
+    def ufunc(self, function, *syms):
+        """The result, by the inner loop of a ufunc."""
+        chars = "".join(s.char for s in syms)
+        types = [t for t in function.types if t == f"{chars}->{self.out.char}"]
+        if not types or function.nout != 1 or not self.result.whole:
+            raise Unplanned(f"{function.__name__} of {chars}")
+        self._elements(inner_loop(function, types[0]), [*(s.window().atom for s in syms), self.result], self.out.shape)
+        return self._sym(self.result)
+
+    def accumulate(self, sym, window, how):
+        atom = (sym if sym.char == window.char else self._cast(sym, window.char)).window().atom
+        # The axes of longest stride outermost.
+        order = sorted(range(sym.ndim), key=lambda k: (-abs(atom.strides[k]), k))
+        turned = [self._sym(a).transpose(order).atom for a in (window, atom, window)]
+        self._elements(inner_loop(_REDUCE[how], f"{2 * atom.char}->{atom.char}"), turned, turned[0].shape)
+
+    def _elements(self, loop, atoms, shape):
+        """A GUFUNC step without core dimensions; the last of `atoms` is the result."""
+        if 0 in shape:
+            return
+        dims, strides = coalesce(shape, [aligned(a, shape) for a in atoms])
+        if len(atoms) > 2:  # `isnan` and its like leave out elements of a result that is not in one piece
+            dims, strides = longest_inside(dims, strides)
+        *outer, count = dims or [1]
+        steps = [s[-1] if s else 0 for s in strides]
+        words = [*loop, len(atoms), *(word for a in atoms for word in (a.reg, a.offset)), 1, count, len(steps), *steps, len(outer)]
+        for d, extent in enumerate(outer):
+            words += [extent, *(s[d] for s in strides)]
+        self.step(P.GUFUNC, *words)
 
     def deliver(self, sym):
         """Make `sym` the result."""
@@ -78,25 +98,6 @@ class ValuePlanner(AsNumPy, Planner):
                 raise Unplanned(f"{atom} to {out.char}")
             self.loop([sym.expr], [self.result], out.shape, [None])
         self.step(P.END)
-
-
-def _memory_order(shape, strides):
-    """Axes, outermost first, in the order in which NumPy's iterator walks operands of these strides.
-
-    Where two operands disagree, that of C wins (``npyiter_find_best_axis_ordering`` of NumPy's ``nditer_constr.c``).
-    """
-    steps = [[0 if n == 1 else abs(s) for s, n in zip(own, shape)] for own in strides]
-    axes = []
-    for axis in reversed(range(len(shape))):
-        position = len(axes)
-        for k in reversed(range(len(axes))):
-            pairs = [(own[axis], own[axes[k]]) for own in steps if own[axis] and own[axes[k]]]
-            if pairs and any(inner <= mine for mine, inner in pairs):
-                break
-            if pairs:
-                position = k
-        axes.insert(position, axis)
-    return axes[::-1]
 
 
 #: Programs that are kept although no workspace has them, at most.
@@ -132,7 +133,7 @@ class ValueProgram:
     @lru_cache(MOST)
     def of_ufunc(cls, function, metas, out):
         """The program of a plain call of a ufunc, or None."""
-        return cls._planned(lambda plan: plan.ufunc(function, *plan.operands, out=plan.result), metas, out)
+        return cls._planned(lambda plan: plan.ufunc(function, *plan.operands), metas, out)
 
     @classmethod
     def _planned(cls, build, metas, out):
@@ -158,18 +159,16 @@ def _row(plan, row, attrs):
     if row.elementwise:
         function = _ufunc_of(row)
         if function is not None:
-            if plan.out.char not in "df":
-                if any(s.char != plan.out.char for s in operands):
-                    raise Unplanned(row.name)
-                return plan.ufunc(function, *operands, out=plan.result)
-            floats = [s if s.char in "df" else plan._cast(s, plan.out.char) for s in operands]
-            wide = [s if s.char == plan.out.char else plan._cast(s, plan.out.char) for s in floats]
-            return plan.ufunc(function, *wide, out=plan.result)
+            char = plan.out.char
+            if char not in "df" and any(s.char != char for s in operands):
+                raise Unplanned(row.name)
+            return plan.ufunc(function, *(s if s.char == char else plan._cast(s, char) for s in operands))
         if plan.out.char not in "df":
             raise Unplanned(row.name)
         return row.expr(*operands)
     if any(s.char not in "df" for k, s in enumerate(operands) if k not in row.constants):
         raise Unplanned(row.name)
+    plan.eager = ELEMENTARY
     if row.dynamic:
         attrs[row.dynamic] = plan.DYNAMIC
     if row.linear:
@@ -177,5 +176,4 @@ def _row(plan, row, attrs):
         return row.jvp(tangents, *operands, plan._sym(plan.result), **attrs)
     if row.forward is None:
         raise Unplanned(row.name)
-    plan.direct = row.name in _ONE_STEP and plan.result.whole
     return row.forward(*operands, **attrs)

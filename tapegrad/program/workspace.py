@@ -26,7 +26,7 @@ from ..tape.layout import RECORD, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .stream import Layout, all_readers
-from .trace import SHAPE
+from .trace import FAILS, GUARD, SHAPE
 
 
 class Workspace(Layout):
@@ -63,6 +63,7 @@ class Workspace(Layout):
         self._last_read = {}
         self._outputs = {slot for slot, _ in tape.outputs if slot}
         self._kept = set()
+        self._guard_slots = [item.slot for item in tape.items if item.entry.kind == GUARD]
         self.seen = [np.frombuffer(g.seen, np.uint8) for g in tape.guards]
         self._readers = all_readers(tape)
         for slot in tape.leaves:
@@ -218,14 +219,33 @@ class Workspace(Layout):
         while why == W.AT_HOST:
             host = self.hosts[p[W.P_STOPPED]]
             if not host.run():
-                return len(self.tape.guards) if host.guard is None else host.guard
+                return self._failure(host.slot, self._refused(host))
             why = W.resume(self.pointer)
         self._known(why)
-        if self.delicate and not all(np.isfinite(a).all() for a in self.delicate):
-            return len(self.tape.guards)
+        if self.delicate:
+            number = int(p[W.P_STOPPED]) if why != W.DONE else -1
+            failure = self._failure(self._guard_slots[number] if why != W.DONE else len(self.records), number)
+            if failure != number:
+                return failure
         if why == W.DONE and backward and self.in_python:
             self._backward_with_python()
         return -1 if why == W.DONE else int(p[W.P_STOPPED])
+
+    def _refused(self, host):
+        """The number of the guard at which a step of NumPy has stopped; the number of guards if there is none."""
+        if host.error is not None:
+            error, host.error = host.error, None
+            number = host.failure if isinstance(error, np.linalg.LinAlgError) else None
+        else:
+            number = host.guard if host.shape != host.target.shape else None
+        return len(self.tape.guards) if number is None else number
+
+    def _failure(self, end, otherwise):
+        """The guard of the first row before slot `end` that fails at this point; if there is none, `otherwise`."""
+        for step in self.delicate:
+            if step.slot < end and step.fails():
+                return len(self.tape.guards) if step.failure is None else step.failure
+        return otherwise
 
     def _backward_with_python(self):
         """The sweep, stopped at custom primitives, whose rules are called."""
@@ -284,6 +304,8 @@ class Workspace(Layout):
     def seen_at(self, number):
         """What guard `number`, at which the replay stopped, saw there, as bytes."""
         guard = self.tape.guards[number]
+        if guard.how == FAILS:
+            return b"\1"
         if guard.how == SHAPE:
             return next(np.array(h.shape, np.int64).tobytes() for h in self.hosts if h.guard == number)
         how = self._comparisons.get(guard.slot)

@@ -50,7 +50,7 @@ def _inv_vjp(g, a, z):
 
 
 structural(
-    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv",
+    "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv", raises=True,
     doc="inverse of a matrix",
 )
 
@@ -66,7 +66,7 @@ def _solve_jvp(tangents, a, b, z):
 
 
 structural(
-    "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, forward=lambda a, b: a.solve(b), node="LinalgSolve",
+    "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, forward=lambda a, b: a.solve(b), node="LinalgSolve", raises=True,
     doc="solution X of A @ X = B, B a matrix or a stack",
 )
 
@@ -130,7 +130,7 @@ def _cholesky_value(a, upper=False):
 
 
 structural(
-    "cholesky", 1, _cholesky_value, _cholesky_vjp, jvp=of_one(_cholesky_jvp), node="LinalgCholesky",
+    "cholesky", 1, _cholesky_value, _cholesky_vjp, jvp=of_one(_cholesky_jvp), node="LinalgCholesky", raises=True,
     doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
 )
 
@@ -157,7 +157,7 @@ def _eigh_jvp(t, a, z, UPLO="L"):
 
 
 structural(
-    "eigh", 1, _eigh_value, _eigh_vjp, jvp=of_one(_eigh_jvp), node="LinalgEigh",
+    "eigh", 1, _eigh_value, _eigh_vjp, jvp=of_one(_eigh_jvp), node="LinalgEigh", raises=True,
     doc="eigenvalues (first row) and eigenvectors (columns of the rows below) of a symmetric matrix, packed; the terms "
     "1/(a-b) of equal eigenvalues count as 0; the adjoint is symmetric",
 )
@@ -206,7 +206,7 @@ def _svd_jvp(t, a, z):
 
 
 structural(
-    "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), node="LinalgSvd",
+    "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), node="LinalgSvd", raises=True,
     doc="reduced singular value decomposition U, s, V, packed below each other; the terms 1/(a-b) of equal singular "
     "values and 1/a of zero ones count as 0",
 )
@@ -258,6 +258,6 @@ def _pinv_jvp(t, a, z, rcond=1e-15, hermitian=False):
 
 
 structural(
-    "pinv", 1, _pinv_value, _pinv_vjp, jvp=of_one(_pinv_jvp), node="LinalgPinv",
+    "pinv", 1, _pinv_value, _pinv_vjp, jvp=of_one(_pinv_jvp), node="LinalgPinv", raises=True,
     doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
 )

@@ -88,11 +88,12 @@ class Row:
         them, is its value.
     forward : callable, optional
         ``forward(*operands, **attrs)``: the value of a structural row that is not linear, in the
-        rules' language, with the same rounding as `value`.  A row without it is computed by calling
-        `value`, also in a replay.
+        rules' language.  A row without it is computed by calling `value`, also in a replay.
     primitive : tapegrad.autograd.custom.Primitive, optional
         The user's function that this row stands for, whose rules run in Python; such
         a row is not in the table.
+    raises : bool
+        Whether `value` raises ``LinAlgError`` at some values; its loop inside NumPy gives NaN there.
     opcode : int
         Position in the table, counted from `FIRST_ROW`.
     scalar_instruction : bool
@@ -117,6 +118,7 @@ class Row:
     linear: bool = False
     forward: Callable | None = None
     primitive: object = None
+    raises: bool = False
     opcode: int = field(default=0, init=False)
     scalar_instruction: bool = field(init=False)
 
@@ -242,13 +244,14 @@ def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=()
 
 
 def structural(
-    name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None
-):
+    name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None,
+    raises=False,
+):  # fmt: skip
     """Register a structural row."""
     return register(
         Row(
             name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic,
-            jvp=jvp, linear=linear, forward=forward,
+            jvp=jvp, linear=linear, forward=forward, raises=raises,
         )
     )
 

@@ -75,11 +75,6 @@ def scatter_value(x, index, shape=()):
     """Zeros of `shape` with the elements of `x` added at flat positions `index`."""
     x = np.asarray(x)
     count = int(np.prod(shape, dtype=np.int64))
-    if x.dtype.char == "f":
-        # One after the other in single precision, as in a sweep; bincount adds in double.
-        sums = np.zeros(count, x.dtype)
-        np.add.at(sums, np.ravel(index), x.reshape(-1))
-        return sums.reshape(shape)
     return np.bincount(np.ravel(index), x.reshape(-1), count).astype(x.dtype).reshape(shape)
 
 

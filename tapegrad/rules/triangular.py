@@ -63,5 +63,6 @@ structural(
     _vjp,
     jvp=_jvp,
     node="LinalgSolveTriangular",
+    raises=True,
     doc="solution X of A @ X = B for a triangular A; only that triangle is read and has an adjoint",
 )

@@ -14,8 +14,10 @@ import sys
 
 import numpy as np
 
+from ..array.record import guard_on
 from ..common.errors import DtypeError, InternalError, UnsupportedFunctionError
 from ..common.uninterrupted import imported
+from ..numpy_api.elementwise import all_finite
 
 #: Module of SciPy -> names mirrored in ``tapegrad.<module>``.
 MIRRORS = {
@@ -88,7 +90,7 @@ def constant(thing, function, argument, why):
 
 def finite(check, *things):
     """SciPy's ``check_finite``: ValueError if a value is infinite or NaN."""
-    if check and not all(np.isfinite(value(thing)).all() for thing in things):
+    if check and not all(guard_on(all_finite(), thing) for thing in things):
         raise ValueError("array must not contain infs or NaNs")
 
 

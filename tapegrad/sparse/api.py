@@ -1,6 +1,6 @@
 """Sparse derivatives for users: `sparsity`, `sparse_jacobian`, `sparse_hessian`.
 
-A call is a replay, and one sweep with a lane for each colour behind it, or a kernel of
+A call is the function on a tape (under `jit` its replay), and one sweep with a lane for each colour behind it, or a kernel of
 both (`machine`); what comes back is gathered into the data of a SciPy array.
 """
 
@@ -190,12 +190,12 @@ def sparsity(f: Callable[..., Any], argnums: Argnums = 0, order: Literal[1, 2] =
         Gives, for arguments of `f`, a SciPy CSR array of bool: True where the derivative may
         be other than zero at any point that takes the same path.  Rows count the elements of all results
         in C order, columns those of the arguments, in the order of the arguments; a Hessian has
-        elements of the arguments on both sides.  Its ``stats()`` says what was recorded and replayed.
+        elements of the arguments on both sides.  Its ``stats()`` says how often `f` was recorded and replayed.
 
     Raises
     ------
     GradientError
-        `f` cannot be replayed (says why): then there is no tape to read.
+        `f` cannot be recorded (says why): then there is no tape to read.
     HigherOrderError
         Called inside of another derivative.
     StructureError, DtypeError
@@ -256,8 +256,8 @@ def sparse_jacobian(
 
     Notes
     -----
-    Pattern and colours are found once for each path of the function.  A function that cannot be
-    replayed (``stats().fallback``) has none: its Jacobian is computed dense, and only what is not
+    Pattern and colours are found at each call; under `jit` once for each path of the function.  A function that cannot
+    be recorded (``stats().fallback``) has none: its Jacobian is computed dense, and only what is not
     zero is stored.
 
     See Also
@@ -314,7 +314,7 @@ def sparse_hessian(
     -----
     The pattern is that of the recorded gradient.  Its columns are coloured so that of each pair (i, j)
     and (j, i) one stands alone (star colouring), so an arrow takes two directions; one sweep
-    over the gradient carries a tangent for each colour.  Of a function that cannot be replayed see `sparse_jacobian`.
+    over the gradient carries a tangent for each colour.  Of a function that cannot be recorded see `sparse_jacobian`.
 
     See Also
     --------

@@ -43,6 +43,7 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from _thread import get_ident
@@ -53,7 +54,9 @@ import numpy as np
 from ..common.registry import registry
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from .places import PACKAGE, Place
-from .watch import Watched
+from .watch import Exposure, Watched
+
+_getframe = sys._getframe
 
 #: Records a new store has room for; a full store first tries to reclaim.
 FIRST_CAPACITY = 4096
@@ -262,6 +265,15 @@ class Store:
 
     def note_code(self, code):
         """Remember that instructions from here on come from `code`."""
+        trace = self.trace
+        if trace is not None:
+            # A functional recording looks at each of them: `self.code` stays None.  The next scalar operation of a call is as the last.
+            frame = _getframe(2)
+            if code is not trace.plain or frame.f_code is not code:
+                trace.notice(code)
+            elif (caller := frame.f_back) is not trace.caller or caller.f_lasti != trace.offset:
+                trace.notice(code)
+            return
         self.code = code
         self.code_is_ours = code.co_filename.startswith(PACKAGE)
         self.code_runs.append((len(self.tokens), code))
@@ -319,6 +331,21 @@ class Store:
         self.forget()
         return parts
 
+    def renew(self):
+        """Forget what is recorded and begin anew, in the same memory: of a store that no tensor points to."""
+        self.tokens, self.code, self.special = [None], None, False
+        self.nbytes = self.others = self.cleared = 0
+        self.due = self.capacity
+        for contents in (self.ops, self.lefts, self.rights, self.offsets, self.objects, self.leaf_list, self.code_runs, self.clearings):
+            contents.clear()
+        for by_slot in (self.leaves, self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
+            by_slot.clear()
+        if self.watched.slots:
+            self.watched = Watched()
+        else:
+            self.watched.born = Exposure.count
+        self._stage(1)
+
     def forget(self):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
@@ -353,17 +380,20 @@ class ThreadState:
         Where operations on leaves are recorded now.
     anonymous : Store
         The store that nobody has to name.
-    tapes : list of Tape
-        Explicit tapes entered, innermost last.
+    tapes : list
+        What has been entered, innermost last: explicit tapes, and calls of transformations. Each has its current `store`.
+    spare : Store or None
+        What the last call of a transformation was recorded on, empty, for the next one.
     """
 
-    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "__weakref__")
+    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "__weakref__")
 
     def __init__(self):
         self.ident = get_ident()
         self.enabled = True
         self.checking = None
         self.tapes = []
+        self.spare = None
         self.store = self.anonymous = Store(self)
 
     def set_enabled(self, enabled):

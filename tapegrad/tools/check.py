@@ -294,8 +294,8 @@ def _lanes(problem, check):
 
 
 def _replay(problem, check):
-    """Recorded at the point, replayed at two others, one of them in a thread: beside differences and define-by-run there."""
-    g = functional.grad(problem.weighted_on, tuple(range(len(problem.points))))
+    """Recorded at the point, replayed at two others, one of them in a thread: beside differences and a plain run there."""
+    g = functional.jit(functional.grad(problem.weighted_on, tuple(range(len(problem.points)))), kernel="never")
     g(*problem.points)
     for number in range(2):
         moved = problem.nearby(2e-2 if problem.single else 1e-3)
@@ -313,22 +313,23 @@ def _replay(problem, check):
             where = "in another thread, " if number else ""
             check.note(
                 worst, problem.exact * (1.0 + size),
-                f"the gradient of argument {k}, replayed {where}at another point, is {worst:.3g} from define-by-run there",
+                f"the gradient of argument {k}, replayed {where}at another point, is {worst:.3g} from that of a plain run there",
             )  # fmt: skip
 
 
 def _kernel(problem, check):
     """Value and gradients by machine code, here and nearby, beside those by sweep."""
     numbers = tuple(range(len(problem.points)))
-    swept, promoted = (functional.value_and_grad(problem.weighted_on, numbers, kernel=kernel) for kernel in ("never", "always"))
+    derivative = functional.value_and_grad(problem.weighted_on, numbers)
+    swept, compiled = (functional.jit(derivative, kernel=kernel) for kernel in ("never", "always"))
     try:
-        promoted.kernel(*problem.points)
+        compiled.kernel(*problem.points)
     except (UnsupportedFunctionError, GradientError) as why:
         check.remark = f"no kernel: {why.message.partition(' has no kernel: ')[2] or why.message}"
         return
     for step in (0.0, 1e-2 if problem.single else 1e-3):
         moved = problem.nearby(step)
-        (value, gradients), (expected, expected_gradients) = promoted(*moved), swept(*moved)
+        (value, gradients), (expected, expected_gradients) = compiled(*moved), swept(*moved)
         names = ["value", *(f"gradient of argument {k}" for k in problem.argnums)]
         for what, ours, theirs in zip(names, (value, *gradients), (expected, *expected_gradients)):
             size = float(np.max(np.abs(theirs), initial=0.0, where=np.isfinite(theirs)))
@@ -447,7 +448,7 @@ def check(
         Which checks, of ``"value"``, ``"reverse"``, ``"forward"``, ``"transpose"``
         (the identity <w, Jv> = <J^T w, v>), ``"lanes"`` (the same for several
         directions in one pass) and ``"replay"`` (recorded here and replayed at two other
-        points, once in another thread, beside define-by-run there), ``"kernel"`` (value and
+        points, once in another thread, beside a plain run there), ``"kernel"`` (value and
         gradients by machine code, beside sweeps; a function that has none is said to have none)
         and ``"second"`` (second derivatives by reverse and forward mode in each nesting, beside
         differences of gradients); by default all that `order` includes.

@@ -24,9 +24,9 @@ from importlib import resources
 import numpy as np
 
 from ..optimize import lbfgs
-from ..transforms.functional import grad, value_and_grad
+from ..transforms.functional import grad, jit, value_and_grad
 from ..transforms.hessians import hessian
-from .comparing.compare import compare
+from .comparing.compare import compare, on_purpose
 from .comparing.compare import seconds_text as text
 
 NAMES = ("alpha", "beta", "gamma", "delta", "hares in 1900", "lynxes in 1900", "scatter of hares", "scatter of lynxes")
@@ -148,6 +148,7 @@ def _clock(call, repeats=1):
     return result, least
 
 
+@on_purpose()
 def demo():
     """Fit the model, print what came out; returns 0 if it is as published, else 1."""
     years, hares, lynxes = read_pelts()
@@ -155,7 +156,8 @@ def demo():
     print(f"Hares and lynxes of Hudson Bay, {years[0]}-{years[-1]}: Lotka-Volterra in a plain Python loop")
     print(f"of {STEPS_PER_YEAR * (len(years) - 1)} Runge-Kutta steps, fitted by tg.optimize.lbfgs.\n", flush=True)
 
-    gradient = value_and_grad(misfit)
+    plain, gradient = value_and_grad(misfit), jit(value_and_grad(misfit))
+    _, at_every_call = _clock(lambda: plain(start, hares, lynxes), 3)
     _, first = _clock(lambda: gradient(start, hares, lynxes))
     _, warm = _clock(lambda: gradient(start, hares, lynxes), 20)
     _, value_seconds = _clock(lambda: misfit(start, hares, lynxes), 5)
@@ -172,8 +174,9 @@ def demo():
 
     by_tape, by_difference = slopes(hares, lynxes)
     print(f"slope at the start along a random direction: {by_tape:.8g}, by a central difference {by_difference:.8g}\n")
-    print(f"value and gradient   first call {text(first):>8}  (the function runs once, and is recorded)")
-    print(f"                     warm       {text(warm):>8}  (the value alone in plain Python: {text(value_seconds)})")
+    print(f"value and gradient   plain      {text(at_every_call):>8}  (the value alone in plain Python: {text(value_seconds)})")
+    print(f"under tg.jit         first call {text(first):>8}  (the function runs once, is recorded and compiled)")
+    print(f"                     warm       {text(warm):>8}")
     print(f"fit                  first      {text(whole):>8}  (with the standard errors, from tg.hessian)")
     print(f"                     warm       {text(again):>8}\n", flush=True)
     print(compare(misfit, start, hares, lynxes, budget=0.2))

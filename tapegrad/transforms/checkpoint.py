@@ -216,9 +216,8 @@ def _seeds(values, ports):
 def checkpoint(fun: F) -> F:
     """A function that stores nothing between its arguments and its result, and is computed again on the way back.
 
-    In define-by-run the tape of a call is one instruction, whatever the length
-    of `fun`; `fun` is run again on the way back, on a tape of its own.
-    Inside ``tg.grad(f)`` and its like, `f` is run define-by-run at every call.
+    A call is one instruction on the tape, whatever the length of `fun`; `fun` is run again
+    on the way back, on a tape of its own.  A function that calls one is run at every call, under `jit` too.
 
     On the way back `fun` reads what it read at the call: its variables (closure, defaults,
     globals) are bound to what they were, and random generators that it draws from are put

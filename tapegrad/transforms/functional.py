@@ -21,7 +21,7 @@ from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond,
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
 from ..common.tree import flatten, unflatten
-from .captured import KEPT
+from .keep import kept
 from .replay.kernels import Options, checked_policy
 
 if TYPE_CHECKING:
@@ -92,6 +92,18 @@ class Transformed(Generic[R]):
 
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, jit=options)
         self._has_aux = has_aux
+
+    def __get__(self, thing: Any, owner: type | None = None) -> Any:
+        """As a method: that of `thing`, which has recordings of its own."""
+        if thing is None:
+            return self
+        if self._replayed.jit is not None and not isinstance(getattr(thing, "__dict__", None), dict):
+            raise StructureError(
+                f"{self.__name__} is under tg.jit, but what is recorded of a method is kept in the __dict__ of its instance, and "
+                f"{type(thing).__name__} has none; put tg.jit around a function that is given the instance"
+            )
+        (function, *args), kwargs = self._made_of
+        return kept(thing, self, lambda thing: type(self)(bound(function, thing), *args, **kwargs))
 
     @property
     def _recording(self):
@@ -183,22 +195,6 @@ class Jitted(Transformed[R]):
         super().__init__(function, ())
         self._replayed.jit = options
 
-    def __get__(self, instance, owner=None):
-        """Of a method, that of the instance, which is recorded for itself and kept with it."""
-        if instance is None:
-            return self
-        if not isinstance(getattr(instance, "__dict__", None), dict):
-            raise StructureError(
-                f"{self.__name__} is under tg.jit, but what is recorded of a method is kept in the __dict__ of its instance, and "
-                f"{type(instance).__name__} has none; put tg.jit around a function that is given the instance"
-            )
-        kept = instance.__dict__.get(KEPT)
-        if type(kept) is not _Methods or kept.instance is not instance:
-            kept = instance.__dict__[KEPT] = _Methods(instance)
-        if self not in kept:
-            kept[self] = Jitted(types.MethodType(self.__wrapped__, instance), self._replayed.jit)
-        return kept[self]
-
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
@@ -208,14 +204,9 @@ class Jitted(Transformed[R]):
         )
 
 
-class _Methods(dict):
-    """Recorded methods of one instance, by what they are of; those of a copy are made anew."""
-
-    def __init__(self, instance=None):
-        self.instance = instance
-
-    def __reduce__(self):
-        return _Methods, ()
+def bound(function, thing):
+    """`function` as a method of `thing`."""
+    return function.__get__(thing) if isinstance(function, Transformed) else types.MethodType(function, thing)
 
 
 def options_of(function):
@@ -330,6 +321,8 @@ def chosen(argnums, argnum, kernel=None):
 
 
 def _number(gradient):
+    if type(gradient) is float:
+        return gradient
     return float(gradient) if gradient.ndim == 0 and gradient.dtype.char == "d" else gradient
 
 

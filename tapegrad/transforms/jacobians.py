@@ -1,7 +1,7 @@
 """Derivatives of a function as a whole: `vjp`, `linearize`, `jacrev`, `jacobian`.
 
-`jacobian` records the function once and replays it after (`tapegrad.transforms.replay`);
-sweeps then carry up to 16 seeds at once through the replay: unit adjoints down
+`jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
+sweeps then carry up to 16 seeds at once through it: unit adjoints down
 (reverse mode, a chunk of rows of the Jacobian at a time) or unit tangents up
 (forward mode, a chunk of columns).  `vjp` and `linearize` run the function once,
 on a tape of its own, which the function they return holds.  The user's tape and
@@ -24,6 +24,7 @@ from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
 from .captured import as_it_was, captured
+from .choosing import predict
 from .functional import Transformed, chosen
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -248,7 +249,7 @@ def jacobian(
     mode : {"auto", "forward", "reverse"}
         Forward mode carries one tangent per element of the inputs over the tape,
         reverse mode one adjoint per element of the outputs.  "auto" predicts the
-        cost of both from the recorded tape (`tapegrad.transforms.choosing.costs`); `tg.compare` runs both.
+        cost of both from the recorded tape (`tapegrad.transforms.choosing`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
 
@@ -258,7 +259,7 @@ def jacobian(
         Gives, for arguments of `f`, an array of shape ``f(x).shape + x.shape``
         (a number for scalars), in float64, or float32 where both are; a tuple of
         them if `argnums` is a tuple, in the containers of the arguments; all in the
-        container that `f` returns.  Its ``stats()`` says what was recorded and replayed.
+        container that `f` returns.  Its ``stats()`` says how often `f` was run, recorded and replayed.
 
     Raises
     ------
@@ -369,8 +370,6 @@ class JacobianFunction(Transformed[Any]):
                 print(f"reverse mode: the rules of the custom primitive {recording.primitive!r} run in Python")
             return by_rows(recording)
         if mode == "auto" or self._explain:
-            from .choosing.costs import predict
-
             if recording.prediction is None:
                 recording.prediction = predict(recording)
             prediction = recording.prediction

@@ -1,55 +1,267 @@
-"""A call without `jit`: the function runs once on a tape of its own, which is swept and let go."""
+"""One call of a transformation that is not under `jit`: the function runs on a tape of its own, which is swept and let go.
+
+`value_and_gradients` is all of it.  The arguments that are differentiated become tensors that lie on that tape from the start,
+so that every operation on them takes the short ways of `array.operators`; the backward pass is that of `Tensor.backward`,
+which lets go of saved values as it passes them.  Nothing is kept of a call but an empty buffer for the next one.
+"""
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
-from ..array.record import normalise
-from ..array.tensor import Tensor, rebuilt
-from ..autograd.gradients import grad
-from ..autograd.recording import differentiating, refuse_captured, refuse_outer
-from ..autograd.tape import Tape
-from ..common.tree import flatten, unflatten
-from ..tape.modes import enable_grad
-from ..tape.store import thread_state
+from ..array.differentiable import Differentiable
+from ..array.dual import Dual
+from ..array.record import normalise, plain, tracked
+from ..array.tensor import Tensor
+from ..autograd.backward import sweep_back, sweep_straight
+from ..autograd.hooks import accumulate
+from ..autograd.recording import OUTER, check_result, refuse_captured, refuse_outer
+from ..common.dtypes import check_class, check_dtype, readable
+from ..common.errors import DtypeError, HigherOrderError, NonScalarOutputError, StructureError
+from ..common.tree import LEAF, flatten, leaf_names, unflatten
+from ..tape.meta import meta_of
+from ..tape.places import function_name
+from ..tape.store import LARGEST_REUSED, Store, thread_state
 
 
 def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=True):
-    """Values, their structure, and for each leaf of the arguments in `argnums` (ascending) its gradient."""
-    from .replay.running import Running
+    """The value of ``function(*args, **kwargs)`` and its gradients by some of the arguments.
 
-    checker = Running()
-    checker.function, checker.has_aux, checker.scalar = function, has_aux, scalar
-    from .replay.arguments import as_inputs
+    Parameters
+    ----------
+    function : callable
+    args, kwargs
+        Numbers, arrays and containers of them, and anything else.  The function gets copies of the arrays.
+    argnums : sequence of int
+        Positions of the arguments that are differentiated.
+    has_aux : bool
+        Whether the function returns a pair of which only the first part is differentiated.
+    scalar : bool
+        Whether that is one number; else the gradients are those of the sum of all its elements.
 
-    argnums = sorted(set(argnums))
-    args, arrays = as_inputs(args, argnums)
-    enabled = thread_state().enabled
-    with Tape() as tape, enable_grad():
-        variables = []
-        for k, inputs in zip(argnums, arrays):
-            mine = [rebuilt(Tensor, normalise(np.array(v)), True, None) for v in inputs]
-            variables += mine
-            args[k] = unflatten(flatten(args[k])[1], mine)
-        with differentiating(variables):
-            results, shape = flatten(function(*args, **kwargs))
-        refuse_outer(tape.store)
-        if enabled:
-            refuse_captured(tape.store, {tape.store.leaves.get(t._k) for t in variables}, function)
-        checker._check_results(results, shape, True, tape.store)
-        gradients = _gradients(results[:1] if has_aux else results, variables)
-    values = [r.detach()._v if isinstance(r, Tensor) else r for r in results]
-    return values, shape, gradients
+    Returns
+    -------
+    values : list
+        The leaves of the result: floats, arrays, and what else there is of an auxiliary part.
+    structure : Structure
+        Of the result.
+    gradients : list of (float or ndarray)
+        One for each leaf of the arguments in `argnums`, in the order of the arguments.
+    """
+    call = _Call()
+    try:
+        answer = _answer(call, function, args, kwargs, argnums, has_aux, scalar)
+    except BaseException:
+        call.end(False)
+        raise
+    call.end(True)
+    return answer
+
+
+def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
+    for k in argnums:
+        if k >= len(args):
+            raise StructureError(
+                f"argnums={tuple(argnums)} asks for argument {k}, but the function was called with {len(args)} positional arguments"
+            )
+    variables = []
+    arguments = [call.argument(k, value, variables if k in argnums else None) for k, value in enumerate(args)]
+    if kwargs:
+        kwargs = {name: _constant(value) for name, value in kwargs.items()}
+    OUTER.leaves = (*call.outer, *variables)
+    result = function(*arguments, **kwargs)
+    OUTER.leaves = call.outer
+    if call.outer:
+        refuse_outer(call.store)
+    if call.enabled and len(call.store.leaf_list) > len(variables):
+        refuse_captured(call.store, {t._i for t in variables}, function)
+    if type(result) is Tensor and not has_aux:
+        results, structure = [result], LEAF
+    else:
+        results, structure = flatten(result)
+    differentiated = _checked(results, structure, function, call.store, has_aux, scalar)
+    gradients = _gradients(differentiated, variables)
+    return [_let_out(r._v) if isinstance(r, Tensor) else r for r in results], structure, gradients
+
+
+def _let_out(value):
+    """The value of a result, which the function may have left somewhere, too."""
+    return value if type(value) is float else value.copy()
+
+
+class _Call:
+    """The tape of one call, current in this thread until its `end`.
+
+    Attributes
+    ----------
+    store : Store
+    outer : tuple of Tensor
+        The variables of the calls around this one.
+    enabled : bool
+        Whether the caller records.
+    """
+
+    __slots__ = ("state", "store", "outer", "enabled")
+
+    def __init__(self):
+        self.state = state = thread_state()
+        self.outer, self.enabled = OUTER.leaves, state.enabled
+        if not self.enabled:
+            state.set_enabled(True)
+        store, state.spare = state.spare, None
+        if store is None:
+            store = Store(state, True)
+            # A backward pass in the function clears what it has used, and leaves the store in its place.
+            store.pinned = 1
+        store.ident = state.quick_ident
+        self.store = state.store = store
+        state.tapes.append(self)
+
+    def end(self, answered):
+        """Let the tape go; tensors that the function has left somewhere can no longer be differentiated."""
+        state = self.state
+        OUTER.leaves = self.outer
+        state.tapes.remove(self)
+        state.store = state.tapes[-1].store if state.tapes else state.anonymous
+        if not self.enabled:
+            state.set_enabled(False)
+        if answered and _references(self) == _ALONE and self.store.capacity <= LARGEST_REUSED:
+            self.store.renew()
+            state.spare = self.store
+        else:
+            self.store.retire("the end of the call that it was computed in")
+
+    def argument(self, k, value, variables):
+        """What the function gets for positional argument `k`; a variable, or several, are added to `variables`."""
+        kind = type(value)
+        if variables is None:
+            return value if kind is float or kind is int else _constant(value)
+        if kind is float or kind is np.ndarray and value.dtype.char == "d" and value.dtype.isnative:
+            variables.append(self._variable(value))
+            return variables[-1]
+        leaves, structure = flatten(value)
+        for leaf, name in zip(leaves, leaf_names(structure)):
+            variables.append(self._variable(_differentiable(leaf, f"argument {k}{name}")))
+        return unflatten(structure, variables[len(variables) - len(leaves) :])
+
+    def _variable(self, value):
+        """A tensor with a copy of `value` that lies on the tape."""
+        if value.__class__ is not float:
+            value = normalise(value.copy())
+        t = plain(value)
+        if value.__class__ is not float:
+            t._m = meta_of(value)
+        t._k = object()
+        t._i = self.store.enter(t)
+        t._t = self.store
+        return t
+
+
+def _references(call):
+    """How many references there are to the store of a call, if no tensor is left that points to it: `_ALONE`."""
+    return sys.getrefcount(call.store)
+
+
+_probe = object.__new__(_Call)
+_probe.store = object()
+_ALONE = _references(_probe)
+
+
+def _differentiable(leaf, what):
+    """An argument to be differentiated as a float or a float array; an error if it is none."""
+    kind = type(leaf)
+    if isinstance(leaf, Differentiable):
+        if leaf.__class__ is Dual or leaf.requires_grad:
+            raise HigherOrderError(
+                f"{what} is {'a dual number' if leaf.__class__ is Dual else 'a tensor that requires a gradient'}: the derivative of this "
+                "function is computed by a sweep and would not be recorded, so derivatives of derivatives cannot be nested here. Pass its "
+                "value (x.detach()), or use forward mode inside (tg.grad(tg.derivative(f)))"
+            )
+        leaf = leaf._v
+        kind = type(leaf)
+    if kind is float or kind is int:
+        return float(leaf)
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
+        raise DtypeError(f"{what} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)")
+    if isinstance(leaf, (np.integer, np.bool)):
+        raise DtypeError(f"{what} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        check_class(leaf, what)
+        if isinstance(leaf, np.ndarray) and kind not in (np.ndarray, np.memmap):
+            raise DtypeError(f"{what} is an array of class {kind.__name__}; pass np.asarray(a), a plain array")
+        check_dtype(np.asarray(leaf), what)
+        if leaf.dtype.char not in "df":
+            raise DtypeError(f"{what} has dtype {leaf.dtype}, which cannot be differentiated; use float64 or float32")
+        return readable(np.asarray(leaf))
+    if isinstance(leaf, int) and kind is not bool:
+        return float(leaf)
+    raise StructureError(f"{what} is of type {kind.__name__}, which cannot be differentiated")
+
+
+def _constant(value):
+    """What the function gets for an argument that is not differentiated: its arrays are copies, those of floats as constant tensors."""
+    leaves, structure = flatten(value)
+    if not any(isinstance(leaf, (np.ndarray, Tensor)) for leaf in leaves):
+        return value
+    return unflatten(structure, [_own(leaf) for leaf in leaves])
+
+
+def _own(leaf):
+    if isinstance(leaf, Tensor) and not tracked(leaf):
+        return plain(leaf._v if type(leaf._v) is float else leaf._v.copy())
+    if isinstance(leaf, np.ndarray):
+        # Of a class of its own it stays what it is.
+        floats = leaf.dtype.char in "df" and type(leaf) in (np.ndarray, np.memmap)
+        return plain(normalise(np.array(readable(leaf), order="C"))) if floats else leaf.copy()
+    return leaf
+
+
+def _checked(results, structure, function, store, has_aux, scalar):
+    """Those of the results that are differentiated."""
+    if scalar and not has_aux and len(results) == 1:
+        # What most functions return: one number, computed here.
+        t = results[0]
+        if type(t) is Tensor and t._t is store and type(t._v) is float:
+            return results
+    first = len(results)
+    if has_aux:
+        if structure.kind is not tuple or len(structure.parts) != 2:
+            raise StructureError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
+        first = structure.parts[0].count
+    for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
+        check_result(result, store, f"the result{name} of {function_name(function)}", differentiated=k < first)
+    if scalar:
+        if first != 1:
+            raise NonScalarOutputError(
+                f"the function must return one number to be differentiated, it returned {structure}; "
+                "use tg.jacobian for several, has_aux=True for a number and anything else"
+            )
+        shape = np.shape(results[0]._v if isinstance(results[0], Tensor) else results[0])
+        if np.prod(shape) != 1:
+            raise NonScalarOutputError(
+                f"the function must return one number to be differentiated, it returned an array of shape {shape}; sum it, or "
+                "use tg.jacobian"
+            )
+    return results[:first]
 
 
 def _gradients(results, variables):
-    remaining = iter([None] * len(variables))
-    roots = [r for r in results if isinstance(r, Tensor) and r.requires_grad]
-    if roots and variables:
-        ones = [rebuilt(Tensor, normalise(np.ones(r.shape, r.dtype)), False, None) for r in roots]
-        remaining = iter(grad(roots, variables, ones, allow_unused=True))
-    gradients = []
-    for t in variables:
-        g = next(remaining)
-        gradients.append(np.zeros(t.shape, t.dtype) if g is None else np.array(g._v, t.dtype))
-    return gradients
+    """The gradients of the sum of `results` by each variable."""
+    roots = [t for t in results if type(t) is Tensor and t._t is not None]
+    if not roots or not variables:
+        return [_zero(t._v) for t in variables]
+    if len(roots) == 1 and type(roots[0]._v) is float:
+        gradients = sweep_straight(roots[0], variables)
+        if gradients is not None:
+            return gradients
+    seeds = [1.0 if type(t._v) is float else np.ones(t.shape, t.dtype) for t in roots]
+    swept = sweep_back(roots, seeds, False, variables)
+    for t, value in swept.retained_alive():
+        accumulate(t, value)
+    return [swept.requested.get(id(t), _zero(t._v)) for t in variables]
+
+
+def _zero(value):
+    return 0.0 if type(value) is float else np.zeros(value.shape, value.dtype)

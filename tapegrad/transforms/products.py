@@ -219,7 +219,7 @@ def hvp(
     Notes
     -----
     Forward over reverse: the gradient is recorded, and the tangent of the recording along `v`
-    behind it; a call replays both.  (B. Pearlmutter, "Fast exact multiplication by the
+    behind it; under `jit` a call replays both.  (B. Pearlmutter, "Fast exact multiplication by the
     Hessian", 1994.)
 
     Examples

@@ -25,7 +25,7 @@ def test_a_few_epochs_learn_and_save_the_curve(example, tmp_path, capsys):
 def test_jit_makes_the_same_steps(example):
     by_tape, by_kernel = (example.main(epochs=2, seed=1, plot=None, require=0.5, jit=jit) for jit in (False, True))
     np.testing.assert_allclose(by_kernel["losses"], by_tape["losses"], rtol=1e-8)
-    stats = example.gradient_of_jitted_loss.stats()
+    stats = example.jitted_gradient.stats()
     assert stats.kernels == 1 and stats.kernel_calls > 10 and not stats.not_lowered
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.optimize.proof import FIRST
+from tests.transforms.replay.agreement import Log
 
 
 def rosenbrock(x):
@@ -133,7 +134,7 @@ def test_what_proves_the_function_is_an_evaluation(method, kernel, monkeypatch):
     """The function runs to be recorded, at the first evaluations and at the solution; a handle and a replay have a workspace each."""
     from tapegrad.program.workspace import Workspace
 
-    made, run, calls = [], [], []
+    made, run, calls = [], [], Log()
     init, walk = Workspace.__init__, Workspace.run
     monkeypatch.setattr(Workspace, "__init__", lambda self, tape: (made.append(self), init(self, tape))[1])
     monkeypatch.setattr(Workspace, "run", lambda self, *args: (run.append(self), walk(self, *args))[1])

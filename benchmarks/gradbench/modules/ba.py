@@ -63,11 +63,11 @@ def of_row(k):
     def total(camera, point, weight, feature):
         return np.sum(reprojection(camera, point, weight, feature)[k])
 
-    return tg.grad(total, (0, 1, 2))
+    return tg.jit(tg.grad(total, (0, 1, 2)))
 
 
 PARTIALS = of_row(0), of_row(1)
-OF_WEIGHT = tg.elementwise_grad(weight_error)
+OF_WEIGHT = tg.jit(tg.elementwise_grad(weight_error))
 
 
 def read(given):

@@ -56,7 +56,7 @@ def objective(alpha, mu, q, low, x, m, gamma):
     return total + prior - gamma**2 / 2 * squares + m * np.sum(q)
 
 
-gradient = tg.grad(objective, (0, 1, 2, 3))
+gradient = tg.jit(tg.grad(objective, (0, 1, 2, 3)))
 
 
 def read(given):

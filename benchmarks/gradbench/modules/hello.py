@@ -11,7 +11,7 @@ def square(x):
     return x * x
 
 
-double = tg.grad(square)
+double = tg.jit(tg.grad(square))
 
 
 def _one(function):

@@ -17,7 +17,7 @@ def objective(x, n):
     return 0.5 * np.sum(residuals**2)
 
 
-gradient = tg.grad(objective)
+gradient = tg.jit(tg.grad(objective))
 
 
 def _read(given):

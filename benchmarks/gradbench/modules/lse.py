@@ -15,7 +15,7 @@ def objective(x):
     return top + np.log(np.sum(np.exp(x - top)))
 
 
-gradient = tg.grad(objective)
+gradient = tg.jit(tg.grad(objective))
 
 
 def _primal(given):

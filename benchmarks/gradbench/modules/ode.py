@@ -34,7 +34,7 @@ def last(x, steps):
     return solution(x, steps)[-1]
 
 
-gradient = tg.grad(last)
+gradient = tg.jit(tg.grad(last))
 
 
 def _read(given):

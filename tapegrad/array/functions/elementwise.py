@@ -88,7 +88,8 @@ if TYPE_CHECKING:
 
 def power(x: TensorLike, y: TensorLike) -> Tensor:
     """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
-    return x**y if isinstance(x, Differentiable) else apply("power", (x, y))
+    # Not `x**y`: of a tensor's own operator the caller would be this file.
+    return apply("power2", (x,)) if isinstance(x, Differentiable) and type(y) in (int, float) and y == 2 else apply("power", (x, y))
 
 
 @host_function

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...array.differentiable import Differentiable
 from ...array.record import apply, normalise, plain, trace_of, tracked
+from ...array.traces import computed
 from ...common.dtypes import check_class, check_dtype, readable
 from ...common.errors import DtypeError, HigherOrderError, MissingRuleError, RuleError, noted
 from ...rules.table import Row
@@ -104,7 +105,7 @@ class Primitive(Generic[R]):
         call = Call(tuple(template), static)
         values = [call, *(a._v if isinstance(a, Differentiable) else a for a in operands)]
         arguments = call.arguments(values)
-        results = self._compute(call, arguments, [tracked(a) for a in args])
+        results = computed(self._compute, (call, arguments, [tracked(a) for a in args]), operands)
         return self._wrapped(call, operands, results)
 
     def _direct(self, args, static):

@@ -2,7 +2,7 @@
 
 Three functions of the kinds people write: a loop over numbers, operations on arrays, and
 differential equations stepped in a loop (the one of the demo).  Each is evaluated in plain
-Python, and differentiated by replay, by machine code, and by SciPy's finite differences.
+Python, and differentiated plainly, by sweep, by machine code, and by SciPy's finite differences.
 The longer measurements beside other libraries are those of the repository's ``benchmarks/``.
 """
 
@@ -14,15 +14,15 @@ import numpy as np
 
 from ...common.printing import table
 from ...common.uninterrupted import imported
-from ...transforms.functional import value_and_grad
+from ...transforms.functional import jit, value_and_grad
 from ..comparing.compare import seconds_text, write_json
 from ..demo import first_guess, misfit, read_pelts
 
 DESCRIPTION = """\
 Measures value and gradient of three functions: a Python loop over numbers, a logistic
 regression on arrays, and the differential equations of the demo. Beside the plain
-evaluation stand the first call of tg.value_and_grad (which records), later calls by
-sweep and by machine code (kernel="always"), and SciPy's finite differences.
+evaluation stand a call of tg.value_and_grad, which runs the function; calls under tg.jit,
+by sweep and by machine code (kernel="never", "always"); and SciPy's finite differences.
 """
 
 EPILOG = """\
@@ -37,7 +37,7 @@ exit codes: 0 if all gradients agree with finite differences, 1 if one does not
 #: How near finite differences have to be, relative to the largest component.
 TOLERANCE = 1e-4
 
-HEAD = ("function", "inputs", "value", "first call", "by sweep", "by kernel", "differences", "faster", "disagreement")
+HEAD = ("function", "inputs", "value", "plain call", "by sweep", "by kernel", "differences", "faster", "disagreement")
 
 
 def functions():
@@ -78,13 +78,10 @@ def measure(f, point, budget):
     """Seconds of each way to value and gradient, and how far finite differences are from it, as a dict."""
     approx_fprime = imported("scipy.optimize").approx_fprime
 
-    by_sweep, by_kernel = value_and_grad(f, kernel="never"), value_and_grad(f, kernel="always")
-    start = time.perf_counter()
+    plain = value_and_grad(f)
+    by_sweep, by_kernel = jit(plain, kernel="never"), jit(plain, kernel="always")
     _, gradient = by_sweep(point)
-    first = time.perf_counter() - start
-    for _ in range(3):
-        # The second call of a replayed function is recorded again, to compare.
-        by_sweep(point), by_kernel(point)
+    by_kernel(point)
 
     def differences():
         return f(point), approx_fprime(point, f)
@@ -93,7 +90,7 @@ def measure(f, point, budget):
     return {
         "inputs": point.size,
         "value": _least(lambda: f(point), budget),
-        "first": first,
+        "plain": _least(lambda: plain(point), budget),
         "sweep": _least(lambda: by_sweep(point), budget),
         "kernel": _least(lambda: by_kernel(point), budget),
         "differences": _least(differences, budget),
@@ -110,7 +107,7 @@ def run_bench(options):
         return 0 if good else 1
     lines = []
     for name, m in measurements.items():
-        times = [seconds_text(m[k]) for k in ("value", "first", "sweep", "kernel", "differences")]
+        times = [seconds_text(m[k]) for k in ("value", "plain", "sweep", "kernel", "differences")]
         faster = f"{m['differences'] / min(m['sweep'], m['kernel']):.0f} x"
         lines.append((name, str(m["inputs"]), *times, faster, f"{m['disagreement']:.0e}"))
     print("value and gradient\n\n" + table(HEAD, lines, numbers=True))

@@ -1,4 +1,4 @@
-"""``python -m tapegrad compare`` and ``python -m tapegrad calibrate``."""
+"""``python -m tapegrad compare``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class UsageError(Exception):
 
 
 def add_commands(commands):
-    """Add both subcommands to those of ``python -m tapegrad``."""
+    """Add the subcommand to those of ``python -m tapegrad``."""
     parser = commands.add_parser(
         "compare",
         help="run a function's Jacobian in every mode, side by side",
@@ -59,18 +59,6 @@ def add_commands(commands):
     parser.add_argument("--plot", metavar="FILE", help="draw the costs to this file (.png, .svg, .pdf)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON to this file; - prints only that")
     parser.set_defaults(run=run_compare)
-    parser = commands.add_parser(
-        "calibrate",
-        help="fit the cost model, by which the cheaper mode is chosen, to this machine",
-        description=(
-            "Measures small functions in both modes (about half a minute, on an idle machine) and fits the "
-            "constants of the cost model to them. Prints the constants and how well they fit."
-        ),
-        epilog="examples:\n  python -m tapegrad calibrate\n  python -m tapegrad calibrate --save\n\nexit code: 0",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--save", action="store_true", help="keep them beside the compiled code, for every later run")
-    parser.set_defaults(run=run_calibrate)
 
 
 def _load(target):
@@ -145,17 +133,3 @@ def run_compare(options):
 def _failed(error, code):
     print(f"python -m tapegrad compare: {error}", file=sys.stderr)
     return code
-
-
-def run_calibrate(options):
-    """The subcommand; returns the exit code."""
-    from ...transforms.choosing.costs import save
-    from ..comparing.calibration import calibrate
-
-    constants, error = calibrate()
-    for name, value in constants.items():
-        print(f'    "{name}": {value},')
-    print(f"# nanoseconds; the median error of the fit is {100 * error:.1f} %")
-    if options.save:
-        print(f"# written to {save(constants)}; delete this file to have the constants of the package again")
-    return 0

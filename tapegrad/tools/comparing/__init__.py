@@ -1,3 +1,1 @@
-"""The modes side by side: what each costs on a function of the user's own, measured (`compare`, `scaling`) and
-predicted from its tape (`costs`, with constants that `calibration` fits).
-"""
+"""The modes side by side on a function of the user's own: what each costs, measured, and predicted from its tape."""

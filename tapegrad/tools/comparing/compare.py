@@ -3,15 +3,17 @@
 Every way to the Jacobian that the library has is an entry of `WAYS`; a new one
 (`Way`) is one entry more.  All of them are run, must give the same numbers, and
 are timed in turns.  The recommendation does not rest on these times but on
-counts (`tapegrad.transforms.choosing.costs`), so that two runs recommend the same.
+counts (`tapegrad.transforms.choosing`), so that two runs recommend the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,10 +28,15 @@ from ...autograd.recording import Recording
 from ...common.errors import CheckError
 from ...common.printing import plural, table
 from ...common.tree import flatten
+from ...interpreter.plan import Signature
+from ...tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
+from ...tape.meta import SCALAR
 from ...tape.places import function_name
+from ...transforms.choosing import predict
 from ...transforms.functional import jit
 from ...transforms.jacobians import jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
+from ...transforms.replay.stats import PerformanceWarning
 from .plots import plot_comparison
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
@@ -69,16 +76,12 @@ class Way:
 
 
 def _of_duals(recording, prediction):
-    from ...transforms.choosing.costs import operations_of_duals  # compiles what counts
-
     lanes = [lanes_for(p.size - start) for p in recording.inputs for start in range(0, p.size, MOST_LANES)]
-    return len(lanes), sum(operations_of_duals(recording, count) for count in lanes), 0
+    return len(lanes), sum(prediction.work.operations(count, count) for count in lanes), 0
 
 
 def _of_sweep(forward):
     def counted(recording, prediction):
-        from ...transforms.choosing.footprint import footprint
-
         cost = prediction.forward if forward else prediction.reverse
         return cost.passes, cost.operations, footprint(recording, forward)
 
@@ -128,7 +131,7 @@ class Measured:
     passes : int
         Times the program is walked through (dual numbers: run).
     operations : float
-        Scalar operations on tangents or adjoints; nan for the evaluation.
+        Scalar operations on tangents or adjoints, if every seed reaches everything; nan for the evaluation.
     instructions : int
         Instructions between inputs and outputs, of which each pass visits those
         its seeds reach.
@@ -180,7 +183,7 @@ class Comparison:
     reason : str
         One sentence.
     forward_cost, reverse_cost : float
-        Predicted nanoseconds of the sweeps (`tapegrad.transforms.choosing.costs`), on which the
+        Predicted nanoseconds of the sweeps (`tapegrad.transforms.choosing`), on which the
         recommendation rests.
     """
 
@@ -286,6 +289,36 @@ def _peak(call):
             tracemalloc.stop()
 
 
+def footprint(recording, forward):
+    """Bytes of the tangents (`forward`) or adjoints of one chunk of seeds, at most: as if every seed reached everything.
+
+    They come from the C library, where no memory profiler of Python sees them.  A slot's buffer is there from the slot to its
+    last reader in either direction, those of arguments and results to the end.
+    """
+    from ...interpreter.lanes import last_readers
+    from ...interpreter.native import data_address, table_address
+
+    count, sources = recording.high + 1, recording.inputs if forward else recording.outputs
+    ops, nbytes, last = recording.store.records()["op"][:count], np.zeros(count, np.int64), np.zeros(count, np.int32)
+    last_readers(
+        recording.store.flush(), data_address(recording.marks), table_address(), data_address(last), recording.low, recording.high
+    )
+    for slot in np.flatnonzero((recording.marks[: len(ops)] == MARK) & (ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)).tolist():
+        out = Signature.ALL[ops[slot] - FIRST_ARRAY].out
+        nbytes[slot] = 0 if out is SCALAR else out.nbytes
+    first = np.arange(count)
+    for p in recording.inputs:
+        if p.slot and p.shape:
+            nbytes[p.slot], first[p.slot] = p.meta.nbytes, 0
+            last[p.slot] = recording.high if forward else last[p.slot]
+    for p in recording.outputs:
+        last[p.slot] = recording.high
+    change = np.zeros(count + 1, np.int64)
+    np.add.at(change, first, nbytes)
+    np.add.at(change, np.maximum(last, first) + 1, -nbytes)
+    return recording.lanes(sum(p.size for p in sources)) * int(np.cumsum(change).max())
+
+
 def _matrix(derivative, way, argnums, outputs):
     """A Jacobian as one array (outputs, inputs), whatever containers it came in."""
     leaves = [np.asarray(leaf) for leaf in flatten(derivative)[0]]
@@ -313,6 +346,15 @@ def _detached(value):
     return np.array(value._v) if isinstance(value, Tensor) else value
 
 
+@contextlib.contextmanager
+def on_purpose():
+    """Plain calls are what is measured: nobody is told to put them under `jit`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)
+        yield
+
+
+@on_purpose()
 def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 0, budget: float = 0.5) -> Comparison:
     """Run a function's Jacobian in every mode, side by side.
 
@@ -352,9 +394,6 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     >>> [(row.name, row.passes) for row in found.rows[1:]]
     [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1), ('reverse, kernel', 1)]
     """
-    from ...transforms.choosing.costs import predict
-    from ...transforms.choosing.reach import instructions  # compiles what counts
-
     args = tuple(_detached(a) for a in args)
     name = function_name(f)
     calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
@@ -386,13 +425,12 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     seconds = _least(calls, budget)
     figures = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
     figures["value"] = ("", "f", 0, float("nan"), 0)
-    visited = sum(sum(counts.values()) for counts in instructions(recording))
     rows = []
     for label, call in calls.items():
         mode, how, passes, operations, buffers = figures[label]
         rows.append(
             Measured(
-                label, mode, how, passes, operations, visited, seconds[label], seconds[label] / seconds["value"],
+                label, mode, how, passes, operations, prediction.work.instructions, seconds[label], seconds[label] / seconds["value"],
                 first[label], _peak(call) + buffers + _workspaces(derivatives.get(label)), apart.get(label, float("nan")),
             )
         )

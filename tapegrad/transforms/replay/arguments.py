@@ -7,7 +7,8 @@ The key is the structure of the arguments and a *mark* for each leaf.  So of ``f
     2.0       ("f", False)            input: a float
     "left"    (str, "left")           static: its type and itself
 
-An array of integers is static too, ``(shape, dtype, its bytes)``: other contents are another kind of call.
+An array of integers or booleans is an input, which is never differentiated: ``((3,), "l", False)``.  What is static is
+compared by type and value where that is exact, and else by identity (`common.exact`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ...array.dual import Dual
 from ...array.tensor import Tensor
 from ...common.dtypes import check_class, check_dtype, readable
 from ...common.errors import DtypeError, HigherOrderError, StructureError
+from ...common.exact import exact
 from ...common.tree import flatten, leaf_names, unflatten
 
 #: Mark of an array argument that is not C-contiguous.
@@ -38,7 +40,7 @@ def sort_arguments(args, kwargs, argnums):
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
-        elif kind is np.ndarray and leaf.dtype.char in "df" and leaf.dtype.isnative:
+        elif kind is np.ndarray and leaf.dtype.isnative and (leaf.dtype.char in "df" or leaf.dtype.kind in "biu" and not want):
             inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
@@ -58,8 +60,6 @@ def sort_arguments(args, kwargs, argnums):
             value = np.array(leaf, np.float64 if np.asarray(leaf).dtype.itemsize > 4 else np.float32)
             inputs.append(value)
             static.append((value.shape, value.dtype.char, want))
-        elif isinstance(leaf, np.ndarray):
-            static.append((leaf.shape, leaf.dtype.str, leaf.tobytes()))
         else:
             static.append(_static(leaf))
     key = (structure, tuple(static))
@@ -124,14 +124,16 @@ def _nested(k, structure, what):
 
 
 def _static(leaf):
+    """The mark of a static leaf, ``(type, what is compared)``."""
     try:
         hash(leaf)
     except TypeError:
-        raise TypeError(
-            f"an argument of type {type(leaf).__name__} is neither a float array nor hashable, so it can be neither an input "
-            "of the tape nor part of its key; pass arrays, numbers, or containers of them"
-        ) from None
-    return (type(leaf), leaf)
+        if not isinstance(leaf, (np.ndarray, slice)):
+            raise TypeError(
+                f"an argument of type {type(leaf).__name__} is neither an array nor hashable, so it can be neither an input "
+                "of the tape nor part of its key; pass arrays, numbers, or containers of them"
+            ) from None
+    return exact(leaf)
 
 
 def read_only(leaf):
@@ -151,8 +153,8 @@ def is_input(mark):
 
 
 def is_reordered(mark):
-    """Whether a leaf with this mark is an array of floats in another order than C."""
-    return len(mark) == 3 and mark[1] in ("d" + REORDERED, "f" + REORDERED)
+    """Whether a leaf with this mark is an array in another order than C."""
+    return len(mark) == 3 and mark[1].endswith(REORDERED)
 
 
 def with_inputs(leaves, marks, inputs, live):

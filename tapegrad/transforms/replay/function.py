@@ -34,7 +34,7 @@ from ...kernel.reasons import NotLowered
 from ...kernel.status import FINE, OTHER
 from ...tape.modes import no_grad
 from ...tape.store import thread_state
-from .arguments import argument_name, sort_arguments
+from .arguments import argument_name, is_input, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
 from .kernels import Options
@@ -159,10 +159,6 @@ class Replayed(Running):
                 f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
                 f"{len(args)} positional arguments"
             )
-
-    def as_left(self):
-        """What the function itself has changed, when it ran just now, is no change."""
-        self.surroundings = Surroundings(self.function)
 
     def _look_again(self):
         """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
@@ -321,14 +317,13 @@ class Replayed(Running):
                 return replayed
             # If the surroundings change meanwhile, these are not the kind's tapes any more.
             tapes, first = kind.tapes, not self.stats.tapes
-            cause = self._cause(kind, key)
+            cause = self._cause(kind, key, leaves)
             tape = self._recorded(kind, inputs, key, leaves, backward)
             if tape is None:
                 return self.run(*call, backward)
             self.note(cause)
             kept = Kept(tape, self.jit, first)
-            LOG.info("%s: recorded: %s: %d instructions, %d guards", name_of(self.function), cause, len(tape), len(tape.guards))
-            self.as_left()
+            LOG.info("%s: recorded: %s: %d instructions, %d guards", name_of(self.function), cause or "a new kind of arguments", len(tape), len(tape.guards))
             with self.lock:
                 tapes.add(kept)
                 self._count()
@@ -344,8 +339,8 @@ class Replayed(Running):
             return outcome
 
     # -- bookkeeping --------------------------------------------------------------
-    def _cause(self, kind, key):
-        """Why a call has to be recorded, in words."""
+    def _cause(self, kind, key, leaves):
+        """Why a call has to be recorded, in words; "" for arguments of new types or shapes."""
         name, self.changed = self.changed, ""
         if name:
             return f"{name} changes; pass it as an argument"
@@ -353,10 +348,10 @@ class Replayed(Running):
             return f"its path changes at {kind.missed.place}: {kind.missed}" if kind.missed is not None else "its path changes"
         others = [other for other in self.kinds if other is not key and other[0] == key[0]]
         if others:
-            k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b), None)
+            k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b and not is_input(b)), None)
             if k is not None:
-                return f"{argument_name(k, key[0])} is new: {key[1][k]}; pass what changes as a float or an array, with one shape"
-        return "a new kind of arguments"
+                return f"{argument_name(k, key[0])} is static and has a new value ({leaves[k]!r:.40}); pass it as a float or an array"
+        return ""
 
     def note(self, cause):
         """Remember of the last calls whether they were recorded."""

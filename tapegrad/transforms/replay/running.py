@@ -17,7 +17,7 @@ import numpy as np
 
 from ...array.record import normalise
 from ...array.tensor import Tensor
-from ...autograd.recording import Recording, captured_message, check_result, refuse_outer
+from ...autograd.recording import Recording, captured_message, check_result, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, NonScalarOutputError, StructureError
 from ...common.tree import flatten, leaf_names, of_one, unflatten
@@ -156,16 +156,20 @@ class Running:
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
         if backward:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
+        enabled = thread_state().enabled
         with Tape() as tape, enable_grad():
             results, structure = flatten(self.function(*args, **kwargs))
             self._check_results(results, structure, False, tape.store)
+        refuse_outer(tape.store)
+        if enabled:
+            refuse_captured(tape.store, (), self.function)
         return Outcome([r.detach()._v if isinstance(r, Tensor) else r for r in results], structure, None)
 
     def give_up(self, why):
         """Run the function plainly from now on, and say so once."""
         if not self.plain:
             self.plain = self.stats.fallback = why
-            text = f"{name_of(self.function)} is under tg.jit, but is run at every call: {why}"
+            text = f"{name_of(self.function)} was to be recorded once, but is run at every call: {why}"
             if not self.silent:
                 warnings.warn(text, PathWarning, stacklevel=outside())
             self.kinds = {}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import OrderedDict, defaultdict
 from operator import is_not
 
 import numpy as np
@@ -31,6 +32,7 @@ SMALL = 1 << 16
 #: Stands for what a variable without a value is bound to.
 _ABSENT = object()
 
+_CONTAINERS = (list, tuple, dict, defaultdict, OrderedDict)
 _SIMPLE = {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range}
 
 _OF_NUMPY = {kind for kind in np.sctypeDict.values() if kind not in (np.void, np.object_)}
@@ -41,7 +43,7 @@ NOTICED = (
     ("globals, closure cells and defaults that its code names", "bound to something else"),
     ("Python functions among these, and what their code names", "as of the function itself; not those of installed packages"),
     ("numbers, strings, `None`, ranges, dtypes", "another type or value: `1`, `1.0` and `True` differ, `0.0` and `-0.0` too"),
-    ("lists, tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),
+    ("lists, tuples, named tuples and dicts", f"other items, one by one and in order, the first {ITEMS:_} of each variable"),
     (f"arrays and tensors of up to {SMALL >> 10} KB", "other bytes, shape or dtype"),
     ("larger arrays", "another address, shape, dtype or writability; not their contents"),
     ("attributes in `self.__dict__` of a method", "as variables"),
@@ -52,7 +54,7 @@ UNNOTICED = (
     ("attributes of objects other than `self`, of classes and of modules", "pass the number or the array as an argument"),
     ("contents of arrays above 64 KB, sets, objects of other classes", "pass what changes as an argument"),
     ("random numbers, the time, files, the environment", "draw or read outside, and pass the result as an argument"),
-    ("counters, lists that grow, `print`", "they happen when the function is recorded, and then not again"),
+    ("what the function does besides (`print`, writing to a file)", "it happens when the function is recorded, and then not again"),
     ("`np.seterr`, warning filters, print options, decimal contexts", "no part of a replay, which neither raises nor warns"),
 )
 
@@ -133,7 +135,7 @@ class Surroundings:
             self._met(name, *_exact(value))
         elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) or _ours(value):
             self._function(name, value)
-        elif type(value) in (list, tuple, dict):
+        elif type(value) in _CONTAINERS or isinstance(value, tuple) and hasattr(type(value), "_fields"):
             if self._first(name, value):
                 self._items(name, known, value)
         elif isinstance(value, np.ndarray):
@@ -149,12 +151,12 @@ class Surroundings:
 
     def _items(self, name, known, value):
         """The items of a list, tuple or dict."""
-        keys = tuple(value)[: self._left] if type(value) is dict else None
+        keys = tuple(value)[: self._left] if isinstance(value, dict) else None
         items = tuple(value.values() if keys is not None else value)[: self._left]
         whole = len(items) == len(value)
         self._left -= len(items)
         self._met(name, type(value), len(value) if whole else "many", tuple(map(_mark, keys or ())))
-        if type(value) is not tuple:
+        if not isinstance(value, tuple):
             if whole:
                 self.conditions.append(f"len({known}) == {len(value)}")
             if keys:
@@ -170,7 +172,7 @@ class Surroundings:
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
         self.arrays[id(owner)] = owner
-        described = f"{known}.shape == {array.shape} and {known}.dtype is {self._name(array.dtype)}"
+        described = f"{known}.shape == {array.shape} and {known}.strides == {array.strides} and {known}.dtype is {self._name(array.dtype)}"
         kind = type(array), array.shape, array.strides, array.dtype
         if array.nbytes <= SMALL:
             contents = array.tobytes()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...common.errors import TapeFileError, said_by
+from ...common.errors import TapeFileError
 from ...common.host_functions import FUNCTIONS, HostFunction
-from ...program.trace import Host, Operand, ResultOf
+from ...program.trace import Operand, ResultOf
 from .archive import CHARS
 
 #: A function has fewer operands.
@@ -107,24 +107,3 @@ def _small(data, limit):
             size *= max(1, abs(part)) if type(part) is int else 1
         return size <= limit and all(_small(part, limit) for part in data)
     return True
-
-
-class LoadedHost(Host):
-    """A host function of a loaded tape; positions that it gives are looked at before they are used.
-
-    Attributes
-    ----------
-    limit : int or None
-        Positions must be in ``range(limit)``.
-    """
-
-    limit = None
-
-    def __call__(self, *values):
-        try:
-            found = super().__call__(*values)
-        except Exception as error:
-            raise TapeFileError(f"{self.__name__}, which the loaded tape calls, failed: {said_by(error)}") from error
-        if self.limit is not None and found.size and not (found.min() >= 0 and found.max() < self.limit):
-            raise TapeFileError(f"{self.__name__} of a loaded tape gives positions outside an array of {self.limit} elements")
-        return found

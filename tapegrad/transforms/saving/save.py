@@ -3,8 +3,8 @@
 ======================  ==========================================================================
 member                  what
 ======================  ==========================================================================
-``declared``            version of the format, and the bytes that the tape takes (`transforms.saving.budget`)
-``header``              JSON as bytes: names of the rows used, entries, constants, guards, outputs (`_header`)
+``checksum``            SHA-256 of all others
+``header``              JSON as bytes: version, names of the rows used, entries, constants, guards, outputs (`_header`)
 ``records``             the scalar part of every record: row (its number in the header), operands, line
 ``numbers``             value and inline constant of every record
 ``seen``                what guards saw, one after the other
@@ -12,14 +12,12 @@ member                  what
 ======================  ==========================================================================
 
 Rows are named, so a table with other rows, or in another order, is no danger.
-Source places are kept as text.  Descriptions of results are kept too and are
-compared with what they must be (`transforms.saving.validate`).  No bytes are taken that were not
-declared (`transforms.saving.archive`, `transforms.saving.budget`).
+Source places are kept as text.  Descriptions of results are kept too, and are compared with what the rows
+give (`transforms.saving.validate`); what they take together is limited.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -38,18 +36,20 @@ from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRAC
 from ...tape.meta import SCALAR, axes_in_memory, c_array, c_strides, meta_of
 from ...tape.places import Place
 from ...tape.store import RECORD_DTYPE
-from .archive import AXES, CHARS, LARGEST, Archive, need
-from .budget import LoadedPool, of_file, of_text, of_workspace
-from .literals import LoadedHost, decoded, decoded_function, encoded, encoded_function
+from .archive import AXES, CHARS, LARGEST, need, packed, unpacked
+from .literals import decoded, decoded_function, encoded, encoded_function
+from .loaded import LoadedHost, LoadedTape
 
-FORMAT, VERSION = "tapegrad tape", 2
+FORMAT, VERSION = "tapegrad tape", 3
 #: Codes of records that are no row.
 _CODES = {0: -1, SCALAR_LEAF: -2, ARRAY_LEAF: -3, TRACED: -4, CONTINUES: -5}
 _KINDS = {kind.__name__: kind for kind in (dict, list, tuple, np.ndarray)}
 #: Lines of a source file, and letters of a text, are fewer.
 LINES, LETTERS = 1 << 31, 4096
-#: The most bytes a loaded tape may declare, unless the caller says otherwise.
-LIMIT = 1 << 30
+#: The most bytes of a file, and of the values of its tape, unless the caller says otherwise.
+MAX_BYTES = 1 << 30
+#: Bytes, at most about, of the Python objects that a byte of JSON stands for.
+OBJECTS = 32
 
 
 # ---- writing ---------------------------------------------------------------------------
@@ -80,20 +80,11 @@ def to_bytes(tape):
     traced = np.isin(records[:, 0], [-4, -5])
     records[traced, 1:3] = 0
     numbers[traced] = 0.0
-    text = json.dumps(header).encode()
     members = {
-        "declared": np.array([VERSION, 0]), "header": np.frombuffer(text, np.uint8), "records": records, "numbers": numbers,
+        "header": np.frombuffer(json.dumps(header).encode(), np.uint8), "records": records, "numbers": numbers,
         "seen": np.frombuffer(b"".join(g.seen for g in tape.guards), np.uint8),
     }
-    members |= {f"array_{k}": a for k, a in enumerate(arrays)}
-    workspace = tape.kept.take()
-    file = of_file(sum(a.nbytes for a in members.values()), len(members))
-    members["declared"][1] = file + of_text(text) + of_workspace(workspace)
-    tape.kept.give(workspace)
-    file = io.BytesIO()
-    # (`allow_pickle` is a member, not an option, before NumPy 2.1; every member is a plain array.)
-    np.savez(file, **members)
-    return file.getvalue()
+    return packed(members | {f"array_{k}": a for k, a in enumerate(arrays)})
 
 
 def save(tape, path):
@@ -130,7 +121,7 @@ def _header(tape, arrays):
         except TapeFileError as error:
             raise TapeFileError(f"the tape cannot be saved: the function returns something constant: {said_by(error)}") from None
     return {
-        "format": FORMAT, "items": items, "constants": constants, "outputs": outputs,
+        "format": FORMAT, "version": VERSION, "items": items, "constants": constants, "outputs": outputs,
         "structure": None if tape.structure is None else _encoded_structure(tape.structure),
         "inputs": [_encoded_meta(m) for m in tape.inputs], "leaves": list(tape.leaves),
         "elements": [list(map(int, e)) for e in tape.elements], "wanted": list(map(bool, tape.wanted)),
@@ -203,23 +194,17 @@ def _places(tape):
 # ---- reading ---------------------------------------------------------------------------
 
 
-def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> FinishedTape:
+def load_tape(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> FinishedTape:
     """Load a tape that `FinishedTape.save` has written.
 
     Everything in the file is checked before it is used; nothing in it is executed, and nothing is compiled.
 
-    A file *declares* how many bytes its tape takes: the file itself, the objects that
-    describe its instructions, and one replay with its gradient.  This number comes first;
-    a file that is larger than it, or whose arrays, header or shapes ask for more, is
-    refused before memory is taken for them.  Loading takes at most ten times the declared
-    size at any moment, in fact about three; a file that has none that can be read counts
-    by its length.
-
     Parameters
     ----------
     path : str or path-like
-    limit : int
-        The most bytes a tape may declare, and its file may have.
+    max_bytes : int
+        The most bytes that the file may have, that the values of its tape may take, and that an operation may take besides
+        its result.
 
     Returns
     -------
@@ -229,7 +214,7 @@ def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> FinishedTape:
     Raises
     ------
     TapeFileError
-        If the file is no tape, or has been damaged.
+        If the file is no tape, has been damaged, or is larger.
 
     Examples
     --------
@@ -244,24 +229,22 @@ def load_tape(path: str | os.PathLike[str], limit: int = LIMIT) -> FinishedTape:
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size > limit:
-            raise TapeFileError(f"this is no tape that can be loaded: its file has {size} bytes, the limit is {limit}")
-        return from_bytes(file.read(size), limit)
+        if size > max_bytes:
+            raise TapeFileError(f"this is no tape that can be loaded: its file has {size} bytes; the limit, max_bytes, is {max_bytes}")
+        return from_bytes(file.read(size), max_bytes)
 
 
-def from_bytes(data, limit=LIMIT):
+def from_bytes(data, max_bytes=MAX_BYTES):
     """The tape of the bytes of a file; see `load_tape`."""
     from .validate import check
 
     try:
-        tape, taken = _decoded(data, limit)
-        check(tape, taken)
-        tape.pool_type = LoadedPool
+        tape = _decoded(data, max_bytes)
+        check(tape, max_bytes)
         return tape
-    except TapeFileError as error:
-        raise TapeFileError(f"this is no tape that can be loaded: {said_by(error)}") from error
     except Exception as error:
-        raise TapeFileError(f"this is no tape that can be loaded: {type(error).__name__}: {said_by(error)}") from error
+        what = said_by(error) if isinstance(error, TapeFileError) else f"{type(error).__name__}: {said_by(error)}"
+        raise TapeFileError(f"this is no tape that can be loaded: {what}") from error
 
 
 class _Source:
@@ -275,30 +258,26 @@ class _Source:
         return [(line, line + 1, line) for line in sorted(self.lines)]
 
 
-def _opened(data, limit):
-    """Members by name, the header, the bytes that are declared, and those that are taken by now."""
-    archive = Archive(data)
-    head = archive.array("declared")
-    need(head.dtype.char == "l" and head.shape == (2,), "it does not say that it is one")
-    version, declared = head.tolist()
-    need(version == VERSION, f"it is of version {version!r}, this tapegrad reads version {VERSION}")
-    need(0 <= declared <= limit, f"it declares {declared!r} bytes, the limit is {limit}")
-    need(archive.nbytes <= declared, f"it declares {declared} bytes, fewer than it has")
-    text = archive.array("header").tobytes()
-    taken = archive.nbytes + of_text(text)
-    need(taken <= declared, f"it declares {declared} bytes, its header takes more")
+def _opened(data, max_bytes):
+    """Members by name, and the header."""
+    members = unpacked(data)
+    need("header" in members, "it does not say that it is one")
+    text = members["header"].tobytes()
+    need(OBJECTS * len(text) <= max_bytes, f"its header has {len(text)} bytes, which become up to {OBJECTS} times as many; raise max_bytes")
     header = json.loads(text.decode())
     need(type(header) is dict and header.get("format") == FORMAT, "it does not say that it is one")
-    return {name: archive.array(name) for name in archive.names}, header, declared, taken
+    version = header.get("version", VERSION - 1)
+    need(version == VERSION, f"it is of version {version!r} of the format, this tapegrad reads version {VERSION}; save the tape again")
+    return members, header
 
 
-def _decoded(data, limit):
-    """The tape, with every number of the type it must have, and the bytes that are taken before its values."""
-    members, header, declared, taken = _opened(data, limit)
+def _decoded(data, max_bytes):
+    """The tape, with every number of the type it must have."""
+    members, header = _opened(data, max_bytes)
     arrays = []
     while f"array_{len(arrays)}" in members:
         arrays.append(members[f"array_{len(arrays)}"])
-    need(set(members) == {"declared", "header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
+    need(set(members) == {"header", "records", "numbers", "seen", *(f"array_{k}" for k in range(len(arrays)))}, "its members")
     table, numbers, seen = members["records"], members["numbers"], members["seen"]
     count = len(table)
     need(table.dtype.char == "l" and table.shape == (count, 4) and count > 0, "its records")
@@ -315,7 +294,7 @@ def _decoded(data, limit):
     for k, slot in enumerate(leaves):
         if slot:
             metas[slot] = inputs[k]
-    items, guards = _items(header, seen, count, arrays, declared)
+    items, guards = _items(header, seen, count, arrays, max_bytes)
     for item in items:
         if item.entry.kind != GUARD:
             metas[item.slot] = item.entry.meta
@@ -325,15 +304,15 @@ def _decoded(data, limit):
             outputs.append((_int(found, count), metas[found]))
         else:
             outputs.append((0, decoded(found["constant"], arrays, 1 << 62)))
-    tape = FinishedTape(
+    tape = LoadedTape(
         records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w, LARGEST) for w in e) for e in header["elements"]],
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
         active=None, metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
-        cuts=[(_text(how), _place(file, line)) for how, file, line in header["cuts"]], declared=declared,
+        cuts=[(_text(how), _place(file, line)) for how, file, line in header["cuts"]],
     )
     tape.structure = None if header["structure"] is None and len(outputs) != 1 else _structure(header["structure"])
-    return tape, taken
+    return tape
 
 
 def _place(filename, line):
@@ -356,7 +335,7 @@ def _runs(header, lines):
     return runs
 
 
-def _items(header, seen, count, arrays, declared):
+def _items(header, seen, count, arrays, limit):
     """Entries and guards, in order."""
     items, guards = [], []
     at, sizes = 0, iter(header["guards"])
@@ -371,7 +350,7 @@ def _items(header, seen, count, arrays, declared):
             item = Item(slot, entry, _operands(operands), len(guards))
             guards.append(Guard(item.operands[0], how, what, _place(filename, line)))
         else:
-            item = _item(one, slot, arrays, declared)
+            item = _item(one, slot, arrays, limit)
         items.append(item)
     need(at == len(seen) and next(sizes, None) is None, "its guards")
     return items, guards
@@ -394,16 +373,15 @@ def _records(header, table, numbers):
 
 
 def _item(one, slot, arrays, limit):
-    """An entry; numbers in the arguments of a function are at most `limit`, the bytes that are declared."""
+    """An entry; numbers in the arguments of a function are at most `limit`."""
     _, kind, function, data, operands, differentiable, integer, meta = one
     need(kind in (ROW, HOST), "a kind of entry")
     if kind == ROW:
         need(type(function) is str and function in BY_NAME, f"the row {function!r}, which is not known here")
         function = BY_NAME[function]
         attrs = decoded(data, arrays, LARGEST)
-        need(type(attrs) is dict, "attributes")
+        need(type(attrs) is dict and all(map(_is_attribute, attrs.values())), "attributes")
         attrs = tuple(attrs.items())
-        hash(attrs)
     else:
         layout = decoded(data, arrays, limit)
         need(type(layout) is tuple and len(layout) == 2 and type(layout[0]) is tuple and type(layout[1]) is dict, "arguments")
@@ -411,6 +389,12 @@ def _item(one, slot, arrays, limit):
     entry = Entry(kind, function, attrs, (), _bool(differentiable), _signed(integer), 0.0)
     entry.meta = _meta(meta)
     return Item(slot, entry, _operands(operands))
+
+
+def _is_attribute(thing):
+    """Whether this is what rows have: a number, a text, None, or a tuple of numbers."""
+    numbers = type(thing) is tuple and all(type(part) in (int, float) for part in thing)
+    return numbers or thing is None or type(thing) in (bool, int, float, str)
 
 
 def _int(thing, stop):

@@ -1,9 +1,8 @@
-"""Tape files that are made to take much memory: most of them promise little, some exactly as much as they must."""
+"""Tape files that are made to take much memory; all of them are to be refused."""
 
 from __future__ import annotations
 
 import io
-import json
 import struct
 import zipfile
 
@@ -84,45 +83,4 @@ def members(data, chance):
     return _written([*_members(data), *((f"array_{1000 + k}", empty) for k in range(chance.choice([100, 500])))])
 
 
-#: Texts that take many times their length as objects.
-_STUFF = ["[]", "{}", "[[]]", '{"":{}}', "1.5", '"\u00e9\u4e2d"', "[[[[0]]]]", "123456789123456789", '{"a":[1]}', "null"]
-
-
-def header(data, chance):
-    """A long or deep header, in a file that promises as little as before, or just enough."""
-    from tapegrad.transforms.saving.budget import of_text
-
-    members = dict(_members(data))
-    text = members["header"][128:]
-    start = text.index(b"{")
-    if chance.random() < 0.2:
-        deep = chance.choice([10, 900, 10_000])
-        stuffed = text[: start + 1] + b'"x": ' + b"[" * deep + b"]" * deep + b", " + text[start + 1 :]
-    else:
-        stuff = ", ".join([chance.choice(_STUFF)] * chance.choice([10, 300, 10000])).encode()
-        stuffed = text[: start + 1] + b'"x": [' + stuff + b"], " + text[start + 1 :]
-    made = [(n, p) for n, p in members.items() if n not in ("header", "declared")]
-    made.append(("header", _npy(np.frombuffer(stuffed, np.uint8))))
-    version, declared = np.load(io.BytesIO(members["declared"]))
-    if chance.random() < 0.7:
-        declared += len(_written(made)) + of_text(stuffed) + 1024
-    return _written([*made, ("declared", _npy(np.array([version, declared])))])
-
-
-def text(data, chance):
-    """Parts of the header many times over."""
-    members = dict(_members(data))
-    found = json.loads(members["header"][128:])
-    key = chance.choice([k for k, v in found.items() if isinstance(v, list) and v])
-    found[key] = found[key] * chance.choice([2, 30, 500])
-    version, declared = np.load(io.BytesIO(members["declared"]))
-    head = json.dumps(found).encode()
-    if chance.random() < 0.7:
-        from tapegrad.transforms.saving.budget import of_text
-
-        declared += len(head) + of_text(head)
-    made = {"declared": _npy(np.array([version, declared])), "header": _npy(np.frombuffer(head, np.uint8))}
-    return _written([(n, made.get(n, p)) for n, p in members.items()])
-
-
-KINDS = [bomb, shape, dtype, overlapping, members, header, text]
+KINDS = [bomb, shape, dtype, overlapping, members]

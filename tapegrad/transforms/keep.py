@@ -1,22 +1,22 @@
-"""What was recorded of an objective, kept as long as the objective lives.
+"""What was recorded of a function or a method, kept as long as the function or the object lives.
 
-A second optimisation of the same function need not record it again.  What is kept
-hangs on the function itself, as an attribute: the two form a cycle, which Python's
-garbage collector takes when nobody refers to the function any more.
+A second optimisation of the same function need not record it again, nor a second call of a method under `jit`.  What is kept
+hangs on the function or object itself, as an attribute: the two form a cycle, which Python's
+garbage collector takes when nobody refers to it any more.
 """
 
 from __future__ import annotations
 
-from ..transforms.captured import KEPT
+from .captured import KEPT
 
 
 class Keep:
-    """Recordings of one function, by what they are for.
+    """Recordings of one function or object, by what they are for.
 
     Attributes
     ----------
-    function : callable
-        Whose they are: an attribute may have been copied to another function.
+    function : object
+        Whose they are: an attribute may have been copied to another one.
     made : dict
     """
 
@@ -33,7 +33,7 @@ class Keep:
 def kept(function, key, make):
     """``make(function)``, made once for each `key` and kept with the function.
 
-    Functions that take no attributes (bound methods, builtins) have it made each time.
+    For what takes no attributes (bound methods, builtins, objects with slots) it is made each time.
     """
     attributes = getattr(function, "__dict__", None)
     if not isinstance(attributes, dict):

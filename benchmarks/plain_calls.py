@@ -1,0 +1,212 @@
+"""Gradients that are not under `jit`: what a call costs when the function runs every time.
+
+Twenty operations on numbers, where everything around them shows; Runge-Kutta steps, where only recording and
+sweeping do, beside `backward()` on tensors; the README's misfit, half of whose work is NumPy's functions on
+numbers, beside the plain function and finite differences; and the memory of a Monte-Carlo gradient.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+import tapegrad as tg
+from tapegrad.demo import read_pelts
+
+from .memory import MB, Sampler, rss
+from .programs import RATES, lotka_volterra
+from .registry import Missing, Row, benchmark, check_agreement, each, peer, torch_pinned
+from .timing import measure, of
+
+POINT, STEPS, PATHS, DATES = np.array([0.3, 0.4]), 1_000, 100_000, 50
+MARKET = np.array([100.0, 0.25, 0.04])  # spot price, volatility, interest rate
+
+
+def twenty(sin: Callable = np.sin) -> Callable:
+    """Twenty operations on two numbers."""
+
+    def f(x):
+        a, b = x[0], x[1]
+        for _ in range(5):
+            a, b = a * b + 0.5, sin(a) - b
+        return a
+
+    return f
+
+
+def by_torch(make: Callable[[Callable], Callable], x: np.ndarray) -> Callable:
+    torch = torch_pinned()
+    f = make(torch.sin)
+
+    def call():
+        t = torch.tensor(x, requires_grad=True)
+        f(t).backward()
+        return t.grad.numpy()
+
+    return call
+
+
+def by_autograd(make: Callable[[Callable], Callable], x: np.ndarray) -> Callable:
+    gradient = peer("autograd").grad(make(peer("autograd.numpy").sin))
+    return lambda: gradient(x)
+
+
+def ours(f: Callable, x: np.ndarray) -> dict[str, Callable]:
+    """A gradient by a transformation, and by `backward()` on tensors."""
+    slope = tg.value_and_grad(f)
+
+    def on_tensors():
+        t = tg.tensor(x, requires_grad=True)
+        f(t).backward()
+        return t.grad.numpy()
+
+    return {"tapegrad": lambda: slope(x)[1], "tapegrad, backward() on tensors": on_tensors}
+
+
+def timed(make: Callable[[Callable], Callable], x: np.ndarray, budget: float) -> tuple[dict, dict]:
+    """Times of a gradient by everybody, and who is missing."""
+    calls, missing = ours(make(np.sin), x), {}
+    for name, prepare in (("PyTorch", by_torch), ("HIPS autograd", by_autograd)):
+        try:
+            calls[name] = prepare(make, x)
+        except Missing as reason:
+            missing[name] = str(reason)
+    check_agreement("the gradient", {name: call() for name, call in calls.items()})
+    return measure(calls, budget=budget, at_least=3), missing
+
+
+def small(quick: bool) -> Iterator[Row]:
+    times, missing = timed(twenty, POINT, 1.0 if quick else 5.0)
+    yield Row(
+        "20 scalar operations: value and gradient", "at most 20 us", times["tapegrad"].minimum * 1e6, 20.0, "us", missing, times=times
+    )
+
+
+def runge_kutta(quick: bool) -> Iterator[Row]:
+    times, missing = timed(lambda sin: lotka_volterra(STEPS, 0.01), np.array(RATES), 2.0 if quick else 20.0)
+    beside = times["tapegrad"].minimum / times["tapegrad, backward() on tensors"].minimum
+    yield Row(f"RK4 of {STEPS} steps beside backward() on tensors", "at most 1.1 times as long", beside, 1.1, detail=missing, times=times)
+
+
+def misfit(years, hares, lynxes) -> Callable:
+    """The README's."""
+
+    def f(theta):
+        alpha, beta, gamma, delta, u, v = [np.exp(theta[i]) for i in range(6)]
+        total = 0.0
+        for k in range(len(years)):
+            total = total + np.log(u / hares[k]) ** 2 + np.log(v / lynxes[k]) ** 2
+            for _ in range(50):
+                u, v = u * np.exp((alpha - beta * v) / 50), v * np.exp((delta * u - gamma) / 50)
+        return total
+
+    return f
+
+
+def functions_of_numpy(quick: bool) -> Iterator[Row]:
+    f, x = misfit(*read_pelts()), np.log([0.6, 0.03, 0.6, 0.02, 30.0, 4.0])
+    slope = tg.value_and_grad(f)
+
+    def differences():
+        value = f(x)
+        return [(f(x + 1e-7 * unit) - value) / 1e-7 for unit in np.eye(6)]
+
+    calls = {"tapegrad": lambda: slope(x)[1], "finite differences": differences}
+    check_agreement("the gradient of the misfit", {name: call() for name, call in calls.items()}, rtol=1e-4)
+    times = measure({**calls, "the function": lambda: f(x)}, budget=1.0 if quick else 8.0)
+    yield Row("the README's misfit: value and gradient", "at most 7 ms", times["tapegrad"].minimum * 1e3, 7.0, "ms", times=times)
+    yield from one_operation(quick)
+
+
+def one_operation(quick: bool, count: int = 1_000) -> Iterator[Row]:
+    """Recording np.exp of a number, and a product, both of numbers on a tape."""
+
+    def recorded(operation: Callable) -> float:
+        leaf = tg.tensor(0.7, requires_grad=True)
+        x = leaf * 1.0
+        start = time.perf_counter()
+        for _ in range(count):
+            operation(x)
+        return (time.perf_counter() - start) / count
+
+    taken = {"np.exp": np.exp, "x * x": lambda x: x * x, "a call of a function": lambda x: x}
+    turns: dict[str, list[float]] = {name: [] for name in taken}
+    for _ in range(50 if quick else 400):
+        for name, operation in taken.items():
+            turns[name].append(recorded(operation))
+    times = {name: of(values) for name, values in turns.items()}
+    operator = times["x * x"].minimum - times["a call of a function"].minimum
+    yield Row(
+        "np.exp of a number on a tape, above an operator", "at most 0.3 us", (times["np.exp"].minimum - operator) * 1e6, 0.3, "us",
+        {name: str(value) for name, value in times.items()},
+    )  # fmt: skip
+
+
+def asian(normals: np.ndarray) -> Callable:
+    """The mean payoff of an option on the mean price, a loop over dates."""
+    dates = len(normals)
+
+    def price(market):
+        spot, volatility, rate = market[0], market[1], market[2]
+        drift, scale = (rate - volatility**2 / 2) / dates, volatility * np.sqrt(1 / dates)
+        price, total = spot, 0.0
+        for z in normals:
+            price = price * np.exp(drift + scale * z)
+            total = total + price
+        return np.exp(-rate) * np.mean(np.maximum(total / dates - 100.0, 0.0))
+
+    return price
+
+
+def all_values(paths: int, dates: int) -> int:
+    """Bytes of all arrays that one evaluation of `asian` computes."""
+    return 8 * paths * (5 * dates + 3)
+
+
+def peaks(paths: int, dates: int) -> dict[str, int]:
+    """The highest resident size in calls 2 and 20, and the size after all, above the start."""
+    slope = tg.value_and_grad(asian(np.random.default_rng(0).standard_normal((dates, paths))))
+    tg.value_and_grad(asian(np.ones((dates, 10))))(MARKET)  # load what is compiled
+    start, highest = rss(), []
+    for _ in range(20):
+        with Sampler() as sampler:
+            slope(MARKET)
+        highest.append(max(sampler.sizes) - start)
+    return {"2": highest[1], "20": highest[19], "after": rss() - start}
+
+
+def monte_carlo(quick: bool) -> Iterator[Row]:
+    paths = PATHS // 4 if quick else PATHS
+    rss()  # raises where it cannot be read
+    # In a process of its own: where others have left holes in memory, nothing can be said of one's own.
+    command = [sys.executable, "-m", f"{__package__}.plain_calls", str(paths), str(DATES)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr.strip().splitlines()[-1])
+    sizes, values = json.loads(ended.stdout), all_values(paths, DATES)
+    for call in ("2", "20"):
+        yield Row(
+            f"{paths:,} x {DATES} Monte-Carlo: peak above the start in call {call}, over the bytes of all values",
+            "at most 1.2 times, the same in both calls", sizes[call] / values, 1.2, "",
+            {"peak": f"{sizes[call] / MB:.0f} MB", "all values": f"{values / MB:.0f} MB", "after 20 calls": f"{sizes['after'] / MB:.0f} MB"},
+        )  # fmt: skip
+
+
+@benchmark(name="plain_calls")
+def plain_calls(quick: bool) -> Iterator[Row]:
+    """Value and gradient of functions that run at every call: 20 operations, RK4, the README's misfit, Monte-Carlo."""
+    yield from each(
+        ("20 scalar operations", lambda: small(quick)),
+        ("RK4", lambda: runge_kutta(quick)),
+        ("the README's misfit", lambda: functions_of_numpy(quick)),
+        ("Monte-Carlo", lambda: monte_carlo(quick)),
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(peaks(int(sys.argv[1]), int(sys.argv[2]))))

@@ -1,0 +1,119 @@
+"""How steady calls are: the longest of 2 000 calls beside the median, of ten functions on paths that were met before.
+
+Nothing is recorded, compiled or waited for in such calls (a test counts that), so none should take much longer than
+the others.  Of five runs the best one counts: the machine does other things, too, of which processor time (beside it) shows less.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+import tapegrad as tg
+
+from .registry import Row, benchmark
+
+CALLS, RUNS = 2000, 5
+#: Visits of each path before anything is timed: by then it has its kernel.
+BEFORE = 4
+LIMIT = 5.0
+
+
+def polynomial(x):
+    return x[0] ** 3 - 2.0 * x[0] * x[1]
+
+
+def waves(x):
+    return np.sum(np.sin(x) * np.cos(2.0 * x))
+
+
+def either(x):
+    return x[0] * x[1] if x[0] > 0.0 else np.sin(x[0]) + x[1]
+
+
+def huber(x):
+    total = 0.0
+    for part in x:
+        size = abs(part)
+        total = total + (0.5 * size * size if size < 1.0 else size - 0.5)
+    return total
+
+
+def newton(x):
+    root, square = x[0] * x[0] + 1.0, x[0] * x[0] + 2.0
+    while abs(root * root - square) > 1e-9:
+        root = (root + square / root) / 2.0
+    return root * x[1]
+
+
+def matrix(x):
+    a = np.stack([x, x[::-1]]) + 3.0 * np.eye(2)
+    return np.sum(np.linalg.solve(a, x))
+
+
+def rosenbrock(x):
+    return 100.0 * (x[1] - x[0] ** 2) ** 2 + (1.0 - x[0]) ** 2
+
+
+def softmax(x):
+    return np.sum(tg.softmax(np.concatenate([x, 2.0 * x])) ** 2)
+
+
+def chain(x):
+    y = x[0]
+    for k in range(20):
+        y = np.sin(y) * x[1] + 0.1 * k
+    return y
+
+
+def sorted_sum(x):
+    return np.sum(np.sort(x) * np.array([1.0, 2.0]))
+
+
+FUNCTIONS = polynomial, waves, either, huber, newton, matrix, rosenbrock, softmax, chain, sorted_sum
+
+#: Points of two or more paths of the functions that have some.
+POINTS = [np.array(point) for point in ((0.5, 0.7), (-0.5, 1.7), (1.5, -0.3), (-1.5, -2.0))]
+
+
+def met(call: Callable) -> Callable:
+    """`call` after it has met every path at `POINTS`."""
+    for _ in range(BEFORE):
+        for point in POINTS:
+            call(point)
+    return call
+
+
+def spread(call: Callable) -> np.ndarray:
+    """The longest call over the median one: of time, and of processor time."""
+    taken = np.empty((CALLS, 2))
+    for k in range(CALLS):
+        point = POINTS[k % len(POINTS)]
+        start, busy = time.perf_counter(), time.thread_time()
+        call(point)
+        taken[k] = time.perf_counter() - start, time.thread_time() - busy
+    # Each point by itself: another path may be another amount of work.
+    ways = [taken[k :: len(POINTS)] for k in range(len(POINTS))]
+    return np.max([np.max(way, axis=0) / np.median(way, axis=0) for way in ways], axis=0)
+
+
+@benchmark(name="steady_calls")
+def steady_calls(quick: bool) -> Iterator[Row]:
+    """The longest of 2 000 calls beside the median one, with and without jit."""
+    warnings.simplefilter("ignore", tg.PerformanceWarning)
+    runs = 2 if quick else RUNS
+    for how, make in (("with", lambda f: tg.jit(tg.value_and_grad(f))), ("without", tg.value_and_grad)):
+        longest = {}
+        for function in FUNCTIONS:
+            call = met(make(function))
+            longest[function.__name__] = np.min([spread(call) for _ in range(runs)], axis=0)
+        name = max(longest, key=lambda name: longest[name][0])
+        busy = max(of_one[1] for of_one in longest.values())
+        yield Row(
+            f"{CALLS} calls of {len(FUNCTIONS)} functions on paths met before, {how} jit: the longest over the median",
+            f"least of {RUNS} runs at most {LIMIT:g}", float(longest[name][0]), LIMIT,
+            detail={"of": name, "of processor time": f"{busy:.3g}x"},
+        )  # fmt: skip

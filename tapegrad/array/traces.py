@@ -1,0 +1,31 @@
+"""The functional recording that an operation is part of, and what it is told of errors."""
+
+from __future__ import annotations
+
+from ..common.registry import registry
+from .differentiable import below
+
+
+def trace_of(operands):
+    """The trace of a functional recording that one of the operands belongs to, or None."""
+    for o in operands:
+        o = below(o)
+        if isinstance(o, registry.Tensor) and o._t is not None and o._t.trace is not None:
+            return o._t.trace
+    return None
+
+
+def failed(error, row, operands, values=(), attrs=(), integer=0):
+    """NumPy has raised `error` where it computed a row (None: something else): a functional recording notes it."""
+    trace = trace_of(operands)
+    if trace is not None:
+        trace.failed(error, row, list(map(below, operands)), values, attrs, integer)
+
+
+def computed(function, values, operands):
+    """``function(*values)``, the values of `operands`."""
+    try:
+        return function(*values)
+    except Exception as error:
+        failed(error, None, operands)
+        raise

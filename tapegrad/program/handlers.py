@@ -1,0 +1,209 @@
+"""Which handlers of exceptions stand around an instruction, as far as they could catch what a replay does not raise.
+
+A replay raises no floating-point errors and prints no warnings, whatever ``np.seterr`` and the filters of warnings say.  So a
+function that could catch one is not recorded.  `catcher` reads the exception table of a frame's code: an instruction is
+covered by at most one entry; the code that it leads to checks the exception against classes, one after the other, or
+catches all, or raises it again (``finally``, the end of a handler), to the entry that covers *that* instruction.
+
+Looking at the tables of one code object takes a millisecond, once; then it is a comparison for each operation recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+
+from ..tape.places import PACKAGE
+
+#: What a floating-point operation may raise outside of replays.
+ERRORS = (FloatingPointError, ZeroDivisionError, OverflowError, Warning)
+#: Code objects by id: themselves, their instructions by offset and their entries; ().
+_KNOWN: dict = {}
+MOST = 4096
+_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_NOTHING = ("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS", "NOT_TAKEN")
+
+
+def guarded_code(code):
+    """``(instructions by offset, their order, entries)`` of a code object that has entries in its exception table, else None."""
+    known = _KNOWN.get(id(code))
+    if known is None:
+        if len(_KNOWN) >= MOST:
+            _KNOWN.clear()
+        # The code object is kept, so that its id stays its own.
+        known = _KNOWN[id(code)] = (code, _looked_at(code) if code.co_exceptiontable else None)
+    return known[1]
+
+
+def _looked_at(code):
+    instructions = [i for i in dis.get_instructions(code) if i.opname not in _NOTHING]
+    return instructions, {i.offset: k for k, i in enumerate(instructions)}, _entries(code)
+
+
+def _entries(code):
+    """(first offset, offset behind the last, offset of the handler) of the exception table, as CPython's ``exception_handling_notes.txt``."""
+    table, entries = iter(code.co_exceptiontable), []
+
+    def number(byte):
+        value = byte & 63
+        while byte & 64:
+            byte = next(table)
+            value = value << 6 | byte & 63
+        return value
+
+    for byte in table:
+        start = 2 * number(byte)
+        length, target, _ = 2 * number(next(table)), 2 * number(next(table)), number(next(table))
+        entries.append((start, start + length, target))
+    return entries
+
+
+def catcher(frame, base):
+    """What could catch one of `ERRORS` raised in `frame`, ``"file:line: the handler ..."``, or None.
+
+    Looked at is `frame` and what has called it, up to the frame whose code is `base`; but not frames of this package.
+    """
+    while frame is not None and frame.f_code is not base:
+        code = frame.f_code
+        if code.co_exceptiontable and not code.co_filename.startswith(PACKAGE):
+            known = guarded_code(code)
+            text = known and _caught(frame, *known)
+            if text:
+                return text
+        frame = frame.f_back
+    return None
+
+
+def _caught(frame, instructions, order, entries):
+    """What catches one of `ERRORS` that the current instruction of `frame` raises."""
+    offsets, seen = [frame.f_lasti], set()
+    while offsets:
+        offset = offsets.pop()
+        entry = next((e for e in entries if e[0] <= offset < e[1]), None)
+        if entry is None or entry[2] in seen:
+            continue
+        seen.add(entry[2])
+        position = order.get(entry[2])
+        if position is None:
+            position = next(k for k, i in enumerate(instructions) if i.offset >= entry[2])
+        what, raised_at = _handler(frame, instructions, order, position)
+        if what is None and instructions[min(position + 1, len(instructions) - 1)].opname == "WITH_EXCEPT_START":
+            what = _suppressed(frame, instructions, entry[0])
+        if what is not None:
+            line = next((i.positions.lineno for i in instructions[position:] if i.positions.lineno), frame.f_lineno)
+            return f"{frame.f_code.co_filename}:{line}: the handler `{what}` could catch a floating-point error, which a replay does not raise"
+        offsets += raised_at
+    return None
+
+
+def _handler(frame, instructions, order, position):
+    """What the handler at `position` catches of `ERRORS` (None: nothing), and the offsets at which it raises again."""
+    if instructions[position].opname == "CLEANUP_THROW":
+        return None, []
+    if instructions[position].opname == "PUSH_EXC_INFO":
+        if instructions[position + 1].opname == "POP_TOP":
+            return "except:", []
+        names = _checked(instructions, position + 1)
+        while names is not None:
+            parts, after = names
+            if instructions[after].opname != "CHECK_EXC_MATCH":
+                return "except*", []
+            for part in parts:
+                if _could_catch(_resolved(frame, part)):
+                    return f"except {'.'.join(part)}", []
+            jump = instructions[after + 1]
+            position = order[_target(instructions, order, jump)]
+            names = _checked(instructions, position)
+    # A `finally`, a `with`, or the end of a handler: does it come to an end without raising again?
+    raised, seen, todo = [], set(), [position]
+    while todo:
+        k = todo.pop()
+        if k in seen or k >= len(instructions):
+            continue
+        seen.add(k)
+        one = instructions[k]
+        if one.opname == "RERAISE":
+            raised.append(one.offset)
+        elif one.opname.startswith("RETURN") and one.opname != "RETURN_GENERATOR":
+            if not _is_with(instructions, position):
+                return "finally: return", []
+        elif one.opname != "RAISE_VARARGS":
+            if "JUMP" in one.opname or one.opname in ("FOR_ITER", "SEND"):
+                todo.append(order[_target(instructions, order, one)])
+            if one.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
+                todo.append(k + 1)
+    return None, raised
+
+
+def _is_with(instructions, position):
+    """Whether the code at `position` asks a context manager what becomes of an exception."""
+    return any(i.opname == "WITH_EXCEPT_START" for i in instructions[position : position + 3])
+
+
+def _target(instructions, order, jump):
+    target = jump.argval
+    return target if target in order else next(i.offset for i in instructions if i.offset >= target)
+
+
+def _checked(instructions, position):
+    """The dotted names that an exception is compared with from `position` on, and the position of the comparison; None if it is not."""
+    names, k = [], position
+    while k < len(instructions):
+        one = instructions[k]
+        if one.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
+            return names, k
+        if one.opname in _LOADS:
+            names.append((one.argval,))
+        elif one.opname in _ATTRIBUTES and names:
+            names[-1] += (one.argval,)
+        elif one.opname == "LOAD_FAST_LOAD_FAST" or one.opname == "LOAD_FAST_BORROW_LOAD_FAST_BORROW":
+            names += [(name,) for name in one.argval]
+        elif one.opname == "LOAD_CONST" or one.opname in ("BUILD_TUPLE", "COPY"):
+            pass
+        elif any(i.opname in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH") for i in instructions[k : k + 8]) and one.opname in ("CALL", "BINARY_SUBSCR", "BINARY_OP"):
+            # Classes that are computed: nobody knows which.
+            names.append(("...",))
+        else:
+            return None
+        k += 1
+    return None
+
+
+def _resolved(frame, name):
+    """What a dotted name is in `frame`; None if that is not known."""
+    first, *rest = name
+    for scope in (frame.f_locals, frame.f_globals, frame.f_builtins):
+        if first in scope:
+            thing = scope[first]
+            for part in rest:
+                thing = getattr(thing, part, None)
+            return thing
+    return None
+
+
+def _could_catch(classes):
+    """Whether a handler of `classes` could catch one of `ERRORS`; what is not known could."""
+    if isinstance(classes, tuple):
+        return any(map(_could_catch, classes))
+    return not isinstance(classes, type) or any(issubclass(error, classes) or issubclass(classes, error) for error in ERRORS)
+
+
+def _suppressed(frame, instructions, start):
+    """``with suppress(...)`` of such a class, if that is the context manager of the block that starts at `start`."""
+    names = []
+    for one in reversed([i for i in instructions if i.offset < start][-24:]):
+        if one.opname in _LOADS:
+            names.append((one.argval, *reversed(attributes)) if (attributes := _following(instructions, one)) else (one.argval,))
+    things = [_resolved(frame, name) for name in names]
+    if contextlib.suppress in things and any(isinstance(t, (type, tuple)) and t is not contextlib.suppress and _could_catch(t) for t in things):
+        return "with suppress(...)"
+    return None
+
+
+def _following(instructions, load):
+    attributes, k = [], instructions.index(load) + 1
+    while k < len(instructions) and instructions[k].opname in _ATTRIBUTES:
+        attributes.append(instructions[k].argval)
+        k += 1
+    return attributes[::-1]

@@ -1,0 +1,45 @@
+"""A tape that comes from a file, when it is run: whatever it cannot do is a `TapeFileError`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...common.errors import REPORT, InternalError, TapeFileError, TapegradError, said_by
+from ...program.finish import FinishedTape
+from ...program.trace import Host
+
+
+class LoadedTape(FinishedTape):
+    """A `FinishedTape` whose rows may refuse their operands, as they were never run on them."""
+
+    def _run(self, arguments, backward):
+        try:
+            return super()._run(arguments, backward)
+        except (TapegradError, np.linalg.LinAlgError, MemoryError) as error:
+            if not isinstance(error, InternalError):
+                raise
+            broken = error
+        except Exception as error:
+            broken = error
+        raise TapeFileError(f"the loaded tape cannot be run: {type(broken).__name__}: {said_by(broken).removesuffix(REPORT)}") from broken
+
+
+class LoadedHost(Host):
+    """A host function of a loaded tape; positions that it gives are looked at before they are used.
+
+    Attributes
+    ----------
+    limit : int or None
+        Positions must be in ``range(limit)``.
+    """
+
+    limit = None
+
+    def __call__(self, *values):
+        try:
+            result = super().__call__(*values)
+        except Exception as error:
+            raise TapeFileError(f"{self.__name__}, which the loaded tape calls, failed: {said_by(error)}") from error
+        if self.limit is not None and result.size and not (result.min() >= 0 and result.max() < self.limit):
+            raise TapeFileError(f"{self.__name__} of a loaded tape gives positions outside an array of {self.limit} elements")
+        return result

@@ -1,0 +1,285 @@
+"""Arrays of integers and booleans are inputs of a recording: other contents replay, with other results."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.array.whole import Whole
+from tests.transforms.replay import integer_programs as programs
+
+X = np.array([0.7, 1.3, 0.9, 1.1])
+
+
+def recorded(function, kernel):
+    """Value and gradient of `function`, replayed."""
+    return tg.jit(tg.value_and_grad(function), kernel=kernel)
+
+
+def differences(function, x, *others):
+    steps = 1e-6 * np.eye(x.size).reshape(x.size, *x.shape)
+    return np.array([(function(x + h, *others) - function(x - h, *others)) / 2e-6 for h in steps]).reshape(x.shape)
+
+
+def agrees(g, function, x, *others):
+    value, gradient = g(x, *others)
+    np.testing.assert_allclose(value, function(x, *others), rtol=1e-12)
+    np.testing.assert_allclose(gradient, differences(function, x, *others), atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+@pytest.mark.parametrize("function", programs.FUNCTIONS, ids=lambda f: f.__name__)
+def test_other_labels_give_other_results(function, kernel):
+    g = recorded(function, kernel)
+    for labels in programs.CONTENTS:
+        l = np.array(labels)
+        agrees(g, function, X, l)
+        assert l.tolist() == labels
+    stats = g.stats()
+    assert not stats.fallback
+    if function in programs.BY_CONTENT:
+        assert stats.tapes == len(programs.CONTENTS)
+    elif function in programs.BY_NUMBER:
+        assert 1 < stats.tapes < len(programs.CONTENTS)
+    else:
+        assert stats.tapes == 1
+        assert bool(stats.kernel_calls) == (kernel == "always" and function not in programs.WITHOUT_KERNEL)
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_every_width_of_integers(dtype, kernel):
+    def function(x, l):
+        return programs.total(x[l]) + programs.total(x * l) + programs.total(np.where(l == 1, x, 0.0)) + programs.total(x - l.astype(float))
+
+    g = recorded(function, kernel)
+    for labels in programs.CONTENTS:
+        agrees(g, function, X, np.array(labels, dtype))
+    assert g.stats().tapes == 1 and bool(g.stats().kernel_calls) == (kernel == "always")
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+def test_masks(kernel):
+    def function(x, m):
+        y = np.sin(x)
+        y[m] = x[0]
+        return programs.total(x[m]) + programs.total(np.where(m, x, -x * x)) + np.sum(m * x) + np.mean(x[~m]) + np.sum(m) * x[1] + programs.total(y)
+
+    g = recorded(function, kernel)
+    masks = [[1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1]]
+    for mask in masks:
+        agrees(g, function, X, np.array(mask, bool))
+    assert g.stats().tapes == 1 and bool(g.stats().kernel_calls) == (kernel == "always")
+    agrees(g, function, X, np.array([1, 1, 1, 0], bool))
+    assert g.stats().tapes == 2
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+@pytest.mark.parametrize("bad", [4, -5, 10**12, -(10**15)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, l: np.sum(x[l] ** 2),
+        lambda x, l: np.sum(x * np.take(x, l)),
+        lambda x, l: np.sum(np.take_along_axis(x, l, 0) * x),
+        lambda x, l: np.sum(programs.outer(x)[np.arange(4), l] ** 2),
+        lambda x, l: np.sum(x**2) + 0.0 * x[l][0],
+        lambda x, l: (x[l], np.sum(x**2))[1],
+    ],
+)
+def test_an_index_out_of_range_raises_as_in_numpy(function, bad, kernel):
+    g = recorded(function, kernel)
+    for labels in programs.CONTENTS:
+        agrees(g, function, X, np.array(labels))
+    l = np.array([0, 1, bad, 2])
+    with pytest.raises(IndexError, match="is out of bounds for axis"):
+        g(X, l)
+    agrees(g, function, X, np.array([-1, -4, 0, 3]))
+    assert g.stats().tapes == 1
+
+
+@pytest.mark.parametrize("kernel", ["never", "always"])
+def test_an_assignment_at_positions_that_coincide_is_refused_in_a_replay_too(kernel):
+    def function(x, l):
+        y = np.sin(x)
+        y[l] = x
+        return programs.total(y)
+
+    g = recorded(function, kernel)
+    for labels in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [2, -1, 1, 0], [0, 2, 1, 3], [3, 1, 2, 0]):
+        agrees(g, function, X, np.array(labels))
+    for labels in ([0, 1, 1, 2], [0, 1, 2, -4]):
+        with pytest.raises(IndexError, match="twice"):
+            g(X, np.array(labels))
+    with pytest.raises(IndexError, match="out of bounds"):
+        g(X, np.array([0, 1, 2, 10**9]))
+    assert g.stats().tapes == 1 and bool(g.stats().kernel_calls) == (kernel == "always")
+
+
+def test_an_index_that_fails_in_a_try_is_a_decision():
+    def function(x, l):
+        try:
+            return programs.total(x[l])
+        except IndexError:
+            return np.sum(x)
+
+    g = recorded(function, "never")
+    for labels in ([0, 1], [0, 9], [1, 2], [0, 9], [3, 3], [9, 9]):
+        agrees(g, function, X, np.array(labels))
+
+
+def test_labels_in_containers_and_keywords():
+    def function(parameters, batch, *, groups):
+        return programs.total(parameters["w"][batch[0]]) + programs.total(parameters["w"] * groups)
+
+    g = recorded(function, "never")
+    for k in range(5):
+        labels, groups = np.array(programs.CONTENTS[k]), np.array(programs.CONTENTS[k + 1], np.int32)
+        value, gradient = g({"w": X}, (labels, 1.5), groups=groups)
+        assert value == pytest.approx(function({"w": X}, (labels, 1.5), groups=groups))
+        expected = differences(lambda w, a, b: function({"w": w}, (a, 1.5), groups=b), X, labels, groups)
+        np.testing.assert_allclose(gradient["w"], expected, atol=1e-6)
+    assert g.stats().tapes == 1
+
+
+def test_arrays_of_any_layout():
+    g = recorded(programs.elements, "never")
+    for labels in programs.CONTENTS:
+        agrees(g, programs.elements, X, np.array([labels, labels]).T[:, 0])
+    assert g.stats().tapes == 1
+
+
+def test_transformations_of_functions_with_labels():
+    def function(x, l):
+        return np.sin(x[l]) * l
+
+    def hessian_by_differences(x, l):
+        one = lambda y: programs.total(np.sin(y[l]) * l)  # noqa: E731
+        return np.array([(differences(one, x + h) - differences(one, x - h)) / 2e-3 for h in 1e-3 * np.eye(4)])
+
+    jacobian, hessian = tg.jacobian(function), tg.hessian(lambda x, l: programs.total(function(x, l)))
+    for labels in programs.CONTENTS:
+        l = np.array(labels)
+        expected = np.zeros((4, 4))
+        expected[np.arange(4), l] = np.cos(X[l]) * l
+        np.testing.assert_allclose(jacobian(X, l), expected, atol=1e-12)
+        np.testing.assert_allclose(hessian(X, l), hessian_by_differences(X, l), atol=1e-3)
+
+
+def test_derivatives_inside():
+    def function(x, l):
+        return programs.total(tg.grad(lambda y, m: programs.total(np.sin(y[m]) * y))(x, l))
+
+    g = recorded(function, "never")
+    for labels in programs.CONTENTS:
+        l = np.array(labels)
+        inner = tg.grad(lambda y, m: programs.total(np.sin(y[m]) * y))
+        expected = differences(lambda x, m: programs.total(inner(x, m)), X, l)
+        np.testing.assert_allclose(g(X, l)[1], expected, atol=1e-4)
+    assert g.stats().tapes == 1
+
+
+def test_labels_are_not_changed_for_the_caller():
+    def function(x, l):
+        l += 1
+        return np.sum(x[l])
+
+    l = np.array([0, 1])
+    with pytest.raises(tg.errors.GradientError, match="changed in place"):
+        recorded(function, "never")(X, l)
+    assert l.tolist() == [0, 1]
+
+
+def test_labels_that_are_not_differentiated_have_no_gradient():
+    with pytest.raises(tg.errors.DtypeError, match="no derivative"):
+        tg.grad(lambda l: np.sum(l * 1.0))(np.array([1, 2]))
+
+
+def test_results_of_integers():
+    g = tg.value_and_grad(lambda x, l: (np.sum(x[l]), l * 2), has_aux=True)
+    for labels in programs.CONTENTS:
+        (_, doubled), _ = g(X, np.array(labels))
+        assert np.asarray(doubled).tolist() == [2 * v for v in labels]
+
+
+def test_what_define_by_run_gets_is_a_plain_array():
+    def function(x, l):
+        assert isinstance(l, np.ndarray) or isinstance(l, Whole)
+        programs_run.append(type(l))
+        try:
+            return np.sum(x[l])
+        except ArithmeticError:
+            return x[0]
+
+    programs_run = []
+    g = recorded(function, "never")
+    for labels in programs.CONTENTS:
+        g(X, np.array(labels))
+    assert programs_run[0] is Whole and set(programs_run[1:]) == {np.ndarray}
+
+
+@pytest.mark.parametrize("peer", ["autograd", "jax"])
+def test_beside_others(peer):
+    library = pytest.importorskip(peer)
+    numpy = pytest.importorskip(f"{peer}.numpy")
+    if peer == "jax":
+        library.config.update("jax_enable_x64", True)
+
+    def loss(xp):
+        def function(w, data, l):
+            scores = data @ w
+            scores = scores - xp.max(scores, axis=1, keepdims=True)
+            picked = scores[xp.arange(len(data)), l] - xp.log(xp.sum(xp.exp(scores), axis=1))
+            return -xp.mean(picked) + 0.01 * xp.sum(w * w)
+
+        return function
+
+    rng = np.random.default_rng(0)
+    g, other = recorded(loss(np), "always"), library.grad(loss(numpy))
+    for _ in range(6):
+        w, data, l = rng.standard_normal((5, 3)), rng.standard_normal((8, 5)), rng.integers(0, 3, 8)
+        np.testing.assert_allclose(g(w, data, l)[1], other(w, data, l), rtol=1e-10, atol=1e-12)
+    assert g.stats().tapes == 1 and g.stats().kernel_calls
+
+
+def some_key(rng, shape):
+    """A random key for arrays of `shape`, with functions that draw in the place of integer arrays."""
+    joint, key, axes, dots = tuple(rng.integers(1, 4, rng.integers(0, 3)).tolist()), [], 0, False
+    while axes < len(shape):
+        extent = 1 if dots else shape[axes]
+        part = [None, Ellipsis, slice(None, None, int(rng.choice([1, -1, 2]))), int(rng.integers(-extent, extent)), "drawn", "drawn", "drawn"][
+            rng.integers(7)
+        ]
+        if part is Ellipsis and dots:
+            continue
+        if part == "drawn":
+            part = lambda e=extent, s=joint[rng.integers(len(joint) + 1) :]: rng.integers(-e, e, s)  # noqa: E731
+        axes += 0 if part is None else rng.integers(len(shape) - axes + 1) if part is Ellipsis else 1
+        dots = dots or part is Ellipsis
+        key.append(part)
+    return key
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_keys_of_every_form(seed):
+    rng, tried = np.random.default_rng(seed), 0
+    while tried < 30:
+        shape = tuple(rng.integers(1, 4, rng.integers(1, 4)).tolist())
+        key = some_key(rng, shape)
+        x, drawn = rng.standard_normal(shape), [part for part in key if callable(part)]
+
+        def at(integers, key=key):
+            remaining = iter(integers)
+            return tuple([next(remaining) if callable(part) else part for part in key])
+
+        g = recorded(lambda x, *integers: programs.total(x[at(integers)]), "always" if tried % 6 == 0 else "never")  # noqa: B023
+        if not drawn:
+            continue
+        for _ in range(5):
+            integers = [draw() for draw in drawn]
+            picked, expected = x[at(integers)], np.zeros(shape)
+            np.add.at(expected, at(integers), 2.0 * picked * programs.WEIGHTS[: picked.size].reshape(picked.shape))
+            value, gradient = g(x, *integers)
+            np.testing.assert_allclose(value, programs.total(picked), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(gradient, expected, atol=1e-12)
+        assert g.stats().tapes == 1 and not g.stats().fallback
+        tried += 1

@@ -1,0 +1,206 @@
+"""Each row of the table of docs/functional.md is a program: what is noticed is recorded again, what is not stays as it was.
+
+A program defines `f`; the lines after it are changes.  Each is made between two calls of ``tg.jit(tg.grad(f))``, and each
+changes what `tg.grad(f)` gives, which runs `f`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.transforms.replay.surroundings import ITEMS, NOTICED, SMALL, UNNOTICED
+
+PAGE = Path(__file__).parents[3] / "docs" / "functional.md"
+HEAD = "import collections, decimal, functools, itertools, os, random, tempfile, time, types, warnings\nimport numpy as np\n"
+
+#: Row -> programs, each with its changes.
+CHANGES = {
+    "the code of the function": (
+        ("def f(x, *, k=2.0): return k * x", ["f.__code__ = (lambda x, *, k=2.0: k * x * x).__code__", "f.__kwdefaults__ = {'k': 3.0}"]),
+        ("def f(x, k=2.0): return k * x", ["f.__defaults__ = (3.0,)"]),
+        ("f = functools.partial(lambda k, x: k[0] * x, [2.0])", ["f.args[0][0] = 3.0"]),
+    ),
+    "globals, closure cells and defaults that its code names": (
+        ("k = 2.0\ndef f(x): return k * x", ["k = 3.0", "k = np.ones(2).sum()"]),
+        ("def f(x): return abs(-2.0 * x)", ["abs = lambda y: -3.0 * y", "del abs"]),
+        ("def outer(k):\n    def f(x): return k * x\n    return f\nf = outer(2.0)", ["f.__closure__[0].cell_contents = 3.0"]),
+        ("def f(x, k=[2.0]): return k[0] * x", ["f.__defaults__[0][0] = 3.0"]),
+    ),
+    "Python functions among these, and what their code names": (
+        ("k = 2.0\ndef inner(x): return k * x\ndef f(x): return inner(x)", ["k = 3.0", "inner = lambda x: 5.0 * x"]),
+        ("k = 2.0\ndef inner(x, n=1): return k * n * x\ndef f(x): return inner(x)", ["inner.__defaults__ = (2,)"]),
+        ("k = 2.0\ninner = tg.checkpoint(tg.jit(lambda x: k * x)).__wrapped__\ndef f(x): return inner(x)", ["k = 3.0"]),
+    ),
+    "numbers, strings, `None`, ranges, dtypes": (
+        ("k = 1\ndef f(x): return {int: 1.0, float: 2.0, bool: 3.0}[type(k)] * x", ["k = 1.0", "k = True", "k = 1"]),
+        ("k = 0.0\ndef f(x): return np.copysign(1.0, k) * x", ["k = -0.0", "k = 0.0"]),
+        ("k = np.float32(1.0)\ndef f(x): return k.itemsize * x", ["k = np.float64(1.0)"]),
+        ("k = 'one'\ndef f(x): return len(k) * x", ["k = 'three'", "k = b'four'"]),
+        ("k = None\ndef f(x): return x if k is None else 2.0 * x", ["k = ...", "k = None"]),
+        ("k = range(3)\ndef f(x): return sum(k) * x", ["k = range(4)"]),
+        ("k = np.dtype('f4')\ndef f(x): return k.itemsize * x", ["k = np.dtype('f8')"]),
+    ),
+    "lists, tuples, named tuples and dicts": (
+        ("C = collections.namedtuple('C', 'a')\nk = C([2.0])\ndef f(x): return k.a[0] * x", ["k.a[0] = 3.0", "k = C([5.0])"]),
+        ("k = collections.OrderedDict(a=2.0)\ndef f(x): return k['a'] * x", ["k['a'] = 3.0"]),
+        ("k = collections.defaultdict(float, a=2.0)\ndef f(x): return k['a'] * x", ["k['a'] = 3.0"]),
+        ("k = [1.0, 2.0]\ndef f(x): return k[0] * x * len(k)", ["k[0] = 3.0", "k.append(1.0)", "k.reverse()"]),
+        ("k = ([2.0], 1.0)\ndef f(x): return k[0][0] * x", ["k[0][0] = 3.0"]),
+        ("k = {'a': 1.0, 'b': 2.0}\ndef f(x): return [*k.values()][0] * x", ["k['a'] = 3.0", "k['a'] = k.pop('a')", "k['c'] = k.pop('b')"]),
+        ("k = {1: 2.0}\ndef f(x): return k[1] * x if type([*k][0]) is int else x", ["k[True] = k.pop(1)"]),
+        (f"k = [1.0] * {ITEMS}\ndef f(x): return k[-1] * x", ["k[-1] = 2.0"]),
+        ("k = [np.ones(2)]\ndef f(x): return k[0].sum() * x", ["k[0][1] = 3.0"]),
+    ),
+    f"arrays and tensors of up to {SMALL >> 10} KB": (
+        (f"k = np.ones({SMALL // 8})\ndef f(x): return k.flat[-1] * k.ndim * x", ["k[-1] = 2.0", "k.shape = (2, -1)"]),
+        ("k = np.ones(4, 'i4')\ndef f(x): return k[-1] * x", ["k = k * 2", "k = k.view('u4') * 2"]),
+        ("k = tg.tensor([1.0, 2.0])\ndef f(x): return (k[0] * x).sum()", ["k[0] = 3.0"]),
+    ),
+    "larger arrays": (
+        (f"k = np.ones({SMALL // 8 + 2})\ndef f(x): return k.flat[-1] * k.ndim * x", ["k = k * 2.0", "k.shape = (2, -1)"]),
+        ("k = np.ones(10_000)\ndef f(x): return 2.0 * x if k.flags.writeable else x", ["k.flags.writeable = False"]),
+        ("k = np.ones(10_000)\ndef f(x): return k.itemsize * x", ["k = k.astype('f4')"]),
+    ),
+    "attributes in `self.__dict__` of a method": (
+        ("class C:\n    def f(self, x): return self.k * x\nc = C()\nc.k = 2.0\nf = c.f", ["c.k = 3.0", "c.k = np.ones(()) * 4.0"]),
+        ("class C:\n    def f(self, x): return self.k[0] * x\nc = C()\nc.k = [2.0]\nf = c.f", ["c.k[0] = 3.0"]),
+        ("class C:\n    def __call__(self, x): return self.k * x\nf = C()\nf.k = 2.0", ["f.k = 3.0"]),
+    ),
+    "anything else": (
+        ("C = types.SimpleNamespace\nk = C(a=2.0)\ndef f(x): return k.a * x", ["k = C(a=3.0)"]),
+        ("k = {2, 3}\ndef f(x): return len(k) * x", ["k = {2}"]),
+    ),
+}  # fmt: skip
+
+#: The same of what is not noticed.
+STALE = {
+    "attributes of objects other than `self`, of classes and of modules": (
+        ("k = types.SimpleNamespace(a=2.0)\ndef f(x): return k.a * x", ["k.a = 3.0"]),
+        ("class C:\n    a = 2.0\n    def f(self, x): return self.a * x\nf = C().f", ["C.a = 3.0"]),
+        ("k = types.ModuleType('k')\nk.a = 2.0\ndef f(x): return k.a * x", ["k.a = 3.0"]),
+    ),
+    "contents of arrays above 64 KB, sets, objects of other classes": (
+        (f"k = np.ones({SMALL // 8 + 1})\ndef f(x): return k[-1] * x", ["k[-1] = 2.0"]),
+        ("k = {2, 3}\ndef f(x): return len(k) * x", ["k.add(4)"]),
+        ("k = collections.deque([2.0])\ndef f(x): return k[0] * x", ["k[0] = 3.0"]),
+        (f"k = [1.0] * {ITEMS + 1}\ndef f(x): return k[-1] * x", ["k[-1] = 2.0"]),
+    ),
+    "random numbers, the time, files, the environment": (
+        ("k = np.random.default_rng(0)\ndef f(x): return k.random() * x", [""]),
+        ("def f(x): return random.random() * x", [""]),
+        ("def f(x): return time.perf_counter_ns() * x", [""]),
+        ("k = tempfile.TemporaryFile('w+')\ndef f(x): return (1.0 + k.tell()) * x", ["k.write('text')"]),
+        ("def f(x): return len(os.environ.get('NO_SUCH_NAME', '-')) * x", ["os.environ['NO_SUCH_NAME'] = 'long'"]),
+    ),
+    "what the function does besides (`print`, writing to a file)": (
+        ("k = tempfile.TemporaryFile('w+')\ndef f(x): return k.write('text') * (1.0 + k.tell()) * x", [""]),
+        ("k = collections.deque()\ndef f(x):\n    k.append(1.0)\n    return len(k) * x", [""]),
+        ("k = itertools.count(1)\ndef f(x): return next(k) * x", [""]),
+    ),
+    "`np.seterr`, warning filters, print options, decimal contexts": (
+        ("def f(x): return {'warn': 2.0, 'ignore': 3.0}[np.geterr()['divide']] * x", ["np.seterr(divide='ignore')"]),
+        ("def f(x): return len(warnings.filters) * x", ["warnings.filterwarnings('ignore', 'no such text')"]),
+        ("def f(x): return np.get_printoptions()['precision'] * x", ["np.set_printoptions(precision=3)"]),
+        ("def f(x): return decimal.getcontext().prec * x", ["decimal.getcontext().prec = 5"]),
+    ),
+}  # fmt: skip
+
+
+def programs(of_rows):
+    return [pytest.param(*program, id=f"{row[:30]}-{k}") for row, listed in of_rows.items() for k, program in enumerate(listed)]
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """What a program may change of the process is put back."""
+    import decimal
+    import warnings
+
+    monkeypatch.setenv("NO_SUCH_NAME", "-")
+    with np.errstate(divide="warn"), np.printoptions(), decimal.localcontext(), warnings.catch_warnings():
+        yield
+
+
+def defined(program):
+    scope = {"tg": tg, "__name__": "program"}
+    exec(HEAD + program, scope)
+    return scope
+
+
+def test_each_row_is_a_program_and_the_page_has_the_table():
+    assert list(CHANGES) == [row[0] for row in NOTICED]
+    assert list(STALE) == [row[0] for row in UNNOTICED]
+    assert "<!-- table: noticed -->" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("program", "changes"), programs(CHANGES))
+def test_what_is_noticed_is_recorded_again(program, changes, process):
+    scope = defined(program)
+    g, x = tg.jit(tg.grad(scope["f"]), kernel="never"), 0.75
+    before = tg.grad(scope["f"])(x)
+    assert g(x) == before and g(x) == before and g.stats().records == 1
+    for k, change in enumerate(changes):
+        exec(change, scope)
+        now = tg.grad(scope["f"])(x)
+        assert now != before, "a change that changes nothing"
+        assert g(x) == now and g(x) == now and g.stats().records == k + 2
+        before = now
+
+
+@pytest.mark.parametrize(("program", "changes"), programs(STALE))
+def test_what_is_not_noticed_is_as_it_was_when_it_was_recorded(program, changes, process):
+    scope = defined(program)
+    plain, g, x = tg.grad(scope["f"]), tg.jit(tg.grad(scope["f"]), kernel="never"), 0.75
+    first, before = plain(x), g(x)
+    for change in changes:
+        exec(change, scope)
+        assert g(x) == before and g.stats().records == 1
+        assert plain(x) not in (first, before), "a change that changes nothing"
+
+
+def test_an_equal_value_in_another_object_is_no_change():
+    scope = defined("k, a = 1000.5, {'b': (1000.5, np.ones(3))}\ndef f(x): return k * x * a['b'][0]")
+    g = tg.jit(tg.grad(scope["f"]), kernel="never")
+    before = g(2.0)
+    exec("k, a = float('1000.5'), {'b': (float('1000.5'), a['b'][1])}", scope)
+    assert g(2.0) == before and g.stats().records == 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "k = [0.0]\ndef f(x):\n    k[0] += 1.0\n    return k[0] * x",
+        "k = []\ndef f(x):\n    k.append(1.0)\n    return len(k) * x",
+        "k = 0.0\ndef f(x):\n    global k\n    k += 1.0\n    return k * x",
+        "class C:\n    k = 0.0\n    def f(self, x):\n        self.k += 1.0\n        return self.k * x\nf = C().f",
+    ],
+)
+def test_a_function_that_changes_what_it_reads_is_run_plainly(program):
+    g = tg.jit(tg.grad(defined(program)["f"]), kernel="never")
+    with pytest.warns(tg.PathWarning, match=r"(k|self).* changes"):
+        assert [g(1.0) for _ in range(100)] == [1.0 + n for n in range(100)]
+    assert g.stats().fallback and g.stats().runs > 60
+
+
+def test_installed_packages_are_not_looked_into(monkeypatch):
+    scope = defined("from json import dumps\ndef f(x): return len(dumps([1])) * x")
+    g = tg.jit(tg.grad(scope["f"]), kernel="never")
+    assert g(1.0) == 3.0
+    monkeypatch.setattr("json._default_encoder", None)
+    assert g(1.0) == 3.0 and g.stats().records == 1
+
+
+def test_printing_and_floating_point_warnings_belong_to_the_recording(capsys, recwarn):
+    def f(x):
+        print("running")
+        return 1.0 / x
+
+    g = tg.jit(f, kernel="never")
+    g(1.0)
+    with np.errstate(all="raise"):
+        assert g(0.0) == np.inf
+    with np.errstate(all="warn"):
+        assert g(0.0) == np.inf
+    assert capsys.readouterr().out == "running\n" and not recwarn
