@@ -25,7 +25,7 @@ from ..common.uninterrupted import imported
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Functions made by `compiled` -> (the Python function, native address).
+#: Functions made by `compiled` -> (the Python function, address of it as Numba calls it, and as C does).
 _MADE = {}
 
 #: Variables of Numba's that say nothing about code.
@@ -116,7 +116,9 @@ def compiled(signature):
     ----------
     signature : str
         A Numba signature of int64 and float64, e.g. ``"int64(int64, float64)"``;
-        the result may be void.
+        the result may be void.  An *object* is passed and returned as its address, without a reference that is
+        counted of an argument, and with one of a result (0: an exception is set).  A function of objects has the
+        interpreter's lock and gives it back by itself (`codegen.python_api`); others run without.
     """
 
     def decorate(function):
@@ -129,13 +131,13 @@ def compiled(signature):
             built.append(True)
             return _module(function, signature)
 
-        call, native = machine_code(key, build, ["call", "native"])
+        call, native, plain = machine_code(key, build, ["call", "native", "plain"])
         COUNTS["compiled" if built else "loaded"] += 1
         method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
-        _MADE[made] = function, native
+        _MADE[made] = function, native, plain
         return made
 
     return decorate
@@ -144,6 +146,11 @@ def compiled(signature):
 def native_address(function):
     """Address of the machine code of a function made by `compiled` (Numba's calling convention)."""
     return _MADE[function][1]
+
+
+def plain_address(function):
+    """Address of the machine code of a function made by `compiled`, as C would call it; its result is an int64."""
+    return _MADE[function][2]
 
 
 class _Method(ctypes.Structure):
@@ -169,7 +176,7 @@ def _module(function, signature):
     """LLVM IR of a function, with `native` in Numba's calling convention and `call` for CPython."""
     llvm, numba = imported("llvmlite.binding"), imported("numba")
     dispatcher = numba.njit(nogil=True, _nrt=False)(resolved(function))
-    dispatcher.compile(signature)
+    dispatcher.compile(signature.replace("object", "int64"))
     (result,) = dispatcher.overloads.values()
     module = llvm.parse_assembly(result.library.get_llvm_str())
     for each in module.functions:
@@ -185,35 +192,44 @@ def _module(function, signature):
 
 
 #: C type -> LLVM type, function that reads a Python object, function that makes one.
-_NUMBERS = {"int64": ("i64", "PyLong_AsLongLong", "PyLong_FromLongLong"), "float64": ("double", "PyFloat_AsDouble", "PyFloat_FromDouble")}
+_NUMBERS = {
+    "object": ("i64", "", ""),
+    "int64": ("i64", "PyLong_AsLongLong", "PyLong_FromLongLong"),
+    "float64": ("double", "PyFloat_AsDouble", "PyFloat_FromDouble"),
+}
 
 
 def _entry(signature):
-    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, without the interpreter's lock inside."""
+    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, and of ``int64 plain(...)`` for C."""
     result, _, rest = signature.partition("(")
     arguments = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
     kinds = [_NUMBERS[name] for name in arguments]
     used = {*kinds, *([_NUMBERS[result]] if result != "void" else [])}
-    lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used)]
+    lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used) if read]
+    given = "".join(f", {kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
+    locked = "object" in (result, *arguments)
     lines += [
         "declare ptr @PyErr_Occurred()", "declare i32 @PyErr_BadArgument()", "declare ptr @PyEval_SaveThread()",
         f"declare i32 @native(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)",
         "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
+        f"define i64 @plain({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"  call i32 @native(ptr %result, ptr %exception{given})", "  %value = load i64, ptr %result", "  ret i64 %value", "}",
         "define ptr @call(ptr %self, ptr %args, i64 %n) {", "  %result = alloca i64", "  %exception = alloca ptr",
         f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
         "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",
     ]  # fmt: skip
     for k, (kind, read, _) in enumerate(kinds):
-        lines += [f"  %p{k} = getelementptr ptr, ptr %args, i64 {k}", f"  %o{k} = load ptr, ptr %p{k}", f"  %a{k} = call {kind} @{read}(ptr %o{k})"]
+        value = f"call {kind} @{read}(ptr %o{k})" if read else f"ptrtoint ptr %o{k} to i64"
+        lines += [f"  %p{k} = getelementptr ptr, ptr %args, i64 {k}", f"  %o{k} = load ptr, ptr %p{k}", f"  %a{k} = {value}"]
     lines += [
         "  %error = call ptr @PyErr_Occurred()", "  %fine = icmp eq ptr %error, null", "  br i1 %fine, label %run, label %raised",
-        "raised:", "  ret ptr null", "run:", "  %thread = call ptr @PyEval_SaveThread()",
-        f"  call i32 @native(ptr %result, ptr %exception{''.join(f', {kind} %a{k}' for k, (kind, *_) in enumerate(kinds))})",
-        "  call void @PyEval_RestoreThread(ptr %thread)",
+        "raised:", "  ret ptr null", "run:", "" if locked else "  %thread = call ptr @PyEval_SaveThread()",
+        f"  call i32 @native(ptr %result, ptr %exception{given})", "" if locked else "  call void @PyEval_RestoreThread(ptr %thread)",
     ]  # fmt: skip
     if result == "void":
         lines += ["  call void @Py_IncRef(ptr @_Py_NoneStruct)", "  ret ptr @_Py_NoneStruct", "}"]
     else:
         kind, _, make = _NUMBERS[result]
-        lines += [f"  %value = load {kind}, ptr %result", f"  %made = call ptr @{make}({kind} %value)", "  ret ptr %made", "}"]
+        made = f"call ptr @{make}({kind} %value)" if make else "inttoptr i64 %value to ptr"
+        lines += [f"  %value = load {kind}, ptr %result", f"  %made = {made}", "  ret ptr %made", "}"]
     return "\n".join(lines)

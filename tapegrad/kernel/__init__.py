@@ -67,5 +67,5 @@ machine code
     `cut`          pieces of bounded size; `plan`, where everything lies.
     `emit`         the LLVM module; `emit_piece`, `emit_values`, `emit_tanh`; `trampoline`, the entry from nopython code.
     `machine`      the compiled code and its life.
-    `kernel`       it is called; `entry`, from Python objects, fast; `status`, what it returns.
+    `kernel`       it is called (`program.executable`).
 """

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ..codegen.emit import I1, I8, I32, I64
-from ..codegen.handle import H_SWEEP
 from ..codegen.vector_math import vectorise_calls
+from ..program.handle import H_SWEEP
+from ..program.status import FINE, NOT_FINITE
 from . import ir as K
 from .cut import costs, cut
 from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names
 from .emit_values import POINTER
 from .plan import plan
-from .status import FINE, NOT_FINITE
 from .trampoline import LIMIT, emit_entry
 
 #: Bytes of temporaries up to which memory is not used again, so that loops may share a function.

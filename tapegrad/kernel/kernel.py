@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 
 from ..interpreter.native import data_address
+from ..program.executable import LINE, Executable
 from .emit import FINE, NOT_FINITE, Options
 from .machine import compile_program
-
-_CODE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 __all__ = ["FINE", "NOT_FINITE", "Kernel", "Options"]
 
 
-class Kernel:
+class Kernel(Executable):
     """Machine code of a `LoopProgram`; may be called by several threads at a time.
 
     Parameters
@@ -34,9 +31,15 @@ class Kernel:
         self.program, self.options = program, options
         self.machine = compile_program(program, options)
         self.seconds = self.machine.seconds
-        self._code = _CODE(self.machine.address)
-        #: Workspaces that no call is using.
-        self._spare = []
+        #: Flat; a kernel of a tape has the shapes of that.
+        self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))
+        self.keep(1)
+
+    def keep(self, count):
+        """Keep the memory of so many calls at a time; further ones get theirs for themselves."""
+        # Room to begin at a line of the cache, and to end apart from whatever comes next.
+        self._blocks = [np.zeros(self.nbytes + 3 * LINE, np.uint8) for _ in range(count)]
+        self._publish(self.address, [-(-data_address(block) // LINE) * LINE for block in self._blocks], max(1, self.nbytes))
 
     @property
     def address(self):
@@ -69,15 +72,7 @@ class Kernel:
         """
         if outputs is None:
             outputs = self.new_outputs()
-        addresses = np.array([data_address(a) for a in (*inputs, *outputs)], np.int64)
-        try:
-            block = self._spare.pop()
-        except IndexError:
-            block = np.empty(self.machine.nbytes + 64, np.uint8)
-        first, at = data_address(addresses), data_address(block)
-        status = self._code(first, first + 8 * len(inputs), at + -at % 64)
-        self._spare.append(block)
-        return status, outputs
+        return self.run(inputs, outputs), outputs
 
     def source(self):
         """The loop program as text."""

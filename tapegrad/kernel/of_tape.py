@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-
 from ..array.record import normalise
-from ..program.walk import ARRAY
+from ..program.executable import described
 from ..tape.meta import SCALAR
 from .adjoint import adjoint
-from .emit import FINE, Options
-from .entry import walk as W
+from .emit import Options
 from .kernel import Kernel
 from .passes.halving import halve
 from .passes.ordering import order
@@ -34,6 +31,8 @@ class TapeKernel(Kernel):
     gradients : bool
         Whether the gradients of the wanted arguments are computed too.
     options : kernel.emit.Options
+    finite : bool
+        Whether all results have to be finite (NOT_FINITE), not only gradients.
     limit : float, optional
         Of the steps that its compilation is predicted to take (`kernel.prediction`).
 
@@ -55,7 +54,7 @@ class TapeKernel(Kernel):
     """
 
     @without_collection()
-    def __init__(self, tape, gradients=True, options=Options(), limit=None):
+    def __init__(self, tape, gradients=True, options=Options(), limit=None, finite=False):
         seconds = {}
         clock = time.perf_counter()
         self.tape, self.gradients = tape, gradients
@@ -65,46 +64,26 @@ class TapeKernel(Kernel):
         if options.symmetric:
             halve(program)
         self.values = len(tape.outputs)
-        for buffer in program.outputs[self.values :]:
+        for buffer in program.outputs[0 if finite else self.values :]:
             buffer.finite = buffer.char in "df"
         order(program)
         super().__init__(program, options)
         self.seconds = seconds | self.seconds
-        self._metas = [_meta(output) for output in self.whole.outputs]
-        inputs = self.whole.inputs
-        spec = [len(inputs)]
-        for meta in inputs:
-            spec += [ARRAY, id(np.ndarray), id(np.dtype(meta.char)), len(meta.shape), *meta.shape]
-        self._way = W.Way(self, len(inputs), len(self._metas), spec)
+        self.inputs = [(meta.shape, meta.char) for meta in self.whole.inputs]
+        self.outputs = [described(output) for output in self.whole.outputs]
 
     def _derived(self):
         """The tape that is compiled."""
         return adjoint(self.tape) if self.gradients else self.tape
 
-    def run(self, arguments):
-        """Compute at `arguments`, C-contiguous arrays of the recorded descriptions.
-
-        Returns
-        -------
-        status : int
-            FINE; NOT_FINITE, if a gradient is not finite; else the number of a guard that saw
-            something else than at recording, or OTHER.
-        arrays : tuple of ndarray, or None
-            Values, then gradients, if all is fine.
-        """
-        arrays = tuple([np.empty(shape, char) for shape, char in self._metas])
-        arguments = tuple(arguments)
-        status = W.enter(self._way.pointer, id(arguments), id(arrays))
-        return status, (arrays if status == FINE else None)
-
     def results(self, arrays):
-        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `run`."""
+        """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""
         values = [self.value(arrays, k) for k in range(self.values)]
         rest = iter(arrays[self.values :])
         return values, [next(rest) if wanted else None for wanted in self.tape.wanted] if self.gradients else None
 
     def value(self, arrays, k):
-        """Value `k` of the `arrays` of `run`."""
+        """Value `k` of the `arrays` of `answer`."""
         slot, what = self.tape.outputs[k]
         if not slot:
             return what
@@ -116,12 +95,3 @@ class TapeKernel(Kernel):
         return f"Kernel({what} of {len(self.tape)} instructions, workspace {self.nbytes} bytes; {stages})"
 
     __repr__ = __str__
-
-
-def _meta(output):
-    """Shape and type of an output."""
-    slot, what = output
-    if slot:
-        return what.shape, what.char
-    array = np.asarray(what)
-    return (array.shape, array.dtype.char) if array.dtype.kind in "biuf" else ((0,), "d")

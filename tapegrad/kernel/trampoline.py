@@ -1,6 +1,6 @@
 """The entry of a kernel from nopython code: a function in Numba's calling convention, compiled with the kernel.
 
-``entry(result, exception, handle, x, g, value)`` is what `transforms.replay.entry.entry` is, for a kernel
+``entry(result, exception, handle, x, g, value)`` is what `program.handle.entry` is, for a kernel
 with a value and one gradient as outputs; it needs no memory but the stack.  If the kernel
 does not go through, the sweep (whose entry the handle knows) answers, or says which guard failed.
 

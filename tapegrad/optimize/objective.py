@@ -17,13 +17,13 @@ import numpy as np
 
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
-from ..tape.meta import SCALAR
+from ..tape.places import placed_name
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.replay.function import Replayed
 from ..transforms.replay.kernels import Options, checked_policy
-from ..transforms.replay.running import Outcome, name_of
+from ..transforms.replay.running import Outcome
 from .layout import Layout
 from .proof import FIRST, same
 
@@ -98,7 +98,7 @@ class Objective:
         self._suspect = True
 
     def handle(self):
-        """The address of the current handle (`optimize.entry`), or 0 if the next evaluation has to go the long way."""
+        """The address of the current handle (`program.handle`), or 0 if the next evaluation has to go the long way."""
         current = self._current
         if current is None or self._unproved:
             return 0
@@ -107,7 +107,6 @@ class Objective:
             if self.replayed.plain or not self.replayed.surroundings.same():
                 self.close()
                 return 0
-        current.workspace.refresh()
         current.promote(self.replayed)
         return current.address
 
@@ -179,6 +178,7 @@ class Objective:
         """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
         plainly = self.replayed.run(args, {}, True)
         if same(outcome, plainly):
+            self.replayed.as_left()
             self.suspect()
             return outcome
         self.differs = True
@@ -209,14 +209,14 @@ class Objective:
         if self._entry is None:
             # Compiled code is loaded once there is something to run.
             from ..interpreter.native import data_address
-            from . import entry
+            from ..program import handle
 
-            self._entry, self._data_address = entry, data_address
+            self._entry, self._data_address = handle, data_address
 
     def close(self):
         """Give the workspaces back."""
         for handle in self._handles.values():
-            handle.kept.give(handle.workspace)
+            handle.replay.close()
         self._handles, self._current = {}, None
 
     # -- numbers that are none -----------------------------------------------------------
@@ -239,69 +239,38 @@ class Objective:
 
 
 class _Handle:
-    """A workspace of a tape, as compiled code calls it (`optimize.entry`), with the tape's kernel if it has one.
+    """A tape as compiled code calls it (`program.handle`): its replay, and its kernel if it has one.
 
     `address` is 0 if compiled code cannot call it: an instruction needs the interpreter, or the value is no float64.
     """
 
     def __init__(self, kept, inputs, layout):
-        from ..codegen.compile import native_address
-        from ..interpreter.native import data_address
-        from . import entry as E
+        from ..program.handle import Handle
+        from ..program.replayed import Replay
 
         self.kept = kept
-        self.workspace = workspace = kept.take()
         self.address, self.kernel = 0, None
-        slot, found = kept.tape.outputs[0]
-        if workspace.hosts or workspace.in_python or slot and found is not SCALAR:
+        self.replay = Replay(kept.tape, pool=kept)
+        if self.replay.why or self.replay.outputs[0] != ((), "d"):
             return
         count = len(layout.shapes)
-        #: Kept alive: the values of the further arguments, whose addresses the workspace has; and where the tape was used last.
+        #: Where the tape was used last.
         self._inputs = [np.array(a) for a in inputs[:count]] + inputs[count:]
-        self._constant = np.array(0.0 if slot else float(getattr(found, "_v", found)))
-        words = self._words = np.zeros(E.HEAD + E.LEAF * count, np.int64)
-        words[E.H_ENTRY], words[E.H_PARAMETERS] = native_address(E.replayed), workspace.pointer
-        words[E.H_VALUE] = workspace.address_of(slot) if slot else data_address(self._constant)
-        words[E.H_COUNT] = count
-        leaves = words[E.HEAD :].reshape(count, E.LEAF)
-        for k, (a, b) in enumerate(zip(layout.offsets, layout.offsets[1:])):
-            leaves[k] = 8 * a, 8 * (b - a), data_address(workspace.gradients[k])
-        self._point_inputs()
-        self.address = data_address(words)
-
-    def _point_inputs(self):
-        from ..interpreter.native import data_address
-
-        for k, array in enumerate(self._inputs):
-            self.workspace.inputs[k] = data_address(array)
+        self._handle = Handle(self.replay, [8 * a for a in layout.offsets[:count]], self._inputs[count:])
+        self.address = self._handle.pointer
 
     def promote(self, replayed):
         """Go on with the tape's kernel if it has one, or if it is time to make it (`transforms.replay.kernels`)."""
         kept, kernels = self.kept, self.kept.kernels
-        if self.kernel is not None or self.kept.tape.outputs[0][0] == 0:
+        if self.kernel is not None or kept.tape.outputs[0][0] == 0:
             return
         if kernels.left(True) <= 1:
-            workspace = self.workspace
-            if workspace.run(self._inputs, True) < 0:
-                gradients = [None if g is None else g.copy() for g in workspace.gradients]
-                outcome = Outcome([workspace.output(0)], kept.tape.structure, gradients)
-                kernels.note(True, self._inputs, outcome, replayed.stats, name_of(replayed.function))
-            self._point_inputs()
+            results = self.replay.answer(self._inputs)[1]
+            if results is not None:
+                outcome = Outcome(results[:1], kept.tape.structure, results[1:])
+                kernels.note(True, self._inputs, outcome, replayed.stats, placed_name(replayed.function))
         kernel = kernels.get(True)
         if kernel is not None:
-            self._adopt(kernel)
-
-    def _adopt(self, kernel):
-        from ..codegen.compile import native_address
-        from ..interpreter.native import data_address
-        from . import entry as E
-
-        inputs = np.array([data_address(a) for a in self._inputs], np.int64)
-        self._tables = inputs, np.zeros(1 + int(self._words[E.H_COUNT]), np.int64)
-        self._block = np.zeros(kernel.nbytes + 64, np.uint8)
-        words, at = self._words, data_address(self._block)
-        words[E.H_KERNEL], words[E.H_BLOCK] = kernel.address, at + -at % 64
-        words[E.H_INPUTS], words[E.H_OUTPUTS] = map(data_address, self._tables)
-        words[E.H_ENTRY] = native_address(E.by_kernel)
-        self.kernel = kernel
+            self._handle.prefer(kernel)
+            self.kernel = kernel
 

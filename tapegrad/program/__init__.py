@@ -14,6 +14,8 @@ A recording becomes a tape:
 A tape is replayed:
 
 `workspace`    the memory of one replay: records, arrays, adjoints; `pool` keeps those that are not in use.
+`executable`   what answers a call, with one signature; `replayed`, a replay as one; `status`, what they return.
+`enter`        the compiled way into one for objects of Python; `handle`, for nopython code.
 `stream`       what a replay does, laid out as words when a workspace is made.
 `walk`         the compiled replay: values and guards forward, adjoints backward.
 `values`       the program that computes the value of one array entry.

@@ -23,7 +23,6 @@ from ..codegen.memory import (
     differ,
     load_double,
     load_int,
-    load_int32,
     release,
     store_byte,
     store_double,
@@ -69,16 +68,6 @@ PARAMETERS = 22
 
 #: What `replay` returns; UNKNOWN: at a scalar instruction that the switch does not know.
 DONE, AT_HOST, AT_GUARD, UNKNOWN = 0, 1, 2, 4
-#: What `quick` returns if the arguments are of another kind.
-OTHER = 3
-#: Arguments of `quick`: a float, a float64 array, the same object as before, an array of the same bytes as before.
-FLOAT, ARRAY, SAME, BYTES = 0, 1, 2, 3
-#: NumPy's flags of a C-contiguous, aligned array (``NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED``).
-_LAID_OUT = 0x101
-#: Where things stand in CPython's and NumPy's public C structs (64 bit; `interpreter.native` tries them out at import): the type of
-#: an object, the number of floats; the size of a tuple and its items; of an array its data, axes, extents, dtype and flags.
-_TYPE, _FLOAT, _LENGTH, _ITEMS = 8, 16, 16, 24
-_DATA, _AXES, _EXTENTS, _DTYPE, _FLAGS = 16, 24, 32, 56, 64
 
 
 @compiled("int64(int64)")
@@ -237,62 +226,5 @@ def resume(p):
 @compiled("int64(int64)")
 def replay(p):
     """Inputs, values and guards; then, with ``p[P_BACKWARD]``, the gradients."""
-    enter(p)
-    return resume(p)
-
-
-@compiled("int64(int64, int64, int64)")
-def read_arguments(inputs, spec, args):
-    """Addresses of the data of a tuple of Python objects, to `inputs`; `DONE` if they are as `spec` says, else `OTHER`.
-
-    `spec` holds their number, then for each one ``FLOAT, type``; ``ARRAY, type,
-    dtype, dimensions, extents...``; ``SAME, address``; or what an ``ARRAY`` has after ``BYTES``, then address and
-    number of the bytes that the array has to hold, and is no input.  Objects are read by the public C structs of
-    CPython and NumPy (tried out in `interpreter.native`).
-    """
-    if load_int(args + _LENGTH) != load_int(spec):
-        return OTHER
-    at, item = spec + 8, args + _ITEMS
-    for _ in range(load_int(spec)):
-        argument, kind = load_int(item), load_int(at)
-        item += 8
-        if kind == SAME:
-            if argument != load_int(at + 8):
-                return OTHER
-            at += 16
-            continue
-        if load_int(argument + _TYPE) != load_int(at + 8):
-            return OTHER
-        if kind == FLOAT:
-            store_int(inputs, argument + _FLOAT)
-            at += 16
-        else:
-            dimensions = load_int(at + 24)
-            laid_out = load_int32(argument + _FLAGS) & _LAID_OUT == _LAID_OUT
-            if load_int(argument + _DTYPE) != load_int(at + 16) or load_int32(argument + _AXES) != dimensions or not laid_out:
-                return OTHER
-            extents = load_int(argument + _EXTENTS)
-            at += 32
-            for k in range(dimensions):
-                if load_int(extents + 8 * k) != load_int(at):
-                    return OTHER
-                at += 8
-            data = load_int(argument + _DATA)
-            if kind == BYTES:
-                if differ(data, load_int(at), load_int(at + 8)) != 0:
-                    return OTHER
-                at += 16
-                continue
-            store_int(inputs, data)
-        inputs += 8
-    return DONE
-
-
-@compiled("int64(int64, int64, int64)")
-def quick(p, spec, args):
-    """`replay` with gradients for a tuple of Python objects, if they are as `spec` says (`read_arguments`)."""
-    if read_arguments(load_int(p + 8 * P_INPUTS), spec, args) != DONE:
-        return OTHER
-    store_int(p + 8 * P_BACKWARD, 1)
     enter(p)
     return resume(p)

@@ -214,6 +214,7 @@ class Workspace(Layout):
             inputs[k] = native.data_address(a)
         self.refresh()
         p = self.parameters
+        p[W.P_INPUTS] = native.data_address(inputs)
         p[W.P_BACKWARD] = backward and not self.in_python
         why = W.replay(self.pointer)
         while why == W.AT_HOST:

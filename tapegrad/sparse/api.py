@@ -20,6 +20,8 @@ from ..common.uninterrupted import imported
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import OfGradient
 from ..transforms.jacobians import MODES, by_columns, by_rows
+from ..transforms.replay.miss import MISS
+from ..transforms.replay.planned import of_directions
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -55,6 +57,11 @@ def _by_colours(*things):
     return ByColours(*things)
 
 
+def _of_colours(asked):
+    """How calls of what `asked` makes are answered (`transforms.replay.planned`)."""
+    return of_directions(lambda recording, _: asked()(recording), lambda *things: asked().kernel_of(*things))
+
+
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
@@ -63,10 +70,18 @@ class _SparseJacobian(Transformed):
         self._mode = mode
 
     def __call__(self, *args, **kwargs):
+        answer = self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         _refuse_nested(args, kwargs, "sparse_jacobian", "tg.jacobian")
         replayed = self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
-        asked = _by_colours(lambda known: known.jacobian(self._mode), as_sparse, replayed)
-        return replayed.call(args, kwargs, asked).gradients
+        return replayed.call(args, kwargs, self._colours(replayed)).gradients
+
+    def _colours(self, replayed):
+        return _by_colours(lambda known: known.jacobian(self._mode), as_sparse, replayed)
+
+    def _planned(self):
+        return _of_colours(lambda: self._colours(self._replayed))
 
 
 def _number_or_sum(results):
@@ -110,12 +125,21 @@ class _SparseHessian(OfGradient):
         self.__wrapped__, self._weights = function, weights
 
     def __call__(self, *args, **kwargs):
+        answer = self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         _refuse_nested(args, kwargs, "sparse_hessian", "tg.hessian")
         if self._weights:
             args = self._with_weights(args)
         replayed = self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
         replayed.check_positions(args)
-        return replayed.call(args, kwargs, _by_colours(_symmetric_of, _symmetric_as_sparse, replayed)).gradients
+        return replayed.call(args, kwargs, self._colours(replayed)).gradients
+
+    def _colours(self, replayed):
+        return _by_colours(_symmetric_of, _symmetric_as_sparse, replayed)
+
+    def _planned(self):
+        return _of_colours(lambda: self._colours(self._replayed))
 
     def _with_weights(self, args):
         if len(args) < 2:

@@ -9,13 +9,13 @@ entry that is not finite (where zero times infinity has to be zero).
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import numpy as np
 
 from ..common.uninterrupted import uninterrupted
-from ..transforms.replay.function import name_of
+from ..tape.places import placed_name
+from ..transforms.replay.gathered import Filled
 from ..transforms.replay.kernels import Kernels
 
 
@@ -42,7 +42,7 @@ class _Lanes(Kernels):
         made = tangents(self.tape, self._lanes) if self._forward else adjoint(self.tape, lanes=self._lanes)
         # The values themselves are not asked for.
         made = replace(made, outputs=made.outputs[len(self.tape.outputs) :])
-        return TapeKernel(made, False, Options(fastmath=self.options.fastmath), limit)
+        return TapeKernel(made, False, Options(fastmath=self.options.fastmath), limit, finite=True)
 
 
 class ByColours:
@@ -73,7 +73,7 @@ class ByColours:
             if promotion is not None and self.inputs is not None:
                 inputs = [*self.inputs, *promotion.directions]
                 if promotion.visited(False):
-                    name = name_of(self.replayed.function)
+                    name = placed_name(self.replayed.function)
                     promotion.promote(False, lambda kernel: _run(kernel, inputs), _flat(rows), self.replayed.stats, name)
         return filled(template, _gathered(rows, positions))
 
@@ -91,8 +91,14 @@ class ByColours:
         _, matrices = _run(kernel, [*inputs, *promotion.directions])
         if matrices is None:
             return None
-        data = _gathered(matrices, positions)
-        return filled(template, data) if np.isfinite(data).all() else None
+        return filled(template, _gathered(matrices, positions))
+
+    def kernel_of(self, tape, forward, count):
+        """The kernel for all colours of a tape, and how many these are (for `transforms.replay.gathered`); or None."""
+        way = self.choose(tape.compressions)[1]
+        promotion = tape.compressions.promotions.get(way)
+        kernel = promotion.get(False) if promotion is not None and (way.forward, way.count) == (forward, count) else None
+        return None if kernel is None else (kernel, count)
 
     def _promotion(self, tape, way):
         promotions = tape.compressions.promotions
@@ -103,8 +109,8 @@ class ByColours:
 
 
 def _run(kernel, inputs):
-    """What a kernel says, as `TapeKernel.run`: for each result a matrix, zeros where that goes past the kernel."""
-    status, matrices = kernel.run(inputs)
+    """What a kernel says, as `Executable.answer`: for each result a matrix, zeros where that goes past the kernel."""
+    status, matrices = kernel.answer(inputs)
     if matrices is None:
         return status, None
     return status, _flat([f if slot else np.asarray(what) for f, (slot, what) in zip(matrices, kernel.tape.outputs)])
@@ -124,6 +130,4 @@ def _gathered(rows, positions):
 
 def filled(template, data):
     """A SciPy array of the pattern of `template` with other data; it shares no memory with it."""
-    array = copy.copy(template)
-    array.data, array.indices, array.indptr = data, template.indices.copy(), template.indptr.copy()
-    return array
+    return Filled(template)(data)

@@ -1,9 +1,9 @@
 """Functions compiled for one shape, to be called from users' nopython code.
 
 `compile` records a function at one point and keeps its tape, with a pool of
-workspaces that code without the interpreter can take from (`transforms.replay.entry`).  What
-such code needs to know of a function is one array of words, the handle (`codegen.handle`):
-`Compiled` fills it in, and is called through it from Python too.
+workspaces that code without the interpreter can take from (`program.replayed`).  What
+such code needs to know of a function is one array of words, its handle (`program.handle`),
+through which `Compiled` is called from Python too.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from .replay.kernels import checked_policy
 if TYPE_CHECKING:
     from ..program.finish import FinishedTape
 
-#: Bytes of a line of the cache.
-LINE = 64
 #: Compiled functions by the address of their handle.
 _ALIVE: weakref.WeakValueDictionary[int, Compiled] = weakref.WeakValueDictionary()
 
@@ -55,75 +53,46 @@ class Compiled:
 
     def __init__(self, function, x0, data, workspaces, policy):
         with uninterrupted:
-            from ..codegen import handle as H
-            from ..codegen.compile import native_address
             from ..interpreter.native import data_address
+            from ..program import handle as H
+            from ..program.replayed import Replay
             from .replay import entry as E
 
         E.register(Compiled)
         self.shape, self.data = x0.shape, [None if type(d) is float else d.shape for d in data]
-        self._entry, self._address_of, self._failed = E.enter, data_address, H.H_FAILED
-        self.tape, kept, self._surroundings = _recorded(function, x0, data)
-        self._workspaces = [kept.take() for _ in range(workspaces)]
-        _refuse_python(self.tape, self._workspaces[0])
-        self._constant = np.array(0.0)
-        # Lines of the cache of their own, so that threads do not disturb each other.
-        table = np.zeros((workspaces + 1) * H.TAKE, np.int64)
-        start = -data_address(table) // 8 % H.TAKE
-        self._table = table[start : start + workspaces * H.TAKE].reshape(workspaces, H.TAKE)
-        for line, workspace in zip(self._table, self._workspaces):
-            line[H.T_PARAMETERS], line[H.T_GRADIENT] = workspace.pointer, data_address(workspace.gradients[0])
-            line[H.T_VALUE] = self._value_address(workspace)
-        self._extents = np.array(self.shape, np.int64)
-        self._handle = handle = np.zeros(H.HANDLE, np.int64)
-        handle[H.H_ENTRY], handle[H.H_VERSION] = native_address(E.entry), E.VERSION
-        handle[H.H_DIMENSIONS], handle[H.H_SHAPE] = x0.ndim, data_address(self._extents)
-        words = [w for shape in self.data for w in ([H.NUMBER] if shape is None else [len(shape), *shape])]
-        self._described = np.array(words, np.int64)
-        handle[H.H_DATA], handle[H.H_MORE] = data_address(self._described), len(data)
-        handle[H.H_NBYTES], handle[H.H_COUNT] = x0.nbytes, workspaces
-        handle[H.H_WORKSPACES] = data_address(self._table)
-        handle[H.H_SWEEP] = handle[H.H_ENTRY]
-        self._compile(policy)
-        self.handle_address = data_address(handle)
-        _ALIVE[self.handle_address] = self
-
-    def _compile(self, policy):
-        """Let calls go to a kernel, if the tape has one."""
-        with uninterrupted:
-            from ..codegen import handle as H
-            from ..codegen.compile import native_address
-            from ..kernel.emit import Options
-            from ..kernel.of_tape import TapeKernel
-            from .replay import entry as E
-
+        self._evaluate, self._address_of, self._failed = H.evaluate, data_address, H.H_FAILED
+        self.tape, self._surroundings = _recorded(function, x0, data)
+        replay = self._replay = Replay(self.tape, True, workspaces)
+        if replay.why:
+            raise UnsupportedFunctionError(
+                f"{replay.why}, which compiled code cannot call; write it with operations that have a program, or use "
+                "tg.value_and_grad, which calls it there"
+            )
+        self._handle = H.Handle(replay, shape=self.shape, data=self.data)
         #: The kernel; None if the tape is replayed by sweep, for the reason in `not_lowered`.
         self.kernel, self.not_lowered = None, ""
-        if policy == "never":
-            return
+        if policy != "never":
+            self._compile(workspaces, H.H_ENTRY)
+        self.handle_address = self._handle.pointer
+        _ALIVE[self.handle_address] = self
+
+    def _compile(self, workspaces, entry):
+        """Let calls go to a kernel, if the tape has one."""
+        with uninterrupted:
+            from ..kernel.emit import Options
+            from ..kernel.of_tape import TapeKernel
+
         try:
             with faults_are_reasons():
                 self.kernel = kernel = TapeKernel(self.tape, True, Options(entry=True))
         except NotLowered as why:
             self.not_lowered = str(why)
             return
-        handle = self._handle
-        handle[H.H_KERNEL] = kernel.address
         if kernel.machine.entry:
-            handle[H.H_ENTRY] = kernel.machine.entry
-            return
-        # Room to begin at a line of the cache, and to end apart from whatever comes next.
-        self._blocks = [np.zeros(kernel.nbytes + 3 * LINE, np.uint8) for _ in self._table]
-        for line, block in zip(self._table, self._blocks):
-            line[H.T_BLOCK] = -(-self._address_of(block) // LINE) * LINE
-        handle[H.H_ENTRY] = native_address(E.kernel_entry)
-
-    def _value_address(self, workspace):
-        slot, constant = self.tape.outputs[0]
-        if slot:
-            return workspace.address_of(slot)
-        self._constant[...] = getattr(constant, "_v", constant)
-        return self._address_of(self._constant)
+            self._handle.words[entry] = kernel.machine.entry
+        else:
+            kernel.keep(workspaces)
+            self._handle.prefer(kernel)
 
     def __call__(self, x: Array, g: Array, *data: Array | float) -> float:
         """The value at `x` (and `data`); the gradient goes into `g`.
@@ -156,10 +125,10 @@ class Compiled:
         if data:
             table = np.array([address, *(self._address_of(d) for d in data)], np.int64)
             address = self._address_of(table)
-        status = self._entry(self.handle_address, address, self._address_of(g), self._address_of(value))
+        status = self._evaluate(self.handle_address, address, self._address_of(g), self._address_of(value))
         if status:
             g[...] = np.nan
-            self._handle[self._failed] = 0
+            self._handle.words[self._failed] = 0
             raise GuardError(status - 1, self.handle_address)
         return float(value[0])
 
@@ -182,9 +151,9 @@ class Compiled:
 
     def check(self) -> None:
         """Raise `GuardError` if a guard has failed since the last `check`: to be called after a ``prange``."""
-        failed = int(self._handle[self._failed])
+        failed = int(self._handle.words[self._failed])
         if failed:
-            self._handle[self._failed] = 0
+            self._handle.words[self._failed] = 0
             raise GuardError(failed - 1, self.handle_address)
 
     def __reduce__(self):
@@ -195,7 +164,7 @@ class Compiled:
 
 
 def _recorded(function, x0, data):
-    """The tape of `function` at `x0` and `data`, with its pool and the surroundings of the function."""
+    """The tape of `function` at `x0` and `data`, and the surroundings of the function."""
     from .replay.function import Replayed
     from .replay.kernels import Options, agree
 

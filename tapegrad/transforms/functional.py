@@ -20,9 +20,11 @@ from ..array.differentiable import Differentiable
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
-from ..common.tree import flatten, unflatten
+from ..common.tree import LEAF, flatten, unflatten
 from .keep import kept
 from .replay.kernels import Options, checked_policy
+from .replay.miss import MISS
+from .replay.planned import of_gradients, of_values
 
 if TYPE_CHECKING:
     from ..kernel.of_tape import TapeKernel
@@ -92,6 +94,10 @@ class Transformed(Generic[R]):
 
         self._replayed = Replayed(function, self._argnums, has_aux, scalar, jit=options)
         self._has_aux = has_aux
+        self._replayed.planned = self._planned()
+
+    def _planned(self):
+        """How calls like the last one are answered (`transforms.replay.planned`), or None."""
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         """As a method: that of `thing`, which has recordings of its own."""
@@ -151,6 +157,9 @@ class Transformed(Generic[R]):
 
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""
+        if len(outcome.gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
+            # What nearly all calls are.
+            return _number(outcome.gradients[0])
         gradients = iter([g for g in outcome.gradients if g is not None])
         results = []
         for k in self._argnums_in_order:
@@ -185,6 +194,8 @@ class Transformed(Generic[R]):
 
     def _value(self, outcome):
         values = [v.copy() if isinstance(v, np.ndarray) else v for v in outcome.values]
+        if outcome.structure is LEAF:
+            return values[0]
         return unflatten(outcome.structure, values)
 
 
@@ -196,12 +207,18 @@ class Jitted(Transformed[R]):
         self._replayed.jit = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
+        answer = self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
             return self.__wrapped__(*args, **kwargs)
         return nested.beside(
             lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
         )
+
+    def _planned(self):
+        return of_values()
 
 
 def bound(function, thing):
@@ -328,13 +345,23 @@ def _number(gradient):
 
 class _ValueAndGrad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
-        return self._answered(args, kwargs)
+        answer = self._replayed.quick(args, kwargs)
+        return self._answered(args, kwargs) if answer is MISS else answer
+
+    def _planned(self):
+        return of_gradients(self._argnums, self._one, self._has_aux, True)
 
 
 class _Grad(Transformed[Any]):
     def __call__(self, *args, **kwargs):
+        answer = self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         value, gradient = self._answered(args, kwargs)
         return (gradient, value[1]) if self._has_aux else gradient
+
+    def _planned(self):
+        return of_gradients(self._argnums, self._one, self._has_aux, False)
 
 
 @overload

@@ -26,6 +26,8 @@ from ..tape.store import thread_state
 from .captured import as_it_was, captured
 from .choosing import predict
 from .functional import Transformed, chosen
+from .replay.miss import MISS
+from .replay.planned import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 
@@ -306,20 +308,34 @@ class JacobianFunction(Transformed[Any]):
     def __call__(self, *args, **kwargs):
         if self._asked is not None:
             return self._counted(len(args))(*args, **kwargs)
+        answer = self._replayed.quick(args, kwargs)
+        if answer is not MISS:
+            return answer
         if nested.is_nested(args, kwargs):
             return self._recorded(args, kwargs)
         return nested.beside(lambda: self._by_replay(args, kwargs), lambda: self._recorded(args, kwargs))
 
+    def _planned(self):
+        # What explains itself does so at each call.
+        return None if self._explain else of_directions(self._read)
+
+    def _read(self, recording, structure):
+        """The answer from a recording, for arguments of this structure."""
+        return self._together(self._blocks(recording), recording.structure, [structure.parts[0].parts[k] for k in self._argnums_in_order])
+
     def _by_replay(self, args, kwargs):
         outcome = self._replayed.call(args, kwargs, self._blocks)
-        structures = [flatten(args[k])[1] for k in self._argnums_in_order]
+        return self._together(outcome.gradients, outcome.structure, [flatten(args[k])[1] for k in self._argnums_in_order])
+
+    def _together(self, blocks, of_results, structures):
+        """Blocks ``[output][input]`` in the containers of the results, and of the arguments."""
         rows = []
-        for row in outcome.gradients:
+        for row in blocks:
             row, parts = iter(row), {}
             for k, structure in zip(self._argnums_in_order, structures):
                 parts[k] = unflatten(structure, [next(row) for _ in range(structure.count)])
             rows.append(parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums))
-        return unflatten(outcome.structure, rows)
+        return unflatten(of_results, rows)
 
     def tape(self, *args, **kwargs):
         """The finished tape of the function that answers a call with these arguments."""

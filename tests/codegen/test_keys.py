@@ -159,7 +159,7 @@ def test_a_replay_ends_at_an_unknown_instruction(f):
 
 def test_a_replay_in_nopython_code_ends_at_an_unknown_instruction():
     c = tg.compile(lambda x: at_scalars(x[0]), np.array([0.5]), kernel="never", workspaces=1)
-    unknown(c._workspaces[0].records)
+    unknown(c._replay._workspaces[0].records)
     with pytest.raises(tg.errors.TapegradError, match="an error inside tapegrad"):
         c(np.array([0.5]), np.empty(1))
 

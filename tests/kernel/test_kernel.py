@@ -1,15 +1,12 @@
-"""Kernels called with arrays, and the short way into them."""
-
+"""Kernels called with arrays."""
 
 import numba
 import numpy as np
 
 from tapegrad.codegen.memory import call3_int
-from tapegrad.kernel.entry import walk
 from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel
 from tapegrad.rules import lang as L
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
-from tests.kernel.short import Short
 from tests.threads import in_threads
 
 #: As code that Numba compiles has it.
@@ -63,41 +60,6 @@ def test_kernels_show_their_stages():
     assert "define" in kernel.llvm() and "ret" in kernel.asm() and set(kernel.seconds) == {"emit", "optimise", "generate"}
 
 
-def test_the_short_way_gives_value_and_gradient():
-    kernel, x = Kernel(rosenbrock(7)), np.linspace(-1, 1, 7)
-    short = Short(kernel, (x, "static"), [(7,)])
-    value, gradient = short.call((x, "static"))
-    np.testing.assert_allclose(value, reference(x)[0])
-    np.testing.assert_allclose(gradient, reference(x)[1])
-    again = short.call((2.0 * x, "static"))
-    np.testing.assert_allclose(again[1], reference(2.0 * x)[1])
-    assert type(value) is float and not np.shares_memory(gradient, again[1])
-
-
-def test_the_short_way_of_numbers_gives_numbers():
-    short = Short(Kernel(of_numbers()), (1.0, 2.0), [None, None])
-    value, (dx, dy) = short.call((0.5, 3.0))
-    assert (value, dx, dy) == (3.0 * np.exp(0.5), 3.0 * np.exp(0.5), np.exp(0.5)) and type(dx) is float
-
-
-def test_other_arguments_do_not_go_the_short_way():
-    x = np.linspace(-1, 1, 7)
-    short = Short(Kernel(rosenbrock(7)), (x, "static"), [(7,)])
-    strided, turned = np.zeros(14)[::2], np.asfortranarray(np.zeros((7, 1)))
-    for args in ((x,), (x, "other"), (x[:6], "static"), (x.astype("f"), "static"), (strided, "static"), (turned, "static"), (1.0, "static"), (x.tolist(), "static")):
-        assert short.call(args) is None, args
-    assert walk.enter(short.pointer, id(args := (1.0, "static")), id(())) == walk.OTHER, args
-
-
-def test_guards_and_values_that_are_no_numbers_do_not_go_the_short_way():
-    short = Short(Kernel(of_numbers()), (1.0, 2.0), [None, None])
-    assert short.call((-1.0, 2.0)) is None and short.call((1.0, np.nan)) is None and short.call((1e9, 1.0)) is None
-    outs = tuple(np.empty(1) for _ in range(3))
-    arguments = (-1.0, 2.0), (1e9, 1.0), (1.0, 2.0)
-    assert [walk.enter(short.pointer, id(args), id(outs)) for args in arguments] == [0, NOT_FINITE, FINE]
-    assert outs[0][0] == outs[1][0] == 2.0 * np.exp(1.0)
-
-
 @numba.njit
 def descend(address, inputs, outputs, workspace, x, gradient, steps):
     for _ in range(steps):
@@ -131,13 +93,13 @@ def test_threads_have_workspaces_of_their_own():
         i.carries[0].next = w.let(a(i.carries[0]) + a(element))
     w.store(i.carries[0].next, y)
     arrays = [np.full(n, 0.1 * k) for k in range(4)]
-    short, wrong = Short(Kernel(w.program()), (arrays[0],), [(n,)]), []
+    kernel, wrong = Kernel(w.program()), []
 
     def work(k):
         for _ in range(50):
-            value, found = short.call((arrays[k],))
-            if not (found == found[0]).all() or abs(value / n - np.exp(0.1 * k)) > 1e-9:
+            _, (value, found) = kernel.call([arrays[k]])
+            if not (found == found[0]).all() or abs(value[0] / n - np.exp(0.1 * k)) > 1e-9:
                 wrong.append(k)
 
     in_threads(work, 4)
-    assert not wrong and short.way.parameters[walk.P_TAKEN] == 0
+    assert not wrong

@@ -27,7 +27,7 @@ def test_values_and_gradients_of_several_arguments():
     kernel = TapeKernel(tape)
     for scale in (1.0, 0.3, 4.0):
         at = point[0] * scale, point[1] + scale
-        status, found = kernel.run(arguments(at))
+        status, found = kernel.answer(arguments(at))
         values, gradients = kernel.results(found)
         expected, wanted = swept(tape, *at)
         assert status == FINE and type(values[0]) is float and values == pytest.approx(expected, rel=1e-15)
@@ -37,31 +37,31 @@ def test_values_and_gradients_of_several_arguments():
 def test_without_gradients_there_is_less_to_compute():
     tape = tape_of(mixed, np.array([0.5, 0.2, -1.0]), 2.0)
     kernel = TapeKernel(tape, gradients=False)
-    _, found = kernel.run(arguments((np.array([0.5, 0.2, -1.0]), 2.0)))
+    _, found = kernel.answer(arguments((np.array([0.5, 0.2, -1.0]), 2.0)))
     assert kernel.results(found) == ([swept(tape, np.array([0.5, 0.2, -1.0]), 2.0)[0][0]], None)
     assert len(found) == 1 and len(kernel.whole) < len(TapeKernel(tape).whole)
 
 
 def test_a_guard_that_sees_something_else_is_the_status():
     tape = tape_of(mixed, np.array([0.5, 0.2, -1.0]), 2.0)
-    status, found = TapeKernel(tape).run(arguments((np.array([-0.5, 0.2, -1.0]), 2.0)))
+    status, found = TapeKernel(tape).answer(arguments((np.array([-0.5, 0.2, -1.0]), 2.0)))
     assert found is None and "x[0] > 0.0" in tape.guards[status].place.text
 
 
 def test_a_gradient_that_is_not_finite_is_the_status():
     tape = tape_of(lambda x: 0.0 * np.sqrt(x) + x, 1.0)
     kernel = TapeKernel(tape)
-    assert kernel.run(arguments((4.0,)))[0] == FINE
-    assert kernel.run(arguments((0.0,))) == (NOT_FINITE, None)
+    assert kernel.answer(arguments((4.0,)))[0] == FINE
+    assert kernel.answer(arguments((0.0,))) == (NOT_FINITE, None)
     # An infinite value is one.
-    status, found = TapeKernel(tape_of(lambda x: 1.0 / x, 2.0), gradients=False).run(arguments((0.0,)))
+    status, found = TapeKernel(tape_of(lambda x: 1.0 / x, 2.0), gradients=False).answer(arguments((0.0,)))
     assert status == FINE and found[0] == np.inf
 
 
 def test_results_that_are_constants_or_integers():
     tape = tape_of(lambda x: 3.0, 1.0)
     kernel = TapeKernel(tape)
-    values, gradients = kernel.results(kernel.run(arguments((2.0,)))[1])
+    values, gradients = kernel.results(kernel.answer(arguments((2.0,)))[1])
     assert values == [3.0] and gradients[0] == 0.0 and gradients[0].shape == ()
 
 
@@ -92,7 +92,7 @@ def test_many_kernels_one_after_another_do_not_pile_up():
     alive = []
     for k in range(20):
         kernel = TapeKernel(tape_of(lambda x: x * float(k), 1.0))
-        assert kernel.results(kernel.run(arguments((2.0,)))[1])[0] == [2.0 * k]
+        assert kernel.results(kernel.answer(arguments((2.0,)))[1])[0] == [2.0 * k]
         alive.append(weakref.ref(kernel.machine))
     del kernel
     gc.collect()
@@ -103,12 +103,12 @@ def test_threads_in_one_kernel_get_the_same_bits():
     n = 20_000
     tape = tape_of(lambda x: np.sum(np.exp(x) * np.cumsum(x)), np.zeros(n))
     kernel, points = TapeKernel(tape), np.random.default_rng(0).normal(size=(8, n)) / n
-    expected = [kernel.run([p])[1] for p in points]
+    expected = [kernel.answer([p])[1] for p in points]
     wrong = []
 
     def work(k):
         for _ in range(40):
-            status, found = kernel.run([points[k]])
+            status, found = kernel.answer([points[k]])
             if status != FINE or any(not np.array_equal(a, b) for a, b in zip(found, expected[k])):
                 wrong.append(k)
 
@@ -119,6 +119,6 @@ def test_threads_in_one_kernel_get_the_same_bits():
 def test_fastmath_is_near():
     x = np.linspace(0.1, 1.0, 1001)
     tape = tape_of(lambda x: np.sum(np.sqrt(x) * x + 1.0 / x), x)
-    (value, *gradients), (fast, *others) = (TapeKernel(tape, True, Options(fastmath=f)).run([x])[1] for f in (False, True))
+    (value, *gradients), (fast, *others) = (TapeKernel(tape, True, Options(fastmath=f)).answer([x])[1] for f in (False, True))
     np.testing.assert_allclose(fast, value, rtol=1e-13)
     np.testing.assert_allclose(others[0], gradients[0], rtol=1e-13)

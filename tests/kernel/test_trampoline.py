@@ -9,8 +9,8 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import GuardError
-from tapegrad.kernel.status import FINE, NOT_FINITE
 from tapegrad.kernel.trampoline import LIMIT
+from tapegrad.program.status import FINE, NOT_FINITE
 from tests.kernel import compare
 
 

@@ -34,6 +34,7 @@ class Kept(Pool):
         super().__init__(tape)
         self.kernels = Kernels(tape, options, first)
         self.used = 0
+        self.replay = self.short = None
 
 
 class Tapes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernel.reasons import NotLowered
-from ...kernel.status import FINE, OTHER
+from ...program.status import FINE, OTHER
 
 #: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
 MOST, LONG = 8, 1 << 19
@@ -48,7 +48,7 @@ def asked_for(kept, inputs, backward):
 
 
 class Stopped(Exception):
-    """A kernel did not go through: `status` as of `TapeKernel.run`."""
+    """A kernel did not go through: `status` as of `Executable.answer`."""
 
     def __init__(self, status):
         super().__init__(f"status {status}")
@@ -127,12 +127,10 @@ class KernelRecording:
         arrays = [np.zeros((count, p.size), p.char) for p in targets]
         for start in range(0, count, kernel.lanes if kernel else 1):
             stop = min(start + kernel.lanes, count)
-            seeds = _units(sources, start, stop, kernel.lanes) if directions is None else _seeds(
-                sources, directions[start:stop], kernel.lanes
-            )
+            seeds = seeds_of(sources, directions, start, stop, kernel.lanes)
             # Results that do not depend on the inputs have no adjoints.
             seeds = [s for p, s in zip(sources, seeds) if forward or p.slot]
-            status, results = kernel.run([*self.arguments, *seeds])
+            status, results = kernel.answer([*self.arguments, *seeds])
             if results is None:
                 raise Stopped(status)
             for whole, part in zip(arrays, results[kernel.values :]):
@@ -142,11 +140,16 @@ class KernelRecording:
         return arrays
 
     def answer(self, kernel, forward, directions):
-        """Status and results of a kernel, as `TapeKernel.run` gives them."""
+        """Status and results of a kernel, as `Executable.answer` gives them."""
         try:
             return FINE, self.by(kernel, forward, directions)
         except Stopped as stopped:
             return stopped.status, None
+
+
+def seeds_of(ports, directions, start, stop, lanes):
+    """Seeds for `ports`: directions `start` to `stop`, of all unit vectors if none are given."""
+    return _units(ports, start, stop, lanes) if directions is None else _seeds(ports, directions[start:stop], lanes)
 
 
 def _units(ports, start, stop, lanes):

@@ -1,17 +1,14 @@
-"""The entry of a compiled function from nopython code, and its Numba type.
+"""Compiled functions in users' nopython code: their Numba type, and what a call of one is.
 
-`tapegrad.compiled.Compiled` is one int64 to Numba: the address of its *handle*
-(`H_*` below).  The code that a user's function gets for ``c(x, g)`` is short, and
-knows no address: it reads that of `entry` from the handle.  So a function kept
+`transforms.compiled.Compiled` is one int64 to Numba: the address of its *handle*
+(`program.handle`).  The code that a user's function gets for ``c(x, g)`` is short, and
+knows no address: it reads that of the entry from the handle.  So a function kept
 on disk by ``cache=True`` holds nothing that is stale in the next process.
 
 ``c(x, g)`` passes the address of the data of `x`.  If there are further arguments,
 ``c(x, g, *data)``, what is passed in its place is the address of the addresses of all
 inputs, `x` first; the caller makes them on its stack (`_packed`) and compares what they are
 with what the handle says they must be.
-
-The workspaces of a handle are taken and given back by atomic flags, without the
-interpreter: any number of threads may call, and wait when all are taken.
 """
 
 from __future__ import annotations
@@ -26,94 +23,11 @@ from numba.core.typing.typeof import typeof_impl
 from numba.extending import NativeValue, intrinsic, overload_method, register_jitable, unbox
 
 from ...codegen import memory
-from ...codegen.compile import compiled
-from ...codegen.handle import (  # fmt: skip
-    H_COUNT,
-    H_DATA,
-    H_DIMENSIONS,
-    H_ENTRY,
-    H_FAILED,
-    H_KERNEL,
-    H_MORE,
-    H_NBYTES,
-    H_SHAPE,
-    H_VERSION,
-    H_WORKSPACES,
-    NUMBER,
-    T_BLOCK,
-    T_GRADIENT,
-    T_PARAMETERS,
-    T_VALUE,
-    TAKE,
-)
-from ...codegen.memory import acquire, call3_int, copy_bytes, set_free, store_double, yield_processor
 from ...common.errors import GuardError, ShapeError
-from ...interpreter.access import helper
-from ...program import walk as W
-from ...program.walk import replay
+from ...program.handle import DONE, H_AXES, H_DATA, H_ENTRY, H_FAILED, H_MORE, H_SHAPE, H_VERSION, NUMBER, VERSION
 
 #: For the code in users' functions, too, which Numba compiles by itself.
 load_int, store_int, call_entry = memory.load_int.real, memory.store_int.real, memory.call_entry.real
-#: What the code in users' functions expects of handles and `entry`.
-VERSION = 3
-
-#: What `entry` returns, beside ``1 + guard``.
-DONE, BROKEN = 0, -1
-
-
-@helper
-def _taken(handle):
-    """A workspace of the handle, taken; waits if all are."""
-    count, first = load_int(handle + 8 * H_COUNT), load_int(handle + 8 * H_WORKSPACES)
-    k, mine = 0, first
-    while not acquire(mine):
-        k += 1
-        mine += 8 * TAKE
-        if k == count:
-            k, mine = 0, first
-            yield_processor()
-    return mine
-
-
-@compiled("int64(int64, int64, int64, int64)")
-def entry(handle, x, g, value):
-    """Value and gradient at `x` (the address of its data, or of those of all inputs), written to `g` and `value` (addresses).
-
-    Returns `DONE`, or 1 + the number of the guard that saw something else.
-    """
-    mine = _taken(handle)
-    p = load_int(mine + 8 * T_PARAMETERS)
-    inputs, more = load_int(p + 8 * W.P_INPUTS), load_int(handle + 8 * H_MORE)
-    if more == 0:
-        store_int(inputs, x)
-    else:
-        copy_bytes(inputs, x, 8 + 8 * more)
-    store_int(p + 8 * W.P_BACKWARD, 1)
-    why = replay(p)
-    result = BROKEN
-    if why == W.DONE:
-        copy_bytes(g, load_int(mine + 8 * T_GRADIENT), load_int(handle + 8 * H_NBYTES))
-        store_int(value, load_int(load_int(mine + 8 * T_VALUE)))
-        result = DONE
-    elif why == W.AT_GUARD:
-        result = 1 + load_int(p + 8 * W.P_STOPPED)
-        store_int(handle + 8 * H_FAILED, result)
-    set_free(mine)
-    return result
-
-
-@compiled("int64(int64, int64, int64, int64)")
-def kernel_entry(handle, x, g, value):
-    """`entry` by the kernel, for one whose workspace is too large for the stack (`kernel.trampoline`)."""
-    mine = _taken(handle)
-    block = load_int(mine + 8 * T_BLOCK)
-    store_int(block, x)
-    store_int(block + 8, value)
-    store_int(block + 16, g)
-    inputs = block if load_int(handle + 8 * H_MORE) == 0 else x
-    status = call3_int(load_int(handle + 8 * H_KERNEL), inputs, block + 8, block + 64)
-    set_free(mine)
-    return DONE if status == -1 else entry(handle, x, g, value)
 
 
 class CompiledType(types.Callable):
@@ -176,14 +90,6 @@ def _handle(typingctx, thing):
     return types.int64(thing), lambda context, builder, signature, args: args[0]
 
 
-@compiled("int64(int64, int64, int64, int64)")
-def enter(handle, x, g, value):
-    """What code in users' functions does, for calls from Python."""
-    status, number = call_entry(load_int(handle + 8 * H_ENTRY), handle, x, g)
-    store_double(value, number)
-    return status
-
-
 @intrinsic
 def _packed(typingctx, x, data):
     """Addresses of the inputs, and what those after the first are, as words like those at `H_DATA`; both on the stack."""
@@ -234,7 +140,7 @@ def _fit(handle, x, g):
     """Raise unless the function is for `x` and `g`."""
     if load_int(handle + 8 * H_VERSION) != VERSION:
         raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
-    fits = load_int(handle + 8 * H_DIMENSIONS) == x.ndim
+    fits = load_int(handle + 8 * H_AXES) == x.ndim
     if fits:
         shape = load_int(handle + 8 * H_SHAPE)
         for k in range(x.ndim):
@@ -268,7 +174,7 @@ def _call(self, x, g):
         handle = _handle(self)
         if load_int(handle + 8 * H_VERSION) != VERSION:
             raise GuardError("this function was compiled with another version of tapegrad: remove Numba's cache of it")
-        fits = load_int(handle + 8 * H_DIMENSIONS) == dimensions
+        fits = load_int(handle + 8 * H_AXES) == dimensions
         if fits:
             shape = load_int(handle + 8 * H_SHAPE)
             for k in range(dimensions):

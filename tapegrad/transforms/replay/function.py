@@ -19,7 +19,7 @@ Nothing is recorded to be compared.  A function that has to be recorded at nearl
 one message says what changed: an argument, a variable or a line.
 
 Start reading at `Replayed.call`.  A kept tape is run by its kernel (`transforms.replay.kernels`) or by sweep
-(`program.workspace`).
+(`program.workspace`); calls that are like an earlier one are answered before they come here (`transforms.replay.short`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,20 @@ import threading
 import time
 from functools import partial
 
+from ...autograd import nested
 from ...common.errors import GradientError, NestingError, StructureError, UnsupportedFunctionError
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
-from ...kernel.status import FINE, OTHER
+from ...program.status import FINE, OTHER
 from ...tape.modes import no_grad
+from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .arguments import argument_name, is_input, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
 from .kernels import Options
-from .running import LOG, Outcome, Running, name_of
+from .miss import MISS
+from .running import LOG, Outcome, Running
 from .stats import Spending, Stats
 from .surroundings import Surroundings
 
@@ -46,6 +49,8 @@ from .surroundings import Surroundings
 LIMIT = 64
 #: Kinds of arguments kept.
 KINDS = 256
+#: Signatures and paths that are answered the short way.
+SHORTS = 4
 #: A function is run plainly when at least so many of its last calls had to be recorded ...
 GIVE_UP = 24
 #: ... of so many.
@@ -116,6 +121,19 @@ class Replayed(Running):
         self.silent, self.stats = stats is not None, stats or Stats()
         self.spending = Spending.of(function)
         self.surroundings, self.changed = None, ""
+        #: How a transformation's calls are answered (`transforms.replay.planned`), or None; and the ways to do so, the last one first.
+        self.planned, self.shorts = None, ()
+
+    def quick(self, args, kwargs):
+        """The answer of a call like an earlier one (`transforms.replay.short`), or MISS: then `call` has to answer."""
+        if self.shorts and not nested.inside():
+            for short in self.shorts:
+                answer = short.call(args, kwargs, self.stats)
+                if answer is not MISS:
+                    if self.recent:
+                        self.note("")
+                    return answer
+        return MISS
 
     # -- calls --------------------------------------------------------------------
     def call(self, args, kwargs, backward=True):
@@ -125,7 +143,6 @@ class Replayed(Running):
         (`program.swept`); what it returns stands for the gradients.  If it has a method
         ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
-        self.check_positions(args)
         if self.jit is None:
             start = time.perf_counter()
             outcome = self.run(args, kwargs, backward)
@@ -133,6 +150,7 @@ class Replayed(Running):
             return outcome
         if self.plain:
             return self.run(args, kwargs, backward)
+        self.check_positions(args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
         if self.surroundings is None or not self.surroundings.same():
             self._look_again()
@@ -144,7 +162,24 @@ class Replayed(Running):
         self.clock += 1
         kind.used = self.clock
         outcome = self.replay(kind, inputs, backward)
-        return outcome if outcome is not None else self._record(kind, inputs, key, leaves, backward, (args, kwargs))
+        if outcome is None:
+            outcome = self._record(kind, inputs, key, leaves, backward, (args, kwargs))
+        self._prepare(kind, key)
+        return outcome
+
+    def _prepare(self, kind, key):
+        """Let the next call go the short way, if it is like this one."""
+        kept, made = kind.tapes.first(), self.stats.kernels
+        # The short way would not ask whether it is still under no_grad.
+        if kept is None or self.planned is None or kind.captures:
+            return
+        short = kept.short
+        if short is None or not short.serves(self.surroundings, made):
+            from .short import Short  # loads compiled code, which `import tapegrad` does without
+
+            short = kept.short = Short(kept, self.surroundings, key, self.planned, made)
+        if short.site is not None and short not in self.shorts[:1]:
+            self.shorts = (short, *[s for s in self.shorts if s.kept is not kept])[:SHORTS]
 
     def recorded_once(self):
         """The same for one call that needs a tape, of a function that is not under `jit`."""
@@ -160,13 +195,17 @@ class Replayed(Running):
                 f"{len(args)} positional arguments"
             )
 
+    def as_left(self):
+        """What the function itself has changed, when it ran just now, is no change."""
+        self.surroundings = Surroundings(self.function)
+
     def _look_again(self):
         """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
         with self.lock:
-            before = self.surroundings
+            before, self.shorts = self.surroundings, ()
             name, self.surroundings = before.changed() if before is not None else (None, Surroundings(self.function))
             if name is not None:
-                LOG.info("%s: %s has changed; recording again", name_of(self.function), name)
+                LOG.info("%s: %s has changed; recording again", placed_name(self.function), name)
                 self.kinds = {}
                 self.changed = name
 
@@ -191,7 +230,7 @@ class Replayed(Running):
         try:
             return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
         except NotLowered as why:
-            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
+            raise UnsupportedFunctionError(f"{placed_name(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
 
     def _kept(self, args, kwargs, backward):
         with no_grad():
@@ -199,7 +238,7 @@ class Replayed(Running):
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
         kept = self.kinds[key].tapes.first() if not self.plain else None
         if kept is None:
-            raise GradientError(f"{name_of(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
+            raise GradientError(f"{placed_name(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
         return kept, inputs
 
     def replay(self, kind, inputs, backward, count=True):
@@ -273,7 +312,7 @@ class Replayed(Running):
         kernel = kept.kernels.get(backward)
         if kernel is None:
             return None, OTHER
-        status, result = kernel.run(inputs)
+        status, result = kernel.answer(inputs)
         if result is None:
             return None, status
         values, gradients = kernel.results(result)
@@ -281,7 +320,7 @@ class Replayed(Running):
 
     def _promote(self, kept, inputs, backward, outcome, workspace):
         """Note a replay by sweep, and make a kernel of the tape if it is time."""
-        kernels, name = kept.kernels, name_of(self.function)
+        kernels, name = kept.kernels, placed_name(self.function)
         if not callable(backward):
             kernels.note(backward, inputs, outcome, self.stats, name)
             return
@@ -323,7 +362,10 @@ class Replayed(Running):
                 return self.run(*call, backward)
             self.note(cause)
             kept = Kept(tape, self.jit, first)
-            LOG.info("%s: recorded: %s: %d instructions, %d guards", name_of(self.function), cause or "a new kind of arguments", len(tape), len(tape.guards))
+            LOG.info(
+                "%s: recorded: %s: %d instructions, %d guards",
+                placed_name(self.function), cause or "a new kind of arguments", len(tape), len(tape.guards),
+            )  # fmt: skip
             with self.lock:
                 tapes.add(kept)
                 self._count()

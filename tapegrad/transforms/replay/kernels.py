@@ -136,7 +136,7 @@ class Kernels:
         ----------
         key
         answer : callable
-            Given the kernel, what it says at a point: status and results as of `TapeKernel.run`.
+            Given the kernel, what it says at a point: status and results as of `Executable.answer`.
         expected : list
             What the sweep says there; the kernel has to agree.
         stats : Stats
@@ -154,7 +154,7 @@ class Kernels:
         """Note an `Outcome` by sweep at `inputs`, and `promote` if it is time."""
         if self.visited(gradients):
             expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
-            self.promote(gradients, lambda kernel: kernel.run(inputs), expected, stats, name)
+            self.promote(gradients, lambda kernel: kernel.answer(inputs), expected, stats, name)
 
     def make(self, key):
         """The kernel for `key`, made now if there is none.

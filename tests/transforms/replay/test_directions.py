@@ -186,8 +186,8 @@ def test_lanes_kernels_and_their_print():
     seeds = np.random.default_rng(0).normal(size=(4, 4))
     forward, reverse = (LanesKernel(tape, how, 4) for how in (True, False))
     gradient = np.cos(x) * x + np.sin(x)
-    np.testing.assert_allclose(forward.run([*arguments((x,)), seeds])[1][1], seeds @ gradient, rtol=1e-13)
-    np.testing.assert_allclose(reverse.run([*arguments((x,)), seeds[0]])[1][1], np.outer(seeds[0], gradient), rtol=1e-13)
+    np.testing.assert_allclose(forward.answer([*arguments((x,)), seeds])[1][1], seeds @ gradient, rtol=1e-13)
+    np.testing.assert_allclose(reverse.answer([*arguments((x,)), seeds[0]])[1][1], np.outer(seeds[0], gradient), rtol=1e-13)
     assert "4 tangents" in str(forward) and "4 adjoints" in str(reverse)
 
 

@@ -1,0 +1,98 @@
+"""What answers a call: machine code that reads inputs and writes outputs, by addresses.
+
+All executables have one signature, that of C's ``int64 code(int64 *inputs, int64 *outputs, char *block)``: the tables hold
+the addresses of the data of the inputs, and of where outputs go (values, then gradients); the block is memory that
+nobody else uses meanwhile; what is returned is a status (`program.status`).  A kernel is that by itself
+(`kernel.kernel`), a replay is it by `program.replayed`, whose blocks are workspaces.
+
+`run` calls one from compiled code: with a block out of those that it keeps, so that any number of threads may call.
+Whoever has objects of Python, an array of a user's nopython code or an optimiser's vector writes two tables and calls it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..codegen.compile import compiled
+from ..codegen.memory import acquire, allocate, call3_int, load_int, release, set_free, yield_processor
+from ..interpreter.native import data_address
+from .status import FINE, OTHER
+
+#: Words of an executable: address of its code; bytes of a block, 0 if it has to be one of those kept (which are waited for
+#: then); how many are kept; the address of the first one's words.
+X_CODE, X_NBYTES, X_COUNT, X_BLOCKS = range(4)
+#: Words of a kept block: whether it is taken, its address.  They fill a line of the cache, so that threads do not disturb each other.
+B_TAKEN, B_ADDRESS = range(2)
+#: Bytes of a line of the cache.
+LINE = 64
+
+
+@compiled("int64(int64, int64, int64)")
+def run(executable, inputs, outputs):
+    """Run an executable by its words, with tables of addresses; returns its status."""
+    code, nbytes, count = load_int(executable + 8 * X_CODE), load_int(executable + 8 * X_NBYTES), load_int(executable + 8 * X_COUNT)
+    first = load_int(executable + 8 * X_BLOCKS)
+    k, mine = 0, first
+    while not acquire(mine + 8 * B_TAKEN):
+        k += 1
+        mine += LINE
+        if k == count:
+            if nbytes:
+                spare = allocate(nbytes + LINE)
+                status = call3_int(code, inputs, outputs, (spare + LINE - 1) & -LINE)
+                release(spare)
+                return status
+            k, mine = 0, first
+            yield_processor()
+    status = call3_int(code, inputs, outputs, load_int(mine + 8 * B_ADDRESS))
+    set_free(mine + 8 * B_TAKEN)
+    return status
+
+
+class Executable:
+    """Machine code with the memory it runs in; may be called by several threads at a time.
+
+    Attributes
+    ----------
+    inputs, outputs : list of (tuple, str)
+        Shape and dtype of each.
+    pointer : int
+        Address of its words (`X_*`), for compiled code; 0 if only Python can call it, by `run`.
+    """
+
+    inputs: list
+    outputs: list
+    pointer = 0
+
+    def _publish(self, code, blocks, nbytes=0):
+        """Let compiled code call it: the address of the code, and addresses of blocks, which the caller keeps."""
+        lines = np.zeros((len(blocks) + 1) * LINE // 8, np.int64)
+        at = data_address(lines)
+        at += -at % LINE
+        for k, block in enumerate(blocks):
+            lines[(at - data_address(lines)) // 8 + k * LINE // 8 + B_ADDRESS] = block
+        self._words = lines, np.array([code, nbytes, len(blocks), at], np.int64)
+        self.pointer = data_address(self._words[1])
+
+    def run(self, inputs, outputs):
+        """Compute at `inputs`, into `outputs`: C-contiguous arrays as described; returns the status."""
+        if not all(a.flags.aligned for a in inputs):
+            return OTHER
+        table = np.array([data_address(a) for a in (*inputs, *outputs)], np.int64)
+        at = data_address(table)
+        return run(self.pointer, at, at + 8 * len(inputs))
+
+    def answer(self, inputs):
+        """The status and, if all is fine, the outputs as a tuple of new arrays, else None."""
+        outputs = tuple([np.empty(shape, char) for shape, char in self.outputs])
+        status = self.run(inputs, outputs)
+        return status, (outputs if status == FINE else None)
+
+
+def described(output):
+    """Shape and dtype of an output of a tape; what is neither computed nor a number has no elements."""
+    slot, what = output
+    if slot:
+        return what.shape, what.char
+    array = np.asarray(getattr(what, "_v", what))
+    return (array.shape, array.dtype.char) if array.dtype.kind in "biuf" else ((0,), "d")

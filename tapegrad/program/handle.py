@@ -1,0 +1,128 @@
+"""The entry from nopython code: value and gradient at a vector, by an executable.
+
+What nopython code needs to know of a function is one array of words, its *handle*: users' compiled code has its address
+(`transforms.replay.entry`), and so have the loops of optimisers (`optimize.point`).  They read the address of the code
+that does the work from its first word, and call that, `entry` here, in Numba's calling convention.
+
+The inputs of the executable are parts of the vector `x`, each a number of bytes into it, and after these what is fixed; or,
+if each call gives *more* than `x`, what it gives: then `x` is the address of their addresses.  The outputs are the
+value, and the gradient by each part.
+
+A kernel may have an entry of its own (`kernel.trampoline`), which needs no memory but the stack; where it does not answer it
+goes on to `entry`, at the handle's word H_SWEEP.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..codegen.compile import compiled, native_address
+from ..codegen.memory import allocate, call_entry, load_int, release, store_double, store_int
+from ..interpreter.native import data_address
+from .executable import run
+from .status import FINE
+
+# Words of a handle, addresses unless said otherwise.
+#
+# H_ENTRY, H_VERSION         the code that calls use, in Numba's calling convention; what that and users' code expect of each other
+# H_AXES, H_SHAPE            of `x`: how many, and their extents
+# H_MORE, H_DATA             how many arguments each call gives after `x`; for each the number of its axes, then its extents (`NUMBER`: a float)
+# H_FAILED                   what `entry` returned at the last failure
+# H_SWEEP                    `entry`, for a kernel's own entry
+# H_EXECUTABLE, H_SECOND     words of the executable; of the one that answers where that does not, or 0
+# H_PARTS, H_OFFSETS         how many parts `x` has, and where they begin
+# H_FIXED, H_ADDRESSES       how many inputs are fixed, and where they are
+(
+    H_ENTRY, H_VERSION, H_AXES, H_SHAPE, H_MORE, H_DATA, H_FAILED, H_SWEEP, H_EXECUTABLE, H_SECOND, H_PARTS, H_OFFSETS, H_FIXED,
+    H_ADDRESSES,
+) = range(14)  # fmt: skip
+HANDLE = 14
+#: What the code in users' functions expects of handles and `entry`.
+VERSION = 4
+#: In the place of the number of axes of a further argument: it is a float.
+NUMBER = -1
+#: What `entry` returns, beside ``1 + guard``.
+DONE = 0
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def entry(handle, x, g, value):
+    """Value and gradient at `x`, written to `value` and `g` (addresses).
+
+    Returns `DONE`, or 1 + the number of the guard that saw something else; less than 0: an error inside.
+    """
+    more, parts, fixed = load_int(handle + 8 * H_MORE), load_int(handle + 8 * H_PARTS), load_int(handle + 8 * H_FIXED)
+    offsets, addresses = load_int(handle + 8 * H_OFFSETS), load_int(handle + 8 * H_ADDRESSES)
+    outputs = allocate(8 * (1 + 2 * parts + fixed))
+    inputs = outputs + 8 * (1 + parts)
+    store_int(outputs, value)
+    for k in range(parts):
+        offset = load_int(offsets + 8 * k)
+        store_int(inputs + 8 * k, x + offset)
+        store_int(outputs + 8 * (k + 1), g + offset)
+    for k in range(fixed):
+        store_int(inputs + 8 * (parts + k), load_int(addresses + 8 * k))
+    place = inputs if more == 0 else x
+    status = run(load_int(handle + 8 * H_EXECUTABLE), place, outputs)
+    second = load_int(handle + 8 * H_SECOND)
+    if status != FINE and second != 0:
+        # A gradient that is not finite, or a guard: the sweep is right.
+        status = run(second, place, outputs)
+    release(outputs)
+    if status == FINE:
+        return DONE
+    if status < 0:
+        return status
+    store_int(handle + 8 * H_FAILED, 1 + status)
+    return 1 + status
+
+
+@compiled("int64(int64, int64, int64, int64)")
+def evaluate(handle, x, g, value):
+    """What nopython code does with a handle, for calls from Python, by addresses."""
+    status, number = call_entry(load_int(handle + 8 * H_ENTRY), handle, x, g)
+    store_double(value, number)
+    return status
+
+
+class Handle:
+    """The words for compiled callers of an executable with a value and gradients.
+
+    Parameters
+    ----------
+    executable : Executable
+        That compiled code can call.
+    offsets : sequence of int
+        Where in the vector its first inputs begin, in bytes.
+    fixed : list of ndarray
+        Its further inputs, unless calls give them.
+    shape : tuple of int
+        Of `x`.
+    data : sequence of (tuple or None)
+        Shapes of what each call gives besides; None: a float.
+
+    Attributes
+    ----------
+    pointer : int
+    words : ndarray
+    """
+
+    def __init__(self, executable, offsets=(0,), fixed=(), shape=(), data=()):
+        described = [w for one in data for w in ([NUMBER] if one is None else [len(one), *one])]
+        self._held = [
+            np.array(part, np.int64) for part in (shape, described, offsets, [data_address(a) for a in fixed])
+        ]  # fmt: skip
+        self._fixed, self._executables = list(fixed), [executable]
+        words = self.words = np.zeros(HANDLE, np.int64)
+        words[H_ENTRY] = words[H_SWEEP] = native_address(entry)
+        words[H_VERSION], words[H_AXES], words[H_MORE] = VERSION, len(shape), len(data)
+        words[H_PARTS], words[H_FIXED] = len(offsets), len(fixed)
+        words[H_SHAPE], words[H_DATA], words[H_OFFSETS], words[H_ADDRESSES] = map(data_address, self._held)
+        words[H_EXECUTABLE] = executable.pointer
+        self.pointer = data_address(words)
+
+    def prefer(self, executable):
+        """Call another one from now on, and where that does not answer what was called before."""
+        self._executables.append(executable)
+        self.words[H_SECOND] = self.words[H_EXECUTABLE]
+        self.words[H_EXECUTABLE] = executable.pointer

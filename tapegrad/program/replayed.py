@@ -1,0 +1,142 @@
+"""The replay of a finished tape as an executable.
+
+Its block is what a workspace has: its parameters (`program.walk`), whether gradients are wanted, and lists of what is
+copied out, and of what has to be finite.  Compiled code can call it unless the tape has steps that only Python can do (a
+host function, the rule of a custom primitive), or a result that does not lie in one piece: then `run`, in Python, is the only way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..codegen.compile import compiled, plain_address
+from ..codegen.memory import copy_bytes, load_double, load_float, load_int, store_int
+from ..interpreter.native import data_address
+from ..tape.meta import SCALAR
+from . import walk as W
+from .executable import Executable, described
+from .pool import Pool
+from .status import BROKEN, FINE
+from .walk import replay
+
+#: Words of a block: parameters of the workspace, whether gradients are wanted, the number of guards; how many outputs are
+#: copied, (output, address, bytes) of each; how many arrays have to be finite, (address, numbers, bytes of one) of each.
+R_PARAMETERS, R_BACKWARD, R_GUARDS, R_LISTS = range(4)
+
+
+@compiled("int64(int64, int64, int64)")
+def code(inputs, outputs, block):
+    """The machine code of all replays."""
+    p = load_int(block + 8 * R_PARAMETERS)
+    store_int(p + 8 * W.P_INPUTS, inputs)
+    store_int(p + 8 * W.P_BACKWARD, load_int(block + 8 * R_BACKWARD))
+    why = replay(p)
+    if why == W.AT_GUARD:
+        return load_int(p + 8 * W.P_STOPPED)
+    if why != W.DONE:
+        return BROKEN
+    at = block + 8 * R_LISTS
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        copy_bytes(load_int(outputs + 8 * load_int(at)), load_int(at + 8), load_int(at + 16))
+        at += 24
+    count = load_int(at)
+    at += 8
+    for _ in range(count):
+        address, size = load_int(at), load_int(at + 16)
+        for k in range(load_int(at + 8)):
+            number = load_double(address + 8 * k) if size == 8 else load_float(address + 4 * k)
+            # Not finite: the function itself has to say what NumPy does there.
+            if number - number != 0.0:
+                return load_int(block + 8 * R_GUARDS)
+        at += 24
+    return FINE
+
+
+class Replay(Executable):
+    """A finished tape replayed by sweeps.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    gradients : bool
+        Whether the gradients of the wanted arguments are computed too.
+    count : int
+        Workspaces: how many threads can be inside at a time, by compiled code; others wait.
+    pool : Pool, optional
+        Where these come from, and go to at `close`.
+
+    Attributes
+    ----------
+    why : str
+        Why compiled code cannot call it; empty if it can.
+    """
+
+    def __init__(self, tape, gradients=True, count=1, pool=None):
+        self.tape, self.gradients = tape, gradients
+        self._pool = Pool(tape) if pool is None else pool
+        self.values = len(tape.outputs)
+        wanted = [m for m, w in zip(tape.inputs, tape.wanted) if w] if gradients else []
+        self.inputs = [(m.shape, m.char) for m in tape.inputs]
+        self.outputs = [*map(described, tape.outputs), *((m.shape, m.char) for m in wanted)]
+        self._constants = {
+            k: np.array(getattr(what, "_v", what), self.outputs[k][1], order="C")
+            for k, (slot, what) in enumerate(tape.outputs) if not slot and self.outputs[k][0] != (0,)
+        }  # fmt: skip
+        self._workspaces = [self._pool.take() for _ in range(count)]
+        self.why = self._only_python()
+        if not self.why:
+            self._blocks = [self._block(workspace) for workspace in self._workspaces]
+            self._publish(plain_address(code), [data_address(block) for block in self._blocks])
+
+    def _only_python(self):
+        workspace = self._workspaces[0]
+        for step in workspace.hosts:
+            return f"{step.name} at {self.tape.place(step.slot)} is computed by NumPy"
+        for item in workspace.in_python:
+            return f"{item.entry.name} at {self.tape.place(item.slot)} is a primitive with rules in Python"
+        for slot, _ in self.tape.outputs:
+            if slot in workspace.arrays and not workspace.arrays[slot].flags.c_contiguous:
+                return "a result does not lie in one piece"
+        if not all(a.dtype.char in "df" and a.flags.c_contiguous for a in workspace.delicate):
+            return "a result that has to be finite is not one piece of floats"
+        return ""
+
+    def close(self):
+        """Give the workspaces back: nobody calls it any more."""
+        self.pointer = 0
+        for workspace in self._workspaces:
+            self._pool.give(workspace)
+        self._workspaces = []
+
+    def _block(self, workspace):
+        """The words of a block."""
+        copied = [
+            (k, workspace.address_of(slot), 8 if meta is SCALAR else workspace.arrays[slot].nbytes)
+            for k, (slot, meta) in enumerate(self.tape.outputs) if slot
+        ]  # fmt: skip
+        copied += [(k, data_address(a), a.nbytes) for k, a in self._constants.items()]
+        gradients = [g for g in workspace.gradients if g is not None] if self.gradients else []
+        copied += [(self.values + k, data_address(g), g.nbytes) for k, g in enumerate(gradients)]
+        finite = [(data_address(a), a.size, a.itemsize) for a in workspace.delicate]
+        words = [workspace.pointer, self.gradients, len(self.tape.guards), len(copied), *sum(copied, ()), len(finite), *sum(finite, ())]
+        return np.array(words, np.int64)
+
+    def run(self, inputs, outputs):
+        """As of `Executable`."""
+        if self.pointer:
+            return super().run(inputs, outputs)
+        workspace = self._pool.take()
+        try:
+            status = workspace.run(inputs, self.gradients)
+            if status < 0:
+                gradients = [g for g in workspace.gradients if g is not None] if self.gradients else []
+                values = [workspace.value_array(slot) if slot else self._constants.get(k) for k, (slot, _) in enumerate(self.tape.outputs)]
+                for target, source in zip(outputs, values + gradients):
+                    if source is not None:
+                        target[...] = source
+                status = FINE
+        finally:
+            self._pool.give(workspace)
+        return status

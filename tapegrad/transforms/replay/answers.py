@@ -1,0 +1,118 @@
+"""What the answer of a call is, in terms of an executable's outputs, for a `Site` to write it out.
+
+An answer is a `Structure` and a list of leaves.  A leaf is an `Output`, a `Gathered`, an `Applied`, or anything else: a
+constant (of an array, each call gets a copy).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...common.tree import Structure
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A leaf of an answer: output `number` of the executable."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """A leaf of an answer: ``results[number][index]`` of the results of the `Plan`, whose element 0 is zero.
+
+    With an index `other`, the mean of two such; `single`: a Python float.
+    """
+
+    number: int
+    index: np.ndarray | int
+    other: np.ndarray | int | None = None
+    single: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    """A leaf of an answer: what `function` makes of another one."""
+
+    function: Callable[..., Any]
+    leaf: Output | Gathered
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How an executable is called for one answer, if not simply once.
+
+    Attributes
+    ----------
+    results : list of (tuple, str)
+        Shapes and dtypes of the arrays into which outputs go.
+    runs : list of (list, list)
+        For each run of the executable the arrays that it is given as further inputs (C-contiguous, kept), and for each of
+        its outputs ``(result, element)``, where it goes, or None, if nobody wants it.
+    """
+
+    results: list
+    runs: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Same:
+    """The check of what a function depends on besides its arguments, as the text of an expression; its names begin with ``same_``."""
+
+    text: str
+    names: dict
+
+
+def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):
+    """The answer of `value_and_grad` (or `grad`) by an executable with gradients, as a `Site` takes it.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    structure : Structure
+        Of ``(args, kwargs)``.
+    argnums : tuple of int
+    one : bool
+        Whether the gradient is that of one argument, not a tuple.
+    has_aux, has_value : bool
+        Whether the tape returns a pair; whether its results go first, or only what is besides the value, last.
+    """
+    number, by_position = len(tape.outputs), {}
+    for k in sorted(set(argnums)):
+        part = structure.parts[0].parts[k]
+        by_position[k] = part, [Output(number + j) for j in range(part.count)]
+        number += part.count
+    parts = [by_position[k] for k in argnums]
+    gradients = parts[0] if one else joined(*parts)
+    values = tape.structure, values_of(tape)
+    if has_value:
+        return joined(values, gradients)
+    return joined(gradients, part_of(*values, 1)) if has_aux else gradients
+
+
+def values_of(tape):
+    """The leaves of an answer that are the results of `tape`."""
+    return [Output(k) if slot else what for k, (slot, what) in enumerate(tape.outputs)]
+
+
+def joined(*answers):
+    """The tuple of several answers."""
+    structures, leaves = zip(*answers)
+    return Structure(tuple, (None,) * len(answers), structures), [leaf for some in leaves for leaf in some]
+
+
+def part_of(structure, leaves, k):
+    """Part `k` of an answer."""
+    first = sum(part.count for part in structure.parts[:k])
+    part = structure.parts[k]
+    return part, leaves[first : first + part.count]
+
+
+def inner(leaf):
+    """The leaf that is taken from a result."""
+    return leaf.leaf if isinstance(leaf, Applied) else leaf

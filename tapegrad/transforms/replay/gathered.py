@@ -1,0 +1,186 @@
+"""Results that are put together from directional derivatives, as one indexing of what a kernel wrote.
+
+A Jacobian, a diagonal, the entries of a sparse Hessian are read off a recording (`KernelRecording` and its kin) by functions
+that ask it for directions and arrange what comes back.  How that is arranged does not depend on the numbers, so it is
+found once: the function is run on a recording whose answers are *numbered*, 1, 2, 3, ..., and where a number comes out
+that element goes.  Of ``x -> (x[0] * x[1], x[1])``, forward, two directions at once::
+
+    what the kernel writes     element 1: dy0/dx0    2: dy1/dx0    3: dy0/dx1    4: dy1/dx1
+    the Jacobian comes out as  [[1, 3], [2, 4]]
+    so a call is               the kernel, into one array `o` with o[0] = 0; then o[[[1, 3], [2, 4]]]
+
+A Hessian is the mean of that and of its transpose, and has two such indices.  Numbers of another kind are run through the same
+function to see that the indices are right; if they are not, there is no plan (`gathered`), and calls go the long way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...common.tree import flatten
+from .answers import Applied, Gathered, Plan
+from .directions import seeds_of
+
+#: Elements that are numbered, at most: what float32 counts.
+MOST = 1 << 24
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call of `many`: the seeds of each run, and how many directions there are."""
+
+    forward: bool
+    count: int
+    runs: list
+
+
+class Numbered:
+    """A recording whose answers are made of the numbers of their elements.
+
+    Parameters
+    ----------
+    base : ReplayedRecording
+        Which says what inputs and outputs there are.
+    kernel_of : callable
+        ``kernel_of(forward, count)`` gives an executable for so many directions, and how many it carries at once; or None.
+    value : callable
+        From an array of numbers of elements (from 1) to what stands for them.
+    """
+
+    primitive = ""
+
+    def __init__(self, base, kernel_of, value):
+        self.base, self.kernel_of, self._value = base, kernel_of, value
+        self.inputs, self.outputs, self.structure = base.inputs, base.outputs, base.structure
+        self.prediction, self._tape, self.arguments = base.prediction, base._tape, None
+        self.asked, self.kernels, self.size = [], [], 1
+
+    def compressed(self):
+        """Compressions of the Jacobian, if they have been sought."""
+        return self.base._compressed
+
+    def lanes(self, count):
+        """Asked by who has not chosen a mode yet: then there is no plan."""
+        raise _Unplanned
+
+    def columns(self):
+        """As of `Recording`."""
+        return self.many(True, None)
+
+    def rows(self):
+        """As of `Recording`."""
+        return self.many(False, None)
+
+    def many(self, forward, directions):
+        """As of `Recording`."""
+        sources, targets = (self.inputs, self.outputs) if forward else (self.outputs, self.inputs)
+        count = sum(p.size for p in sources) if directions is None else len(directions)
+        arrays = [np.zeros((count, p.size), p.char) for p in targets]
+        if not count:
+            return arrays
+        kernel = self.kernel_of(forward, count)
+        if kernel is None:
+            raise _Unplanned
+        executable, lanes = kernel
+        runs = []
+        for start in range(0, count, lanes):
+            stop = min(start + lanes, count)
+            places = []
+            for whole, port in zip(arrays, targets):
+                numbers = np.arange(self.size, self.size + (stop - start) * port.size)
+                whole[start:stop] = self._value(numbers).reshape(stop - start, port.size)
+                places.append((0, self.size))
+                self.size += lanes * port.size
+            seeds = seeds_of(sources, directions, start, stop, lanes)
+            runs.append(([s for p, s in zip(sources, seeds) if forward or p.slot], places))
+        self.asked.append(Asked(forward, count, runs))
+        self.kernels.append(executable)
+        if self.size > MOST:
+            raise _Unplanned
+        return arrays
+
+
+class _Unplanned(Exception):
+    """There is no plan."""
+
+
+def gathered(base, read, kernel_of):
+    """How a call of `read` is one of a kernel, and indexing.
+
+    Parameters
+    ----------
+    base : ReplayedRecording
+    read : callable
+        Given a recording, gives containers of arrays, numbers and SciPy's sparse arrays.
+    kernel_of : callable
+        As of `Numbered`.
+
+    Returns
+    -------
+    (Executable, Plan, Structure, list) or None
+        What `Site` takes: the executable, its runs, and the answer.
+    """
+    try:
+        numbered, leaves, structure = _answer(base, read, kernel_of, lambda n: n)
+        kernels = {id(k): k for k in numbered.kernels}
+        chars = {p.char for asked in numbered.asked for p in (base.outputs if asked.forward else base.inputs)}
+        if len(kernels) != 1 or len(chars) != 1:
+            return None
+        (executable,), (char,) = kernels.values(), chars
+        others = [_answer(base, read, kernel_of, value)[1] for value in (lambda n: n * n, np.sin)]
+        found = [_leaf(one, *more, numbered.size, char) for one, *more in zip(leaves, *others)]
+    except _Unplanned:
+        return None
+    skipped = len(executable.outputs) - len(numbered.asked[0].runs[0][1])
+    runs = [(seeds, [None] * skipped + places) for asked in numbered.asked for seeds, places in asked.runs]
+    return executable, Plan([((numbered.size,), char)], runs), structure, found
+
+
+def _answer(base, read, kernel_of, value):
+    numbered = Numbered(base, kernel_of, value)
+    leaves, structure = flatten(read(numbered))
+    return numbered, leaves, structure
+
+
+def _leaf(numbers, squares, sines, size, char):
+    """What a leaf of the answer is, from what came out for three kinds of numbers."""
+    if hasattr(numbers, "indptr"):
+        data = _leaf(numbers.data, squares.data, sines.data, size, char)
+        return Applied(Filled(numbers), data)
+    kind = type(numbers)
+    if kind is not float and getattr(numbers, "dtype", np.dtype("O")).char != char:
+        raise _Unplanned
+    numbers, squares, sines = (np.asarray(n, np.float64) for n in (numbers, squares, sines))
+    values = np.sin(np.arange(size)).astype(char)
+
+    def whole(index):
+        if not np.all((index >= 0) & (index < size) & (index == np.floor(index))):
+            raise _Unplanned
+        return index.astype(np.intp) if index.ndim else int(index)
+
+    try:
+        index = whole(numbers)
+        if np.array_equal(values[index], sines):
+            return Gathered(0, index, None, kind is float)
+    except _Unplanned:
+        pass
+    # A mean of two: their sum and the sum of their squares say which.
+    total, difference = 2.0 * numbers, np.sqrt(np.maximum(4.0 * squares - 4.0 * numbers**2, 0.0))
+    index, other = whole((total + difference) / 2.0), whole((total - difference) / 2.0)
+    if not np.array_equal(0.5 * (values[index] + values[other]), sines):
+        raise _Unplanned
+    return Gathered(0, index, other, kind is float)
+
+
+class Filled:
+    """A SciPy array with the pattern of `template`, and other data; it shares no memory with it."""
+
+    def __init__(self, template):
+        self.kind, self.rest, self.indices, self.indptr = type(template), dict(vars(template)), template.indices, template.indptr
+
+    def __call__(self, data):
+        array = object.__new__(self.kind)
+        array.__dict__ = {**self.rest, "data": data, "indices": self.indices.copy(), "indptr": self.indptr.copy()}
+        return array
