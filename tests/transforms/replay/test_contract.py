@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import pickle
 import warnings
 import weakref
@@ -17,6 +18,7 @@ from tapegrad.transforms.replay.function import GIVE_UP, WINDOW
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.test_paths import FUNCTIONS as PATHS
 
+NUMBERS = itertools.count()
 X = np.array([0.5, 1.0, 1.5])
 V = np.array([1.0, -2.0, 0.5])
 
@@ -383,9 +385,9 @@ def impatient(monkeypatch):
 
 
 def slow_function():
-    """A function of its own: functions are known by their code."""
+    """A function of its own: functions are known by their code, and equal code is one."""
     names = {"np": np}
-    exec("def slow(x):\n    return np.sum(np.sin(x) * x)", names)
+    exec(f"def slow(x):\n    return np.sum(np.sin(x) * x) + {next(NUMBERS)}.0", names)
     return names["slow"]
 
 
