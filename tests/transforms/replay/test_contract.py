@@ -427,6 +427,9 @@ def test_the_time_in_which_the_library_is_compiled_is_not_the_function_s(impatie
             g(X)
         assert not warned
         g(X)
+        # Of one call jit would save nothing.
+        assert not warned
+        g(X)
     assert [w.category for w in warned] == [tg.PerformanceWarning]
 
 
