@@ -99,6 +99,11 @@ class Transformed(Generic[R]):
     def _planned(self):
         """How calls like the last one are answered (`transforms.replay.planned`), or None."""
 
+    def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
+        """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
+        options = self._replayed.jit
+        return None if options is None else under_jit(transformation(not_under_jit(self)), options)
+
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         """As a method: that of `thing`, which has recordings of its own."""
         if thing is None:
@@ -241,6 +246,16 @@ def under_jit(function, options):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
     (inner, *args), kwargs = function._made_of
     return type(function)(under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options), *args, **kwargs)
+
+
+def not_under_jit(function):
+    """`function` as it was before it was given to `jit`."""
+    if isinstance(function, Jitted):
+        return function.__wrapped__
+    if not isinstance(function, Transformed):
+        return function
+    (inner, *args), kwargs = function._made_of
+    return type(function)(not_under_jit(inner), *args, **kwargs)
 
 
 @overload

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ...common.errors import OptionError, UnsupportedFunctionError
 from ...common.host_functions import host_function
 from ...tape.meta import c_strides
 from ..differentiable import Differentiable
@@ -44,9 +45,17 @@ def _scalar(value):
     return float(value) if value.ndim == 0 and value.dtype.char == "d" else value
 
 
-def ravel(x: TensorLike) -> Tensor:
-    """All elements in one axis, in C order: a view if they are stored so, else a copy (as in NumPy)."""
+def ravel(x: TensorLike, order: str = "C") -> Tensor:
+    """All elements in one axis: a view if they are stored so, else a copy (as in NumPy); `order` is "C", "F", "A" or "K"."""
     x = lift(x)
+    if order != "C" and type(x._v) is not float:
+        if order not in ("F", "A", "K"):
+            raise OptionError(f"order={order!r} is not one of 'C', 'F', 'A', 'K'")
+        flags = x._v.flags
+        if order == "K" and not flags.forc:
+            raise UnsupportedFunctionError("ravel(order='K') of an array that lies in memory neither in C nor in Fortran order; give 'C' or 'F'")
+        if order == "F" or flags.fnc:
+            return ravel(transpose(x))
     if type(x._v) is float or x._v.flags.c_contiguous:
         return reshape(x, (-1,))
     return apply("clone", (reshape(x, (-1,)),))
