@@ -11,7 +11,7 @@ import inspect
 
 #: What a parameter of this name is, everywhere.
 PARAMETERS = {
-    "order": ("{'C', 'F', 'A', 'K'}", "in which order, as in NumPy."),
+    "order": ("{'C', 'F'}", "In which order, as in NumPy."),
     "x": ("Tensor or array-like", ""),
     "y": ("Tensor or array-like", "Broadcast with `x`."),
     "a": ("Tensor or array-like", ""),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...common.errors import OptionError, UnsupportedFunctionError
+from ...common.errors import UnsupportedFunctionError
 from ...common.host_functions import host_function
 from ...tape.meta import c_strides
 from ..differentiable import Differentiable
@@ -46,16 +46,13 @@ def _scalar(value):
 
 
 def ravel(x: TensorLike, order: str = "C") -> Tensor:
-    """All elements in one axis: a view if they are stored so, else a copy (as in NumPy); `order` is "C", "F", "A" or "K"."""
+    """All elements in one axis, in the order of C or Fortran ("F"): a view if they are stored so, else a copy (as in NumPy)."""
     x = lift(x)
-    if order != "C" and type(x._v) is not float:
-        if order not in ("F", "A", "K"):
-            raise OptionError(f"order={order!r} is not one of 'C', 'F', 'A', 'K'")
-        flags = x._v.flags
-        if order == "K" and not flags.forc:
-            raise UnsupportedFunctionError("ravel(order='K') of an array that lies in memory neither in C nor in Fortran order; give 'C' or 'F'")
-        if order == "F" or flags.fnc:
-            return ravel(transpose(x))
+    if order != "C" and x.ndim > 1:
+        if order != "F":
+            # A recording sees its arguments in C order.
+            raise UnsupportedFunctionError(f"ravel(order={order!r}): where a tensor's elements lie in memory is not kept; give 'C' or 'F'")
+        return ravel(transpose(x))
     if type(x._v) is float or x._v.flags.c_contiguous:
         return reshape(x, (-1,))
     return apply("clone", (reshape(x, (-1,)),))
