@@ -116,13 +116,6 @@ class Transformed(Generic[R]):
         (function, *args), kwargs = self._made_of
         return kept(thing, self, lambda thing: type(self)(bound(function, thing), *args, **kwargs))
 
-    @property
-    def _recording(self):
-        """What has the tapes: of a function that is not under `jit`, one made to be looked at, without a kernel unless it is asked for."""
-        if self._replayed.jit is not None:
-            return self._replayed
-        return under_jit(self, Options("never"))._replayed
-
     def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
         return self._replayed.stats
@@ -137,7 +130,7 @@ class Transformed(Generic[R]):
         >>> len(g.tape(2.0, 3.0))
         2
         """
-        return self._recording.tape(args, kwargs)
+        return self._replayed.tape(args, kwargs)
 
     def kernel(self, *args: Any, **kwargs: Any) -> TapeKernel:
         """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
@@ -158,7 +151,7 @@ class Transformed(Generic[R]):
         x0: float64[3]
         ...
         """
-        return self._recording.kernel(args, kwargs)
+        return self._replayed.kernel(args, kwargs)
 
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""

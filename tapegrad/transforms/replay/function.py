@@ -233,6 +233,8 @@ class Replayed(Running):
             raise UnsupportedFunctionError(f"{placed_name(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
 
     def _kept(self, args, kwargs, backward):
+        if self.jit is None:
+            return self.recorded_once()._kept(args, kwargs, backward)
         with no_grad():
             self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
