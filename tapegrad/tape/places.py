@@ -73,6 +73,13 @@ def function_name(function):
     return getattr(function, "__name__", type(function).__name__)
 
 
+def placed_name(function):
+    """The qualified name of a function, with its file and line if it is one of Python's."""
+    code = getattr(function, "__code__", None)
+    where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    return f"{getattr(function, '__qualname__', repr(function))}{where}"
+
+
 def name_of(thing):
     """The name of a variable of the running user code bound to `thing`, or None.
 

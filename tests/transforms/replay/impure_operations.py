@@ -173,7 +173,7 @@ def storms():
         ("step number", 27, "call", "(1.0 + i)"),
         ("string", 18, 'f"batch {call}"', "float(len(i))"),
         ("index array", 18, "np.random.default_rng(call).integers(0, 3, 40)", "np.sum(x[i] ** 2)"),
-        ("mask", 18, "np.arange(9) < call % 9 if call < 9 else np.arange(9 + call) < 3", "float(i.sum())"),
+        ("mask", 18, "np.arange(40) < call", "float(i.sum())"),
     ]:
         text = f"def f(x, i):\n    BODY\n\ndef arguments(call):\n    return ({argument},)\n"
         yield Kind(
