@@ -221,8 +221,9 @@ def getitem(x, key):
                 store.lefts.append((x._i, 0, key + 0.0 if key >= 0 else key + float(len(value))))
                 store.rights.append(0)
                 store.offsets.append(frame.f_lasti)
-                store.tokens.append(selected)
                 t = plain(selected)
+                t._k = token = 1.0 * selected
+                store.tokens.append(token)
                 t._t, t._i = store, index
                 return t
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:

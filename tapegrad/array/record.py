@@ -498,10 +498,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     ):
         if row.calls_scipy:
             store.special = True
-        if value is values[0] or value is values[-1]:
-            # A token is nobody else's: the same number as a new object (1.0 * x is x to the bit).
-            value = 1.0 * value
-        token = value
+        token = 1.0 * value
         opcode = row.opcode
         if len(values) == 3:
             # Only `where` has a third, constant operand: it is the inline constant.
@@ -528,7 +525,6 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             store.write_operands(operand_slots)
         if signature.saves:
             integer = _keep(store, signature, operands, values, value)
-        # Not the value itself: the store may keep that for a rule.
         token = 1.0 * value if scalar else object()
         opcode = signature.opcode
         left, right = (operand_slots[0], operand_slots[1] if len(operand_slots) > 1 else 0, float(integer) if integer else 0.0), 0
@@ -542,10 +538,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     t._v = value
     t._t = store
     t._i = slot
-    if token is not value:
-        t._k = token
-        if not scalar:
-            t._m = meta_of(value) if trace is not None else signature.out
+    t._k = token
+    if not scalar:
+        t._m = meta_of(value) if trace is not None else signature.out
     if trace is not None and row.raises:
         trace.succeeded(t)
     return t

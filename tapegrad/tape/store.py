@@ -10,9 +10,10 @@ staging     the newest instructions, not packed into records yet, in four lists
             operand (an int is a slot, a float a constant; left may also be the
             tuple (slot, slot, float) of both operands and the last field of
             the record), and bytecode offset.  `flush` packs them, natively if there are many.
-tokens      one object per record that is shared with the tensor that the
-            instruction made: the float itself for a scalar, a bare object for
-            an array.  If only this list refers to a token, no tensor looks at
+tokens      one object per record that belongs to the tensors that look at the
+            instruction, and is given to nobody else: of a scalar a float of its own,
+            from which the record takes the value, of an array a bare object.
+            If only this list refers to a token, no tensor looks at
             the instruction any more.  That is how a loop that records and never
             calls ``backward`` runs in bounded memory (`interpreter.reclaim`).
 objects     the values that backward programs read, in order of recording.
