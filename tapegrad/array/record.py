@@ -564,18 +564,19 @@ def _store_with_room(operands):
 def _keep(store, signature, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
-    position = len(objects)
+    position, slot = len(objects), len(store.tokens)
+    store.savers.append(slot)
     if signature.in_python:
-        store.in_python[len(store.tokens)] = True
+        store.in_python[slot] = True
         store.nbytes += values[0].nbytes
     for k, constant in signature.kept:
         saved = value if k < 0 else values[k]
         if constant:
             # A read-only index is a map of our own.
             if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
-                store.watched.add(len(store.tokens), saved, stamp(saved), operands[k])
+                store.watched.add(slot, saved, stamp(saved), operands[k])
         elif EXPOSED and saved.__class__ is np.ndarray and id(owner_of(saved)) in EXPOSED:
-            store.watched.add(len(store.tokens), saved, stamp(saved), saved)
+            store.watched.add(slot, saved, stamp(saved), saved)
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position

@@ -122,9 +122,12 @@ def table_of_saved(store):
 
 def locate(store, saved, marks, low, high):
     """Find what the marked instructions from `low` to `high` have saved; `marks` is an address, 0: what all of them have."""
-    if len(saved):
-        addresses = data_address(saved)
-        walk.locate(store.flush(), marks, table_address(), low, high, store.objects, addresses, addresses + saved.nbytes // 2)
+    savers, addresses = store.savers, data_address(saved)
+    first, end = bisect_left(savers, low), bisect_right(savers, high)
+    if first < end:
+        walk.locate(
+            store.flush(), marks, table_address(), savers, first, end, store.objects, addresses, addresses + saved.nbytes // 2
+        )
 
 
 def saved_by(store, low, high):

@@ -94,6 +94,7 @@ def _move(store, new, kept, keep):
         if saves:
             start = integers[j]
             integers[j] = len(new.objects)
+            new.savers.append(int(j))
             new.objects += store.objects[start : start + saves]
             new.nbytes += Signature.ALL[ops[j] - FIRST_ARRAY].saved_bytes + OBJECT_BYTES
     cleared = np.flatnonzero(ops >= CLEARED)

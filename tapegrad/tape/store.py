@@ -16,7 +16,7 @@ tokens      one object per record that belongs to the tensors that look at the
             If only this list refers to a token, no tensor looks at
             the instruction any more.  That is how a loop that records and never
             calls ``backward`` runs in bounded memory (`interpreter.reclaim`).
-objects     the values that backward programs read, in order of recording.
+objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
             nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what nobody needs.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
@@ -81,7 +81,7 @@ class Store:
     """One generation of a tape; see the module's text."""
 
     __slots__ = (
-        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects",
+        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "savers",
         "leaves", "leaf_list", "watched", "signatures", "most_signatures", "due", "code", "code_is_ours", "code_runs",
         "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
@@ -107,7 +107,7 @@ class Store:
     def _empty(self):
         self.tokens = [None]
         self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
-        self.objects = []
+        self.objects, self.savers = [], []
         self.signatures = {}
         self.most_signatures = 2 * SIGNATURES_REUSED
         self.leaves = {}
@@ -341,7 +341,8 @@ class Store:
         self.tokens, self.code, self.special = [None], None, False
         self.nbytes = self.others = self.cleared = 0
         self.due = self.capacity
-        for contents in (self.ops, self.lefts, self.rights, self.offsets, self.objects, self.leaf_list, self.code_runs, self.clearings):
+        staged = self.ops, self.lefts, self.rights, self.offsets
+        for contents in (*staged, self.objects, self.savers, self.leaf_list, self.code_runs, self.clearings):
             contents.clear()
         for by_slot in (self.leaves, self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
             by_slot.clear()
@@ -354,7 +355,7 @@ class Store:
     def forget(self):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
-        self.tokens = self.objects = self.leaf_list = self.watched = self.code_runs = ()
+        self.tokens = self.objects = self.savers = self.leaf_list = self.watched = self.code_runs = ()
         self.ops = self.lefts = self.rights = self.offsets = ()
         self.signatures = self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
         self.code = None

@@ -13,7 +13,8 @@ import tapegrad as tg
 from tapegrad.codegen.addresses import data_address
 from tapegrad.common.errors import ModifiedInPlaceError
 from tapegrad.interpreter import native
-from tapegrad.tape.layout import ARRAY_RECORD
+from tapegrad.interpreter.plan import Signature
+from tapegrad.tape.layout import ARRAY_LEAF, ARRAY_RECORD, FIRST_ARRAY
 
 
 def leaf(values):
@@ -78,6 +79,29 @@ def test_only_the_marked_instructions_of_a_stretch_are_located():
         else:
             assert addresses[k] == data_address(thing)
     assert {type(thing) for thing in store.objects} == {float, np.ndarray}
+
+
+def test_the_savers_of_a_store_are_those_whose_signatures_say_so():
+    """Also behind a move, and where nothing is recorded because the recording of an operation was broken off."""
+    x, v = tg.tensor(2.0, requires_grad=True), leaf([1.0, 2.0, 3.0])
+    kept = []
+    for k in range(6000):
+        y = np.sum(np.exp(v * x) * v) + x * x
+        if k % 500 == 0:
+            kept.append(y)
+            with pytest.raises(ValueError):
+                np.add(v, np.ones(5))
+    assert kept[0]._t.forward is not None, "nothing has moved"
+    store = y._t
+    records = store.records()
+    numbers = [int(op) - FIRST_ARRAY if FIRST_ARRAY <= op < ARRAY_LEAF else None for op in records["op"]]
+    assert store.savers == [slot for slot, n in enumerate(numbers) if n is not None and Signature.ALL[n].saves]
+    for t in kept:
+        v.grad = x.grad = None
+        t.backward(retain_graph=True)
+        e = np.exp(2.0 * np.array([1.0, 2.0, 3.0]))
+        assert np.allclose(v.grad.numpy(), e * (1.0 + 2.0 * np.array([1.0, 2.0, 3.0])), rtol=1e-13)
+        assert np.allclose(x.grad.item(), 4.0 + (e * np.array([1.0, 4.0, 9.0])).sum(), rtol=1e-13)
 
 
 def test_numbers_alone_need_no_table(monkeypatch):
