@@ -440,3 +440,36 @@ def test_a_second_it_is():
         g = tg.grad(slow_function())
         for _ in range(50):
             g(X)
+
+
+def test_a_shape_that_is_new_at_every_call():
+    function, calls = counted(lambda x: np.sum(x * x))
+    g = tg.jit(tg.grad(function), kernel="never")
+    with quiet() as warned:
+        for n in range(1, 60):
+            np.testing.assert_array_equal(g(np.ones(n)), np.full(n, 2.0))
+    (warning,) = warned
+    assert "argument 0 has a new shape" in str(warning.message) and g.stats().records <= WINDOW + 2 and calls.number == 59
+
+
+@pytest.mark.parametrize(
+    "transformation",
+    [tg.jacfwd, lambda f: tg.jacfwd(f, (0,)), lambda f: tg.jacobian(tg.jacfwd(f)), lambda f: tg.jacfwd(tg.jacobian(f))],
+    ids=["jacfwd", "a tuple", "inside", "outside"],
+)
+def test_forward_mode_of_a_recorded_function_is_recorded(transformation):
+    function, calls = counted(vector)
+    inside, outside = transformation(tg.jit(function)), tg.jit(transformation(function))
+    for point in (X, 2.0 * X, X - 1.0):
+        for a, b in zip(np.atleast_1d(inside(point)), np.atleast_1d(outside(point)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(inside(point)).reshape(-1), np.asarray(transformation(vector)(point)).reshape(-1), rtol=1e-12)
+    assert inside.stats().records == outside.stats().records == 1 and calls.number == 2
+
+
+def test_the_derivative_of_a_recorded_function_of_a_number_is_recorded():
+    function, calls = counted(lambda x: np.sin(x) * x)
+    slope = tg.derivative(tg.jit(function))
+    for x in (0.5, 1.5, 2.5):
+        assert slope(x) == pytest.approx(np.cos(x) * x + np.sin(x), rel=1e-12)
+    assert slope.stats().records == calls.number == 1
