@@ -236,9 +236,11 @@ def swept(store, root, leaves, let_go):
         if packed < 0 or store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
             return None
         Signature.compile_pending()
-        switch, run, saved = reverse_switch(store.special), run_address() if Signature.ALL else 0, table_of_saved(store)
-        locate(store, saved, marks, low, root)
-        saved_at = data_address(saved)
+        switch, run, saved_at = reverse_switch(store.special), run_address() if Signature.ALL else 0, 0
+        if store.savers:
+            saved = table_of_saved(store)
+            locate(store, saved, marks, low, root)
+            saved_at = data_address(saved)
         room.adjoint[root] = 1.0
         at, release = root, None
         try:
