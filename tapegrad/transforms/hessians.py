@@ -275,6 +275,8 @@ def hessian(
         in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -410,7 +412,7 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
@@ -438,7 +440,7 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
