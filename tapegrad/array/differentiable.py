@@ -137,7 +137,21 @@ class Differentiable(Methods):
             return store.trace.truth(base)
         return bool(self._v)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    if TYPE_CHECKING:
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]: ...
+    else:
+
+        @property
+        def __array__(self):
+            value = self._v
+            if value.__class__ is float or not value.shape and value.dtype.kind == "f":
+                if self._t is not None or self._r or self._is_dual:
+                    # NumPy puts it into an array as an object (`tapegrad.array.objects`).
+                    raise AttributeError("__array__")
+            return self._as_array
+
+    def _as_array(self, dtype=None, copy=None):
         if self.requires_grad:
             self._refuse(
                 "conversion to an ndarray",

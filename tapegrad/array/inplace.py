@@ -86,6 +86,7 @@ def _operator(row):
     def update(x, other):
         if not isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list)):
             return NotImplemented
+        other = registry.objects.operand(other)
         if recorded(x, other):
             root = root_of(x)[0]
             if root._t is None and root._r:

@@ -16,7 +16,7 @@ from _thread import get_ident
 import numpy as np
 
 from ..common.observers import LISTENERS, notify
-from ..common.registry import attach
+from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
@@ -147,6 +147,8 @@ def _compare(function):
     def method(self, other):
         if not _accepts(other):
             return NotImplemented
+        if isinstance(other, (np.ndarray, list, tuple)):
+            other = registry.objects.operand(other)
         if LISTENERS:
             notify(f"comparison ({_UFUNC[function].__name__})", self, other)
         result = function(self._v, other._v if isinstance(other, Differentiable) else other)
@@ -219,16 +221,17 @@ __eq__ = _compare(operator.eq)
 __ne__ = _compare(operator.ne)
 
 
-def __and__(self, other):
-    return record_nondiff(np.logical_and, (self, other), np.logical_and(self._v, getattr(other, "_v", other)))
+def _logical(function):
+    def method(self, other):
+        other = registry.objects.operand(other)
+        return record_nondiff(function, (self, other), function(self._v, getattr(other, "_v", other)))
+
+    return method
 
 
-def __or__(self, other):
-    return record_nondiff(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
-
-
-def __xor__(self, other):
-    return record_nondiff(np.logical_xor, (self, other), np.logical_xor(self._v, getattr(other, "_v", other)))
+__and__ = _logical(np.logical_and)
+__or__ = _logical(np.logical_or)
+__xor__ = _logical(np.logical_xor)
 
 
 def __invert__(self):

@@ -17,15 +17,8 @@ from ..common.errors import DtypeError, UnsupportedFunctionError
 from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
 
 
-def as_tensor(thing):
-    """`thing` as a tensor; nested lists that hold tensors are stacked."""
-    if isinstance(thing, (list, tuple)) and _holds_tensor(thing):
-        return F.stack([as_tensor(x) for x in thing])
-    return F.lift(thing)
-
-
-def _holds_tensor(thing):
-    return any(isinstance(x, Differentiable) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
+#: What NumPy takes for an array, as a tensor.
+as_tensor = F.lift
 
 
 def untracked(function, *arrays):
