@@ -24,6 +24,7 @@ from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
 from ..tape.watch import expose, sealed
+from .leaving import instead
 
 if TYPE_CHECKING:
     from typing import Self
@@ -93,7 +94,8 @@ class Differentiable(Methods):
 
     # -- leaving the tape -------------------------------------------------------
     def __float__(self) -> float:
-        self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
+        if self.requires_grad:
+            self._refuse("float()", instead())
         self._let_out("float()")
         return float(self._only())
 
@@ -155,9 +157,8 @@ class Differentiable(Methods):
         if self.requires_grad:
             self._refuse(
                 "conversion to an ndarray",
-                "a tensor needs no np.asarray(t): leave it out; to join tensors write np.stack([t, u]), to multiply write"
-                " A @ t (A.dot(t) never reaches tapegrad), "
-                f"to assign into an array make it with tg.zeros; {registry.advice()}",
+                "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
+                f" write A @ t (A.dot(t) never reaches tapegrad), to assign into an array make it with tg.zeros; {registry.advice()}",
             )
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 

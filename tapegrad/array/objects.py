@@ -44,7 +44,7 @@ def joined(thing: Any, plain_numbers: bool = False) -> Any:
                 )
         elif not isinstance(e, _NUMBERS):
             raise DtypeError(f"an array of tensors also holds an object of type {type(e).__name__}; only numbers can stand beside tensors")
-    whole = stack(elements)
+    whole = _stacked(elements)
     return whole if whole.shape == thing.shape else reshape(whole, thing.shape)
 
 
@@ -109,9 +109,16 @@ def stacked(nested: Any) -> Any:
     leaves: list[Any] = []
     shape = _numbers_in(nested, leaves)
     if shape is None:
-        return stack([stacked(part) if holds_tensors(part) else np.asarray(part) for part in nested])
-    whole = stack(leaves)
+        return _stacked([stacked(part) if holds_tensors(part) else np.asarray(part) for part in nested])
+    whole = _stacked(leaves)
     return whole if len(shape) == 1 else reshape(whole, shape)
+
+
+def _stacked(parts):
+    if not any([p.dtype.kind == "f" if isinstance(p, Differentiable) else isinstance(p, float) for p in parts]):
+        # Beside integers ints stay what they are.
+        parts = [np.asarray(p) if isinstance(p, int) else p for p in parts]
+    return stack(parts)
 
 
 def _numbers_in(nested, leaves):

@@ -17,12 +17,13 @@ import numpy as np
 
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
+from ..tape.places import placed_name
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
 from ..transforms.replay.function import Replayed
 from ..transforms.replay.kernels import Options, checked_policy
-from ..transforms.replay.running import Outcome, name_of
+from ..transforms.replay.running import Outcome
 from .layout import Layout
 from .proof import FIRST, same
 
@@ -69,17 +70,19 @@ class Objective:
     def __init__(self, function, x0, args=()):
         self.args = args if isinstance(args, tuple) else (args,)
         self.layout = Layout(x0)
-        options = options_of(function)
+        options, recorded = options_of(function), None
         if isinstance(function, Transformed):
             asked = function._replayed
             if asked.argnums not in ((), (0,)) or asked.has_aux or not asked.scalar:
                 raise StructureError("the function must be differentiated with respect to its first argument, without has_aux")
             function = function.__wrapped__
+            if asked.jit is not None and asked.argnums:
+                recorded = asked
         if not callable(function):
             raise StructureError(f"expected a function to minimise, got {type(function).__name__}")
         options = options or Options(checked_policy(None))
         self.function = function
-        self.replayed = kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
+        self.replayed = recorded or kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
         self.counts = Counts()
         self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
@@ -175,6 +178,7 @@ class Objective:
         """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
         plainly = self.replayed.run(args, {}, True)
         if same(outcome, plainly):
+            self.replayed.as_left()
             self.suspect()
             return outcome
         self.differs = True
@@ -264,7 +268,7 @@ class _Handle:
             results = self.replay.answer(self._inputs)[1]
             if results is not None:
                 outcome = Outcome(results[:1], kept.tape.structure, results[1:])
-                kernels.note(True, self._inputs, outcome, replayed.stats, name_of(replayed.function))
+                kernels.note(True, self._inputs, outcome, replayed.stats, placed_name(replayed.function))
         kernel = kernels.get(True)
         if kernel is not None:
             self._handle.prefer(kernel)

@@ -107,6 +107,7 @@ class VectorFunction:
         """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
         plainly = self.replayed.run(args, {}, backward)
         self.differs = not same(outcome, plainly)
+        self.replayed.as_left()
         return plainly if self.differs else outcome
 
     def stands(self, x):

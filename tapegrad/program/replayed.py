@@ -99,7 +99,7 @@ class Replay(Executable):
         for slot, _ in self.tape.outputs:
             if slot in workspace.arrays and not workspace.arrays[slot].flags.c_contiguous:
                 return "a result does not lie in one piece"
-        if not all(a.dtype.char in "df" and a.flags.c_contiguous for a in workspace.delicate):
+        if not all(step.target.dtype.char in "df" and step.target.flags.c_contiguous for step in workspace.delicate):
             return "a result that has to be finite is not one piece of floats"
         return ""
 
@@ -119,7 +119,7 @@ class Replay(Executable):
         copied += [(k, data_address(a), a.nbytes) for k, a in self._constants.items()]
         gradients = [g for g in workspace.gradients if g is not None] if self.gradients else []
         copied += [(self.values + k, data_address(g), g.nbytes) for k, g in enumerate(gradients)]
-        finite = [(data_address(a), a.size, a.itemsize) for a in workspace.delicate]
+        finite = [(data_address(step.target), step.target.size, step.target.itemsize) for step in workspace.delicate]
         words = [workspace.pointer, self.gradients, len(self.tape.guards), len(copied), *sum(copied, ()), len(finite), *sum(finite, ())]
         return np.array(words, np.int64)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..common.uninterrupted import uninterrupted
-from ..transforms.replay.function import name_of
+from ..tape.places import placed_name
 from ..transforms.replay.gathered import Filled
 from ..transforms.replay.kernels import Kernels
 
@@ -73,7 +73,7 @@ class ByColours:
             if promotion is not None and self.inputs is not None:
                 inputs = [*self.inputs, *promotion.directions]
                 if promotion.visited(False):
-                    name = name_of(self.replayed.function)
+                    name = placed_name(self.replayed.function)
                     promotion.promote(False, lambda kernel: _run(kernel, inputs), _flat(rows), self.replayed.stats, name)
         return filled(template, _gathered(rows, positions))
 

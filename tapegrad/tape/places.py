@@ -6,6 +6,8 @@ and the offset of the instruction being executed cost a tenth of one.
 
 from __future__ import annotations
 
+import dis
+import itertools
 import linecache
 import os
 import sys
@@ -68,9 +70,27 @@ def caller_place(depth=2):
     return Place(frame.f_code, frame.f_lasti)
 
 
+def running_text(frame):
+    """The source of the expression that `frame` is running, empty if it is not at hand, and whether it is the target of an assignment."""
+    code, offset = frame.f_code, frame.f_lasti
+    line, end, column, end_column = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    text = ""
+    if line is not None and line == end and column is not None:
+        # Columns count bytes.
+        text = linecache.getline(code.co_filename, line).encode()[column:end_column].decode(errors="replace")
+    return text, dis.opname[code.co_code[offset]] in ("STORE_SUBSCR", "STORE_SLICE")
+
+
 def function_name(function):
     """What a message calls a function: its name, or that of its class."""
     return getattr(function, "__name__", type(function).__name__)
+
+
+def placed_name(function):
+    """The qualified name of a function, with its file and line if it is one of Python's."""
+    code = getattr(function, "__code__", None)
+    where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    return f"{getattr(function, '__qualname__', repr(function))}{where}"
 
 
 def name_of(thing):

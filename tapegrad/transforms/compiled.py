@@ -184,22 +184,7 @@ def _recorded(function, x0, data):
     if dtype != np.float64:
         # Compiled code reads eight bytes as a float64.
         raise DtypeError(f"the function returns {dtype}, compiled code a float64: convert the result (`.astype(float)`, or `float` of a constant)")
-    return kept.tape, kept, replayed.surroundings
-
-
-def _refuse_python(tape, workspace):
-    """Raise if some instruction needs the interpreter."""
-    for step in workspace.hosts:
-        raise UnsupportedFunctionError(
-            f"{step.name} at {tape.place(step.slot)} is computed by NumPy, which compiled code cannot call; "
-            "write it with operations that have a program, or use tg.value_and_grad, which calls NumPy there"
-        )
-    for item in tape.items:
-        if getattr(item.entry.function, "primitive", None) is not None:
-            raise UnsupportedFunctionError(
-                f"{item.entry.name} at {tape.place(item.slot)} is a primitive with rules in Python, which compiled code "
-                "cannot call; use tg.value_and_grad, which calls them"
-            )
+    return kept.tape, replayed.surroundings
 
 
 def _what_failed(number, handle):
@@ -207,6 +192,11 @@ def _what_failed(number, handle):
     if number < 0:
         return "a compiled function did not come to an end: an error inside tapegrad, please report it with the program"
     compiled = _ALIVE.get(handle)
+    if compiled is not None and number == len(compiled.tape.guards):
+        return (
+            "an operation that NumPy may refuse (a solve, a factorisation) has a result that is not finite here; the gradient was not "
+            "computed. tg.value_and_grad calls NumPy there, which says what is wrong"
+        )
     if compiled is None or not 0 <= number < len(compiled.tape.guards):
         return f"guard {number} of a compiled function saw something else than at recording"
     guard = compiled.tape.guards[number]

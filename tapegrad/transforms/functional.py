@@ -20,7 +20,7 @@ from ..array.differentiable import Differentiable
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
-from ..common.tree import flatten, unflatten
+from ..common.tree import LEAF, flatten, unflatten
 from .keep import kept
 from .replay.kernels import Options, checked_policy
 from .replay.miss import MISS
@@ -157,6 +157,9 @@ class Transformed(Generic[R]):
 
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""
+        if len(outcome.gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
+            # What nearly all calls are.
+            return _number(outcome.gradients[0])
         gradients = iter([g for g in outcome.gradients if g is not None])
         results = []
         for k in self._argnums_in_order:
@@ -191,6 +194,8 @@ class Transformed(Generic[R]):
 
     def _value(self, outcome):
         values = [v.copy() if isinstance(v, np.ndarray) else v for v in outcome.values]
+        if outcome.structure is LEAF:
+            return values[0]
         return unflatten(outcome.structure, values)
 
 

@@ -11,19 +11,18 @@ import sys
 
 import numpy as np
 
-from ..array.differentiable import Differentiable
-from ..array.dual import Dual
 from ..array.record import normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
 from ..autograd.recording import OUTER, check_result, refuse_captured, refuse_outer
-from ..common.dtypes import check_class, check_dtype, readable
-from ..common.errors import DtypeError, HigherOrderError, NonScalarOutputError, StructureError
+from ..common.dtypes import readable
+from ..common.errors import NonScalarOutputError, StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
 from ..tape.meta import meta_of
-from ..tape.places import function_name
+from ..tape.places import placed_name
 from ..tape.store import LARGEST_REUSED, Store, thread_state
+from .replay.arguments import differentiable
 
 
 def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=True):
@@ -81,7 +80,7 @@ def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
         refuse_outer(call.store)
     if call.enabled and len(call.store.leaf_list) > len(variables):
         refuse_captured(call.store, {t._i for t in variables}, function)
-    differentiated = _checked(results, structure, function, call.store, has_aux, scalar)
+    differentiated = checked(results, structure, function, call.store, has_aux, scalar)
     gradients = _gradients(differentiated, variables)
     return [_let_out(r._v) if isinstance(r, Tensor) else r for r in results], structure, gradients
 
@@ -143,7 +142,7 @@ class _Call:
             return variables[-1]
         leaves, structure = flatten(value)
         for leaf, name in zip(leaves, leaf_names(structure)):
-            variables.append(self._variable(_differentiable(leaf, f"argument {k}{name}")))
+            variables.append(self._variable(differentiable(leaf, f"argument {k}{name}")))
         return unflatten(structure, variables[len(variables) - len(leaves) :])
 
     def _variable(self, value):
@@ -169,37 +168,6 @@ _probe.store = object()
 _ALONE = _references(_probe)
 
 
-def _differentiable(leaf, what):
-    """An argument to be differentiated as a float or a float array; an error if it is none."""
-    kind = type(leaf)
-    if isinstance(leaf, Differentiable):
-        if leaf.__class__ is Dual or leaf.requires_grad:
-            raise HigherOrderError(
-                f"{what} is {'a dual number' if leaf.__class__ is Dual else 'a tensor that requires a gradient'}: the derivative of this "
-                "function is computed by a sweep and would not be recorded, so derivatives of derivatives cannot be nested here. Pass its "
-                "value (x.detach()), or use forward mode inside (tg.grad(tg.derivative(f)))"
-            )
-        leaf = leaf._v
-        kind = type(leaf)
-    if kind is float or kind is int:
-        return float(leaf)
-    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
-        raise DtypeError(f"{what} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)")
-    if isinstance(leaf, (np.integer, np.bool)):
-        raise DtypeError(f"{what} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
-    if isinstance(leaf, (np.ndarray, np.generic)):
-        check_class(leaf, what)
-        if isinstance(leaf, np.ndarray) and kind not in (np.ndarray, np.memmap):
-            raise DtypeError(f"{what} is an array of class {kind.__name__}; pass np.asarray(a), a plain array")
-        check_dtype(np.asarray(leaf), what)
-        if leaf.dtype.char not in "df":
-            raise DtypeError(f"{what} has dtype {leaf.dtype}, which cannot be differentiated; use float64 or float32")
-        return readable(np.asarray(leaf))
-    if isinstance(leaf, int) and kind is not bool:
-        return float(leaf)
-    raise StructureError(f"{what} is of type {kind.__name__}, which cannot be differentiated")
-
-
 def _constant(value):
     """What the function gets for an argument that is not differentiated: its arrays are copies, those of floats as constant tensors."""
     leaves, structure = flatten(value)
@@ -218,8 +186,11 @@ def _own(leaf):
     return leaf
 
 
-def _checked(results, structure, function, store, has_aux, scalar):
-    """Those of the results that are differentiated."""
+def checked(results, structure, function, store, has_aux, scalar, plain=False):
+    """Those of the results of a function that are differentiated; an error if they cannot be.
+
+    With `plain` nothing is differentiated: results that depend on nothing may be of any dtype.
+    """
     if scalar and not has_aux and len(results) == 1:
         # What most functions return: one number, computed here.
         t = results[0]
@@ -231,7 +202,7 @@ def _checked(results, structure, function, store, has_aux, scalar):
             raise StructureError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
         first = structure.parts[0].count
     for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
-        check_result(result, store, f"the result{name} of {function_name(function)}", differentiated=k < first)
+        check_result(result, store, f"the result{name} of {placed_name(function)}", differentiated=k < first, plain=plain)
     if scalar:
         if first != 1:
             raise NonScalarOutputError(

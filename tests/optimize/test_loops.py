@@ -203,8 +203,8 @@ def test_what_the_callback_changes_is_seen():
 
 
 def test_the_callback_stops():
-    result = tg.optimize.gradient_descent(rosenbrock, START, callback=lambda view: view.nit >= 1, max_iter=10**6)
-    assert not result.success and "callback" in result.message and 1 <= result.nit < 10**6
+    result = tg.optimize.gradient_descent(rosenbrock, START, callback=lambda view: True, max_iter=10**6)
+    assert not result.success and "callback" in result.message and result.nit < 10
 
     def stop(view):
         raise StopIteration
@@ -312,12 +312,12 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_while_the_function_is_recorded(interruptible):
+def test_ctrl_c_while_the_function_runs(interruptible):
     calls = []
 
     def f(x):
         calls.append(1)
-        if len(calls) == 2:
+        if len(calls) == 3:
             os.kill(os.getpid(), signal.SIGINT)
         return np.sum((x - 1.0) ** 2)
 
@@ -342,4 +342,4 @@ def test_a_function_of_tensors_only():
     f = lambda x: (x * x - 2.0 * x).sum().detach() * 0.0 + ((x - 1.0) ** 2).sum()  # noqa: E731
     result = tg.optimize.lbfgs(f, np.zeros(2))
     np.testing.assert_allclose(result.x, 1.0, atol=1e-6)
-    assert result.counts["records"] == 2
+    assert result.counts["records"] == 1 and result.counts["runs"] == 4

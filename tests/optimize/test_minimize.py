@@ -80,7 +80,7 @@ def test_what_a_function_looks_at_may_change_between_optimisations():
 
 
 def test_value_and_grad_brings_its_recordings():
-    g = tg.value_and_grad(rosenbrock)
+    g = tg.jit(tg.value_and_grad(rosenbrock))
     g(START), g(START)
     for method in ("BFGS", "lbfgs"):
         assert tg.optimize.minimize(g, START, method=method).counts["records"] == 0

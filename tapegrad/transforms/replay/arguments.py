@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...array.differentiable import Differentiable
 from ...array.dual import Dual
 from ...array.tensor import Tensor
 from ...common.dtypes import check_class, check_dtype, readable
@@ -45,15 +46,11 @@ def sort_arguments(args, kwargs, argnums):
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
         elif isinstance(leaf, Tensor):
-            if leaf.requires_grad:
-                raise _nested(k, structure, "a tensor that requires a gradient")
-            value = np.asarray(leaf._v)
+            value = np.asarray(leaf._v if not leaf.requires_grad else differentiable(leaf, argument_name(k, structure)))
             inputs.append(np.ascontiguousarray(value).reshape(value.shape))
             static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
-        elif isinstance(leaf, Dual):
-            raise _nested(k, structure, "a dual number, which carries a derivative")
-        elif want:
-            inputs.append(_wanted(leaf, k, structure))
+        elif want or isinstance(leaf, Dual):
+            inputs.append(np.array(differentiable(leaf, argument_name(k, structure)), order="C"))
             static.append((inputs[-1].shape, inputs[-1].dtype.char, want))
         elif isinstance(leaf, (np.ndarray, np.generic)) and np.asarray(leaf).dtype.kind in "f":
             check_class(leaf, argument_name(k, structure))
@@ -85,27 +82,35 @@ def _differentiated(structure, argnums):
     return flags + [False] * (structure.count - len(flags))
 
 
-def _wanted(leaf, k, structure):
-    """An argument to be differentiated that is neither a float nor a float array."""
-    where = argument_name(k, structure)
-    if isinstance(leaf, (int, np.floating)) and not isinstance(leaf, bool):
-        return np.array(float(leaf)) if not isinstance(leaf, np.float32) else np.array(leaf)
+def differentiable(leaf, what):
+    """An argument to be differentiated as a float or a float array; an error if it is none."""
+    kind = type(leaf)
+    if isinstance(leaf, Differentiable):
+        if leaf.__class__ is Dual or leaf.requires_grad:
+            raise HigherOrderError(
+                f"{what} is {'a dual number' if leaf.__class__ is Dual else 'a tensor that requires a gradient'}: the derivative of this "
+                "function is computed by a sweep and would not be recorded, so derivatives of derivatives cannot be nested here. Pass its "
+                "value (x.detach()), or use forward mode inside (tg.grad(tg.derivative(f)))"
+            )
+        leaf = leaf._v
+        kind = type(leaf)
+    if kind is float or kind is int:
+        return float(leaf)
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iub":
-        raise DtypeError(
-            f"{where} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)"
-        )
+        raise DtypeError(f"{what} is an array of {leaf.dtype}, which has no derivative; pass it as .astype(float)")
     if isinstance(leaf, (np.integer, np.bool)):
-        raise DtypeError(f"{where} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
+        raise DtypeError(f"{what} is a number of {leaf.dtype}, which has no derivative; pass it as float(...)")
     if isinstance(leaf, (np.ndarray, np.generic)):
-        check_class(leaf, where)
-        array = np.asarray(leaf)
-        if array.dtype.char in "df" and isinstance(leaf, np.ndarray):
-            if type(leaf) not in (np.ndarray, np.memmap):
-                raise DtypeError(f"{where} is an array of class {type(leaf).__name__}; pass np.asarray(a), a plain array")
-            return np.array(readable(array), order="C")
-        check_dtype(array, where)
-        raise DtypeError(f"{where} has dtype {array.dtype}, which cannot be differentiated; use float64 or float32")
-    raise StructureError(f"{where} is of type {type(leaf).__name__}, which cannot be differentiated")
+        check_class(leaf, what)
+        if isinstance(leaf, np.ndarray) and kind not in (np.ndarray, np.memmap):
+            raise DtypeError(f"{what} is an array of class {kind.__name__}; pass np.asarray(a), a plain array")
+        check_dtype(np.asarray(leaf), what)
+        if leaf.dtype.char not in "df":
+            raise DtypeError(f"{what} has dtype {leaf.dtype}, which cannot be differentiated; use float64 or float32")
+        return readable(np.asarray(leaf))
+    if isinstance(leaf, int) and kind is not bool:
+        return float(leaf)
+    raise StructureError(f"{what} is of type {kind.__name__}, which cannot be differentiated")
 
 
 def argument_name(k, structure):
@@ -113,14 +118,6 @@ def argument_name(k, structure):
     name = leaf_names(structure)[k]
     first, _, rest = name[4:].partition("]")
     return f"argument {first}{rest}" if name.startswith("[0]") else f"keyword argument {first}{rest}"
-
-
-def _nested(k, structure, what):
-    return HigherOrderError(
-        f"{argument_name(k, structure)} is {what}: the derivative of this function is computed by a sweep and would not be "
-        "recorded, so derivatives of derivatives cannot be nested here. Pass its value (x.detach()), or use forward mode "
-        "inside (tg.grad(tg.derivative(f)))"
-    )
 
 
 def _static(leaf):

@@ -34,13 +34,14 @@ from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.status import FINE, OTHER
 from ...tape.modes import no_grad
+from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .arguments import argument_name, is_input, sort_arguments
 from .cache import Kept, Tapes
 from .directions import KernelRecording, answered, asked_for, lanes_of
 from .kernels import Options
 from .miss import MISS
-from .running import LOG, Outcome, Running, name_of
+from .running import LOG, Outcome, Running
 from .stats import Spending, Stats
 from .surroundings import Surroundings
 
@@ -142,7 +143,6 @@ class Replayed(Running):
         (`program.swept`); what it returns stands for the gradients.  If it has a method
         ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
-        self.check_positions(args)
         if self.jit is None:
             start = time.perf_counter()
             outcome = self.run(args, kwargs, backward)
@@ -150,6 +150,7 @@ class Replayed(Running):
             return outcome
         if self.plain:
             return self.run(args, kwargs, backward)
+        self.check_positions(args)
         inputs, key, leaves = sort_arguments(args, kwargs, self.argnums)
         if self.surroundings is None or not self.surroundings.same():
             self._look_again()
@@ -194,13 +195,17 @@ class Replayed(Running):
                 f"{len(args)} positional arguments"
             )
 
+    def as_left(self):
+        """What the function itself has changed, when it ran just now, is no change."""
+        self.surroundings = Surroundings(self.function)
+
     def _look_again(self):
         """Something may have changed: if it has, nothing that was recorded stands for the function any more."""
         with self.lock:
             before, self.shorts = self.surroundings, ()
             name, self.surroundings = before.changed() if before is not None else (None, Surroundings(self.function))
             if name is not None:
-                LOG.info("%s: %s has changed; recording again", name_of(self.function), name)
+                LOG.info("%s: %s has changed; recording again", placed_name(self.function), name)
                 self.kinds = {}
                 self.changed = name
 
@@ -225,7 +230,7 @@ class Replayed(Running):
         try:
             return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
         except NotLowered as why:
-            raise UnsupportedFunctionError(f"{name_of(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
+            raise UnsupportedFunctionError(f"{placed_name(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
 
     def _kept(self, args, kwargs, backward):
         with no_grad():
@@ -233,12 +238,8 @@ class Replayed(Running):
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
         kept = self.kinds[key].tapes.first() if not self.plain else None
         if kept is None:
-            raise GradientError(f"{name_of(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
+            raise GradientError(f"{placed_name(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
         return kept, inputs
-        kind = self.kinds[key]
-        if kind.given_up:
-            raise GradientError(f"{name_of(self.function)} has no tape: it is run define-by-run, because {kind.given_up}")
-        return kind.tapes.first(), inputs
 
     def replay(self, kind, inputs, backward, count=True):
         outcome, by_kernel = self._walked(kind, inputs, backward, count, True)
@@ -319,7 +320,7 @@ class Replayed(Running):
 
     def _promote(self, kept, inputs, backward, outcome, workspace):
         """Note a replay by sweep, and make a kernel of the tape if it is time."""
-        kernels, name = kept.kernels, name_of(self.function)
+        kernels, name = kept.kernels, placed_name(self.function)
         if not callable(backward):
             kernels.note(backward, inputs, outcome, self.stats, name)
             return
@@ -361,7 +362,10 @@ class Replayed(Running):
                 return self.run(*call, backward)
             self.note(cause)
             kept = Kept(tape, self.jit, first)
-            LOG.info("%s: recorded: %s: %d instructions, %d guards", name_of(self.function), cause or "a new kind of arguments", len(tape), len(tape.guards))
+            LOG.info(
+                "%s: recorded: %s: %d instructions, %d guards",
+                placed_name(self.function), cause or "a new kind of arguments", len(tape), len(tape.guards),
+            )  # fmt: skip
             with self.lock:
                 tapes.add(kept)
                 self._count()

@@ -61,8 +61,9 @@ class Numbered:
         """Compressions of the Jacobian, if they have been sought."""
         return self.base._compressed
 
-    def lanes(self, count):
-        """Asked by who has not chosen a mode yet: then there is no plan."""
+    @property
+    def store(self):
+        """Asked for by who has not chosen a mode yet: then there is no plan."""
         raise _Unplanned
 
     def columns(self):

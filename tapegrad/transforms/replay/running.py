@@ -17,13 +17,14 @@ import numpy as np
 
 from ...array.record import normalise
 from ...array.tensor import Tensor
-from ...autograd.recording import Recording, captured_message, check_result, refuse_outer
+from ...autograd.recording import Recording, captured_message, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, NestingError, NonScalarOutputError, StructureError
-from ...common.tree import flatten, leaf_names, of_one, unflatten
+from ...common.errors import GradientError, NestingError
+from ...common.tree import flatten, of_one, unflatten
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
+from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .. import plain
 from .arguments import as_inputs, is_input, is_reordered, with_inputs
@@ -75,7 +76,7 @@ class Running:
                 self.give_up(trace.cannot)
                 return None
             results, shape = flatten(result)
-            self._check_results(results, shape, backward, tape.store)
+            plain.checked(results, shape, self.function, tape.store, self.has_aux, backward is True and self.scalar, backward is False)
             if backward is True and self.scalar and np.ndim(results[0]):
                 # An array of one element is differentiated as that number.
                 shape = of_one(shape, np.ndim(results[0]))
@@ -104,29 +105,6 @@ class Running:
             self.stats.cuts[f"{how} at {place}"] += 1
         return finished
 
-    def _check_results(self, results, structure, backward, store):
-        if self.has_aux:
-            if structure.kind is not tuple or len(structure.parts) != 2:
-                raise StructureError("with has_aux=True the function must return a pair: what is differentiated, and anything else")
-            first = structure.parts[0].count
-        else:
-            first = len(results)
-        for k, (result, name) in enumerate(zip(results, leaf_names(structure))):
-            what = f"the result{name} of {name_of(self.function)}"
-            check_result(result, store, what, differentiated=k < first, plain=backward is False)
-        if backward is True and self.scalar:
-            if first != 1:
-                raise NonScalarOutputError(
-                    f"the function must return one number to be differentiated, it returned {structure}; "
-                    "use tg.jacobian for several, has_aux=True for a number and anything else"
-                )
-            value = results[0]._v if isinstance(results[0], Tensor) else results[0]
-            if np.size(value) != 1:
-                raise NonScalarOutputError(
-                    f"the function must return one number to be differentiated, it returned an array of shape "
-                    f"{np.shape(value)}; sum it, or use tg.jacobian"
-                )
-
     @contextmanager
     def _turn(self):
         """Threads that need the same recording wait for the one that makes it, so that it is made once.
@@ -148,31 +126,27 @@ class Running:
     def run(self, args, kwargs, backward):
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
-        if callable(backward):
+        if backward is True:
+            return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
+        if backward:
+            self.check_positions(args)
             argnums = tuple(sorted(set(self.argnums)))
             recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
             if thread_state().enabled:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
-        if backward:
-            return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         with Tape() as tape, enable_grad():
             results, structure = flatten(self.function(*args, **kwargs))
-            self._check_results(results, structure, False, tape.store)
+            plain.checked(results, structure, self.function, tape.store, self.has_aux, False, True)
         return Outcome([r.detach()._v if isinstance(r, Tensor) else r for r in results], structure, None)
 
     def give_up(self, why):
         """Run the function plainly from now on, and say so once."""
         if not self.plain:
             self.plain = self.stats.fallback = why
-            text = f"{name_of(self.function)} was to be recorded once, but is run at every call: {why}"
+            text = f"{placed_name(self.function)} was to be recorded once, but is run at every call: {why}"
             if not self.silent:
                 warnings.warn(text, PathWarning, stacklevel=outside())
             self.kinds, self.shorts = {}, ()
             self._count()
 
-
-def name_of(function):
-    code = getattr(function, "__code__", None)
-    where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
-    return f"{getattr(function, '__qualname__', repr(function))}{where}"

@@ -126,8 +126,10 @@ class Spending:
         if compiled != Spending._compiled:
             # It was the library itself that was compiled meanwhile.
             return
+        before = self.seconds
         self.seconds += seconds
-        if self.seconds > PATIENCE:
+        if before and self.seconds > PATIENCE:
+            # Of one long call jit would save nothing.
             self.seconds = float("-inf")
             warnings.warn(
                 f"{self.name} has spent {PATIENCE:g} s in derivatives that run it at every call. tg.jit(tg.grad(f)), or tg.jit on the "

@@ -160,7 +160,7 @@ def places():
     yield Kind(
         "item of a defaultdict",
         None,
-        True,
+        False,
         replaced(DICT, ('{"other": 1.0, "NAME": A}', "collections.defaultdict(float, NAME=A)")),
         'NAMEs["NAME"]',
     )
@@ -437,7 +437,7 @@ def orders():
         'name = "square" if n % 2 else "shift"\n    NAMEs[name] = NAMEs.pop(name)',
     )
     plain = ("collections.OrderedDict(square=None, shift=None)", '{"square": None, "shift": None}')
-    yield Kind("order of an OrderedDict", 8, True, LAYERS, "total")
+    yield Kind("order of an OrderedDict", 8, False, LAYERS, "total")
     yield Kind("order of a dict", 8, True, replaced(LAYERS, plain, again), "total")
     yield Kind(
         "order of a dict in a list",

@@ -18,13 +18,13 @@ TURNS = {
     "cell": (
         "def make():\n    turn = [0]\n    def f(x):\n        turn[0] += 1\n        BODY\n    return f\n\nf = make()\n",
         "turn[0]",
-        True,
+        False,
     ),
-    "global": ("turn = 0\n\ndef f(x):\n    global turn\n    turn += 1\n    BODY\n", "turn", True),
+    "global": ("turn = 0\n\ndef f(x):\n    global turn\n    turn += 1\n    BODY\n", "turn", False),
     "self": (
         "class Model:\n    turn = 0\n    def loss(self, x):\n        self.turn += 1\n        BODY\n\nf = Model().loss\n",
         "self.turn",
-        True,
+        False,
     ),
     "iterator": ("turns = itertools.count(1)\n\ndef f(x):\n    turn = next(turns)\n    BODY\n", "turn", False),
     "object": ("state = types.SimpleNamespace(turn=0)\n\ndef f(x):\n    state.turn += 1\n    BODY\n", "state.turn", False),

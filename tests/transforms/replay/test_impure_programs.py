@@ -77,4 +77,13 @@ def test_what_was_always_right_is_right():
     plain = [name for name, kind in KINDS.items() if kind.fault is None]
     for program in programs(0, max(100, len(plain)), plain):
         outcome = run(program)
-        assert outcome.verdict == "right" or not program.expected, f"{outcome.text}\n{program.source}"
+        assert outcome.verdict in program.expected, f"{outcome.verdict}: {outcome.text}\n{program.source}"
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["plainly", "jit"])
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_is_right_without_jit_and_under_it_right_refused_or_unseen_as_is_said(name, jit):
+    for seed in range(2):
+        program = made(KINDS[name], seed, jit=jit)
+        outcome = run(program)
+        assert outcome.verdict in program.expected, f"{outcome.verdict}: {outcome.text}\n{program.source}"
