@@ -13,6 +13,7 @@ an element of it.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from .typed_methods import Methods
 else:
     Methods = object
+
+_frame = sys._getframe
 
 
 def below(thing):
@@ -148,8 +151,8 @@ class Differentiable(Methods):
         def __array__(self):
             value = self._v
             if value.__class__ is float or not value.shape and value.dtype.kind == "f":
-                if self._t is not None or self._r or self._is_dual:
-                    # NumPy puts it into an array as an object (`tapegrad.array.objects`).
+                # NumPy puts it into an array as an object (`tapegrad.array.objects`), but SciPy's functions want plain numbers.
+                if (self._t is not None or self._r or self._is_dual) and not _frame(1).f_globals.get("__name__", "").startswith("scipy."):
                     raise AttributeError("__array__")
             return self._as_array
 

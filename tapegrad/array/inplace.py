@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..common.errors import DtypeError, GradientError
-from ..common.registry import attach
+from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from .assigning import assign_value, note_change, refuse_computed
 from .differentiable import Differentiable

@@ -16,17 +16,20 @@ def instead() -> str:
     """What to write in place of the expression that is running, which asks a tensor for its number."""
     frame = caller_frame(2)
     text, assigned = running_text(frame)
-    package, _, _ = frame.f_globals.get("__name__", "").partition(".")
+    package = _package(frame)
     if package == "scipy":
         return registry.advice()
-    if package == "numpy":
+    if package == "numpy" and not assigned:
+        while _package(frame.f_back) == "numpy":
+            frame = frame.f_back
         name = f"np.{frame.f_code.co_name.strip('_')}"
         return f"{name} takes a number out of an array of tensors; write tg.array(a) for its argument, as in {name}(tg.array(a))"
     if assigned:
-        name = re.match(r"\w+", text)
-        array = name.group() if name else "array"
+        name = re.match(r"\w+", text) if package != "numpy" else None
+        array = name.group() if name else "a"
         return f"a plain array cannot hold it; make the array with {array} = tg.zeros(shape), or np.zeros_like(t)"
-    module, called = (re.match(r"(math|np|numpy)\.([\w.]+)\(", text) or ("", "", ""))[1:]
+    call = re.match(r"(math|np|numpy)\.([\w.]+)\(", text)
+    module, called = call.groups() if call else ("", "")
     if module == "math" and hasattr(np, called):
         return f"for math.{called}(t) write np.{called}(t)"
     if called in _MAKERS and module != "math":
@@ -37,3 +40,7 @@ def instead() -> str:
     if array:
         return f"an array of tensors becomes a tensor by tg.array({array[1]})"
     return f"for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros; {registry.advice()}"
+
+
+def _package(frame):
+    return "" if frame is None else str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
+from ..array.objects import holds_tensors
 from ..array.record import normalise, plain, trace_of
 from ..common.errors import DtypeError, UnsupportedFunctionError
 from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
@@ -447,7 +448,7 @@ def _full(shape, fill_value, dtype=None, order="C", **device):
 @implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 def _array(object, dtype=None, *args, copy=None, order=None, subok=False, ndmin=0, **device):
     # Only np.array(..., like=tensor) comes here: the way to make an array of tensors.
-    result = as_tensor(object) if _holds_tensor([object]) else plain(normalise(np.array(object, dtype)))
+    result = as_tensor(object) if holds_tensors(object) else plain(normalise(np.array(object, dtype)))
     if dtype is not None:
         result = cast(result, dtype)
     return result if result.ndim >= ndmin else F.reshape(result, (1,) * (ndmin - result.ndim) + tuple(result.shape))
