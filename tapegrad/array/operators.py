@@ -121,6 +121,7 @@ _NEGATIVE = BY_NAME["negative"]
 
 #: Types that need no closer look.
 _KNOWN = {float, int, np.ndarray, np.float64, Tensor, Parameter}
+_NUMBERS = _KNOWN - {np.ndarray}
 
 
 def _binary(row, a, b):
@@ -145,9 +146,9 @@ _UFUNC = {
 
 def _compare(function):
     def method(self, other):
-        if not _accepts(other):
-            return NotImplemented
-        if isinstance(other, (np.ndarray, list, tuple)):
+        if other.__class__ not in _NUMBERS:
+            if not _accepts(other):
+                return NotImplemented
             other = registry.objects.operand(other)
         if LISTENERS:
             notify(f"comparison ({_UFUNC[function].__name__})", self, other)
