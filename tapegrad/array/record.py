@@ -22,7 +22,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_dtype, readable
-from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
+from ..common.errors import NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.plan import Signature
@@ -91,10 +91,9 @@ def as_operand(thing, row_name="operation"):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
         check_class(thing, row_name)
-        if thing.dtype.char == "O":
-            thing = registry.objects.joined(thing, plain_numbers=True)
-            if isinstance(thing, Differentiable):
-                return thing
+        thing = registry.objects.joined(thing, plain_numbers=True)
+        if isinstance(thing, Differentiable):
+            return thing
         array = readable(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":

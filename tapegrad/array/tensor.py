@@ -379,10 +379,10 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     elif isinstance(data, Differentiable):
         data._refuse("tg.tensor()", "to have a tensor with a tangent, write tg.Dual(tensor, tangent)")
     elif registry.objects.holds_tensors(data):
-        data = registry.objects.stacked(data)
-        if data.requires_grad:
+        whole = registry.objects.stacked(data)
+        if whole.requires_grad:
             raise LeaveTapeError("tg.tensor() of tensors that require a gradient would cut the derivative; join them with tg.array([...])")
-        data = np.array(data._let_out("tg.tensor()"))
+        data = np.array(whole._let_out("tg.tensor()"))
     if type(data) is int and requires_grad:
         data = float(data)
     check_class(data, "tg.tensor")

@@ -11,12 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
 from ..array.record import normalise, plain, trace_of
 from ..common.errors import DtypeError, UnsupportedFunctionError
 from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
-
 
 #: What NumPy takes for an array, as a tensor.
 as_tensor = F.lift
