@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..common.errors import DtypeError, GradientError
-from ..common.registry import attach
+from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from .assigning import assign_value, note_change, refuse_computed
 from .differentiable import Differentiable
@@ -86,6 +86,7 @@ def _operator(row):
     def update(x, other):
         if not isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list)):
             return NotImplemented
+        other = registry.objects.operand(other)
         if recorded(x, other):
             root = root_of(x)[0]
             if root._t is None and root._r:

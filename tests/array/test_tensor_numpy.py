@@ -395,7 +395,7 @@ def test_out_is_refused():
     with pytest.raises(tg.errors.LeaveTapeError):
         np.full_like(A, leaf(2.0))
     with pytest.raises(tg.errors.LeaveTapeError):
-        np.array([leaf(1.0), leaf(2.0)])
+        np.array([leaf([1.0]), leaf([2.0])])
 
 
 def test_integer_tensors_stay_integers_beside_python_ints():
