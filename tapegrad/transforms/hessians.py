@@ -173,8 +173,7 @@ class _Hessian(OfGradient):
 
     def _blocks(self, recording):
         """The blocks; or how many directions at once `_by_arrays` may take to find them."""
-        # Asked twice it is sought at once.
-        compressed = recording.compressed() or recording.compressed()
+        compressed = recording.compressed()
         if self._mode != "reverse" and compressed is None:
             count = _directions_at_once(recording)
             if count:
