@@ -94,10 +94,10 @@ def _operator(row):
                     "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
                     "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
                 )
+            if not x.shape and root is x:
+                # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.
+                return apply(row, (x, other))
             if is_argument(root):
-                if type(x._v) is float:
-                    # A number is never changed in Python: the name goes on with another one.
-                    return apply(row, (x, other))
                 raise argument_changed()
             result = apply(row, (x, other))
             if result.shape != x.shape:
@@ -106,7 +106,7 @@ def _operator(row):
                 if x.dtype.kind != "f":
                     raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
                 result = astype(result, x.dtype)
-            if type(x._v) is not float and (root is not x or views_of(x)):
+            if root is not x or views_of(x):
                 x[...] = result
             else:
                 x._become(result)
@@ -129,8 +129,12 @@ def _method(name, update):
         if result is NotImplemented:
             raise TypeError(f"{name}_() does not know an operand of type {type(other).__name__}")
         if result is not self:
-            raise argument_changed()
-        return result
+            if is_argument(self):
+                raise argument_changed()
+            if result.shape:
+                raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of a number")
+            self._become(result)
+        return self
 
     method.__doc__ = f"`{name}` in place; returns self."
     return method

@@ -220,9 +220,13 @@ def test_changes_in_place():
     assert isinstance(t, tg.Dual) and t.tangent.tolist() == [4.0, 4.0]
     with pytest.raises(tg.errors.GradientError, match="filled"):
         x.zero_()
+    y = same = tg.Dual(1.0, 1.0)
+    y += np.ones(3)
+    assert y.shape == (3,) and (same.value, same.tangent) == (1.0, 1.0)
+    same.add_(2.0)
+    assert (same.value, same.tangent) == (3.0, 1.0)
     with pytest.raises(ValueError):
-        y = tg.Dual(1.0, 1.0)
-        y += np.ones(3)
+        same.mul_(np.ones(3))
     with pytest.raises(DtypeError):
         np.zeros_like(tg.tensor([1, 2]))[0] = d
 
