@@ -16,7 +16,7 @@ from _thread import get_ident
 import numpy as np
 
 from ..common.observers import LISTENERS, notify
-from ..common.registry import attach
+from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
@@ -123,6 +123,7 @@ _NEGATIVE = BY_NAME["negative"]
 
 #: Types that need no closer look.
 _KNOWN = {float, int, np.ndarray, np.float64, Tensor, Parameter}
+_NUMBERS = _KNOWN - {np.ndarray}
 
 
 def _binary(row, a, b):
@@ -147,8 +148,10 @@ _UFUNC = {
 
 def _compare(function):
     def method(self, other):
-        if not _accepts(other):
-            return NotImplemented
+        if other.__class__ not in _NUMBERS:
+            if not _accepts(other):
+                return NotImplemented
+            other = registry.objects.operand(other)
         if LISTENERS:
             notify(f"comparison ({_UFUNC[function].__name__})", self, other)
         result = function(self._v, other._v if isinstance(other, Differentiable) else other)
@@ -221,16 +224,17 @@ __eq__ = _compare(operator.eq)
 __ne__ = _compare(operator.ne)
 
 
-def __and__(self, other):
-    return record_nondiff(np.logical_and, (self, other), np.logical_and(self._v, getattr(other, "_v", other)))
+def _logical(function):
+    def method(self, other):
+        other = registry.objects.operand(other)
+        return record_nondiff(function, (self, other), function(self._v, getattr(other, "_v", other)))
+
+    return method
 
 
-def __or__(self, other):
-    return record_nondiff(np.logical_or, (self, other), np.logical_or(self._v, getattr(other, "_v", other)))
-
-
-def __xor__(self, other):
-    return record_nondiff(np.logical_xor, (self, other), np.logical_xor(self._v, getattr(other, "_v", other)))
+__and__ = _logical(np.logical_and)
+__or__ = _logical(np.logical_or)
+__xor__ = _logical(np.logical_xor)
 
 
 def __invert__(self):

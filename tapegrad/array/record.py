@@ -22,7 +22,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_dtype, readable
-from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
+from ..common.errors import NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.plan import Signature
@@ -80,7 +80,7 @@ def normalise(value):
 def as_operand(thing, row_name="operation"):
     """An operand that is not a tensor as something NumPy computes with.
 
-    Python ints become floats; arrays are checked for dtypes without derivative.
+    Python ints become floats; arrays are checked for dtypes without derivative.  What holds tensors becomes a tensor.
     """
     kind = type(thing)
     if kind is float:
@@ -91,6 +91,9 @@ def as_operand(thing, row_name="operation"):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
         check_class(thing, row_name)
+        thing = registry.objects.joined(thing, plain_numbers=True)
+        if isinstance(thing, Differentiable):
+            return thing
         array = readable(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":
@@ -98,21 +101,12 @@ def as_operand(thing, row_name="operation"):
             array = array.astype(np.float32)
         return float(array) if array.ndim == 0 and array.dtype.char == "d" else array
     if isinstance(thing, (list, tuple)):
-        return as_operand(_array_of(thing), row_name)
+        return registry.objects.stacked(thing) if registry.objects.holds_tensors(thing) else as_operand(np.asarray(thing), row_name)
     if isinstance(thing, complex):
         check_dtype(np.asarray(thing), row_name)
     if kind is registry.Call:
         return thing
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
-
-
-def _array_of(sequence):
-    def has_tensor(items):
-        return any(isinstance(i, Differentiable) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
-
-    if has_tensor(sequence):
-        raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
-    return np.asarray(sequence)
 
 
 def follow_forwarding(t):
@@ -225,6 +219,8 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             if kind is registry.Dual:
                 return o._apply_row(row, operands, attrs, value, integer)
             v = operands[k] = as_operand(o, row.name)
+            if isinstance(v, Differentiable):
+                return apply(row, operands, attrs, value, integer)
             flags.append(False)
             if v.__class__ is float:
                 metas.append(SCALAR)
@@ -349,8 +345,11 @@ def apply_two(row, a, b, depth=3):
     else:
         if kind is registry.Dual:
             return a._apply_two(row, a, b)
-        raw_a = a
-        x = a = a if kind is float else as_operand(a, row.name)
+        raw_a = x = a
+        if kind is not float:
+            x = a = as_operand(a, row.name)
+            if isinstance(x, Differentiable):
+                return apply_two(row, x, b, depth + 1)
         on_a = False
     kind = b.__class__
     if kind is Tensor or kind is Parameter or kind is Whole:
@@ -359,8 +358,11 @@ def apply_two(row, a, b, depth=3):
     else:
         if kind is registry.Dual:
             return b._apply_two(row, a if raw_a is None else raw_a, b)
-        raw_b = b
-        y = b = b if kind is float else as_operand(b, row.name)
+        raw_b = y = b
+        if kind is not float:
+            y = b = as_operand(b, row.name)
+            if isinstance(y, Differentiable):
+                return apply_two(row, a if raw_a is None else raw_a, y, depth + 1)
         on_b = False
     if x.__class__ is float:
         if y.__class__ is not float and raw_a is not None and y.dtype.char != "d":

@@ -377,12 +377,11 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = np.array(data._let_out("tg.tensor()"))
     elif isinstance(data, Differentiable):
         data._refuse("tg.tensor()", "to have a tensor with a tangent, write tg.Dual(tensor, tangent)")
-    elif isinstance(data, (list, tuple)) and _contains_tensor(data):
-        if any(t.requires_grad for t in _tensors_in(data)):
-            raise LeaveTapeError(
-                "tg.tensor([...]) of tensors that require a gradient would cut the derivative; join them with tg.stack"
-            )
-        data = _values_of(data)
+    elif registry.objects.holds_tensors(data):
+        whole = registry.objects.stacked(data)
+        if whole.requires_grad:
+            raise LeaveTapeError("tg.tensor() of tensors that require a gradient would cut the derivative; join them with tg.array([...])")
+        data = np.array(whole._let_out("tg.tensor()"))
     if type(data) is int and requires_grad:
         data = float(data)
     check_class(data, "tg.tensor")
@@ -390,22 +389,6 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     check_dtype(value, "tg.tensor")
     value = normalise(value)
     return rebuilt(Tensor, value, requires_grad, None)
-
-
-def _tensors_in(data):
-    for item in data:
-        if isinstance(item, Differentiable):
-            yield item
-        elif isinstance(item, (list, tuple)):
-            yield from _tensors_in(item)
-
-
-def _contains_tensor(data):
-    return next(_tensors_in(data), None) is not None
-
-
-def _values_of(data):
-    return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Differentiable) else d for d in data]
 
 
 registry.Tensor = Tensor

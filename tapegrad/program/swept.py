@@ -7,6 +7,8 @@ element by element, or both.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ..array.record import normalise
@@ -72,7 +74,7 @@ class ReplayedRecording(Recording):
         self._stops = stops[stops <= self.high].astype(np.int64)
         self.primitive = ""
         self.prediction = None
-        self._tape, self._uses, self._compressed = tape, 0, None
+        self._tape = tape
         #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
         self.asked = []
 
@@ -84,11 +86,13 @@ class ReplayedRecording(Recording):
         return workspace.recording
 
     def compressed(self):
-        """Compressions of its Jacobian by columns and by rows, sought when it is asked for again; or None."""
-        self._uses += 1
-        if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH:
-            self._compressed = self._tape.compressions.worth
+        """Compressions of its Jacobian by columns and by rows, or None."""
         return self._compressed
+
+    @cached_property
+    def _compressed(self):
+        enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
+        return self._tape.compressions.worth if enough and not self.primitive else None
 
     def columns(self):
         """As of `Recording`."""
