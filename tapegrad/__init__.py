@@ -48,7 +48,7 @@ from .transforms.functional import elementwise_grad as egrad
 from .array.functions import *  # noqa: F401,F403
 from .transforms.hessians import hessian, hessian_diag, laplacian
 from .transforms.products import gnvp, hvp
-from .transforms.replay.stats import PathWarning, PerformanceWarning
+from .common.errors import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacobian, jacrev, linearize, vjp
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad

@@ -181,15 +181,14 @@ class Differentiable(Methods):
         if LISTENERS:
             notify(".item()", self)
         self._let_out("item()")
-        # A new object: the value itself is the token by which the tape knows that this tensor is alive.
-        return 1.0 * self._v if type(self._v) is float else self._only().item()
+        return self._v if type(self._v) is float else self._only().item()
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; leaves the tape."""
         if LISTENERS:
             notify(".tolist()", self)
         self._let_out("tolist()")
-        return 1.0 * self._v if type(self._v) is float else self._v.tolist()
+        return self._v if type(self._v) is float else self._v.tolist()
 
     def numpy(self) -> NDArray[Any]:
         """The values as an ndarray that shares memory; read-only if a gradient is required."""

@@ -270,7 +270,13 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
             seeded = made(value, normalise(one), None, level)
             return _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {function_name(f)}")[1]
 
-    return df
+    return _recorded(df, f, derivative)
+
+
+def _recorded(transformed, f, transformation):
+    """`transformed`; where `f` is under ``jit``, what that makes of the transformation."""
+    again = getattr(f, "recorded_as", None)
+    return transformed if again is None else again(transformation) or transformed
 
 
 @overload
@@ -324,7 +330,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             jacobians.append(_jacobian(f, args, k % len(args), kwargs))
         return tuple(jacobians) if several else jacobians[0]
 
-    return jacobian
+    return _recorded(jacobian, f, lambda f: jacfwd(f, argnums))
 
 
 def lanes_for(rest):

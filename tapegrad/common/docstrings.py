@@ -11,6 +11,7 @@ import inspect
 
 #: What a parameter of this name is, everywhere.
 PARAMETERS = {
+    "order": ("{'C', 'F'}", "In which order, as in NumPy."),
     "x": ("Tensor or array-like", ""),
     "y": ("Tensor or array-like", "Broadcast with `x`."),
     "a": ("Tensor or array-like", ""),

@@ -54,9 +54,10 @@ def exact(value):
     if kind is np.ndarray and value.dtype == object:
         return kind, (value.shape, tuple([exact(part) for part in value.ravel().tolist()]))
     if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
-        return kind, (value.dtype.str, value.tobytes())
+        # The text of a dtype does not name fields.
+        return kind, (value.dtype, value.tobytes())
     if kind is np.ndarray and not value.dtype.hasobject:
-        return kind, (value.shape, value.strides, value.dtype.str, value.tobytes())
+        return kind, (value.shape, value.strides, value.dtype, value.tobytes())
     if _is_frozen(value):
         return kind, tuple([exact(getattr(value, field.name)) for field in dataclasses.fields(value)])
     return kind, _Identity(value)

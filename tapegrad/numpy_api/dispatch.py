@@ -133,7 +133,6 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                 opcode, function = _OF_ONE[ufunc]
                 number = self._v
                 if type(number) is float and index < store.limit:
-                    # A new float, whatever the number: see the test of `_OF_ONE`.
                     value = function(number)
                     frame = _frame(1)
                     if frame.f_code is not store.code:
@@ -142,8 +141,9 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                     store.lefts.append(self._i)
                     store.rights.append(0)
                     store.offsets.append(frame.f_lasti)
-                    tokens.append(value)
                     t = Tensor()
+                    t._k = token = 1.0 * value
+                    tokens.append(token)
                     t._v = value
                     t._t = store
                     t._i = index
@@ -163,15 +163,13 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                     frame = _frame(1)
                     if frame.f_code is not store.code:
                         store.note_code(frame.f_code)
-                    # A token is nobody else's: of an operand the same number as a new object (1.0 * x is x to the bit).
-                    if value is number or value is other:
-                        value = 1.0 * value
                     store.ops.append(opcode)
                     store.lefts.append(left)
                     store.rights.append(right)
                     store.offsets.append(frame.f_lasti)
-                    tokens.append(value)
                     t = Tensor()
+                    t._k = token = 1.0 * value
+                    tokens.append(token)
                     t._v = value
                     t._t = store
                     t._i = index

@@ -25,7 +25,7 @@ import numpy as np
 from ..common.errors import TapeFileError, require
 from ..interpreter import native
 from ..interpreter.plan import Signature
-from ..rules import BY_NAME, ROWS
+from ..rules import BY_NAME
 from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
@@ -37,8 +37,6 @@ _VIEWS = {
     BY_NAME[name]
     for name in ("getitem", "broadcast_to", "diagonal", "as_strided", "reshape", "squeeze", "expand_dims", "transpose", "t", "flip")
 }
-#: Rows whose eager operation raises where the compiled one gives NaN (a singular matrix).
-RAISING = {row for row in ROWS if row.raises}
 _WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
 _STACK = BY_NAME["stack"]
 
@@ -292,10 +290,10 @@ class Layout:
         self._continue(item.slot, active[2:])
         record["integer"] = entry.integer
         if signature.saves and not signature.in_python:
-            record["integer"] = len(self.objects)
+            record["integer"] = len(self.saved)
             for k in signature.saves:
                 kept = item.slot if k < 0 else operands[k]
-                self.objects.append(self.value_array(kept))
+                self.saved.append(self.address_of(kept))
                 self._kept.add(self._roots.get(kept, kept))
 
     def _continue(self, slot, operands):

@@ -7,6 +7,8 @@ element by element, or both.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ..array.record import normalise
@@ -24,7 +26,7 @@ class _Store:
 
     def __init__(self, workspace):
         self._records, self.address = workspace.records, workspace.address
-        self.objects, self.special = workspace.objects, workspace.tape.special
+        self._saved, self.special = workspace.saved, workspace.tape.special
 
     def flush(self):
         """Address of the records."""
@@ -33,6 +35,10 @@ class _Store:
     def records(self):
         """The records, as `tape.store.Store` gives them."""
         return self._records
+
+    def saved(self, low, high):
+        """As of `tape.store.Store`: all of it lies where it lay when the workspace was made."""
+        return self._saved
 
     def read(self, slot, layout=ARRAY_RECORD):
         """The fields of one record."""
@@ -68,7 +74,7 @@ class ReplayedRecording(Recording):
         self._stops = stops[stops <= self.high].astype(np.int64)
         self.primitive = ""
         self.prediction = None
-        self._tape, self._uses, self._compressed = tape, 0, None
+        self._tape = tape
         #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
         self.asked = []
 
@@ -80,11 +86,13 @@ class ReplayedRecording(Recording):
         return workspace.recording
 
     def compressed(self):
-        """Compressions of its Jacobian by columns and by rows, sought when it is asked for again; or None."""
-        self._uses += 1
-        if self._uses == 2 and not self.primitive and min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH:
-            self._compressed = self._tape.compressions.worth
+        """Compressions of its Jacobian by columns and by rows, or None."""
         return self._compressed
+
+    @cached_property
+    def _compressed(self):
+        enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
+        return self._tape.compressions.worth if enough and not self.primitive else None
 
     def columns(self):
         """As of `Recording`."""

@@ -99,6 +99,11 @@ class Transformed(Generic[R]):
     def _planned(self):
         """How calls like the last one are answered (`transforms.replay.planned`), or None."""
 
+    def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
+        """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
+        options = self._replayed.jit
+        return None if options is None else under_jit(transformation(not_under_jit(self)), options)
+
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         """As a method: that of `thing`, which has recordings of its own."""
         if thing is None:
@@ -110,13 +115,6 @@ class Transformed(Generic[R]):
             )
         (function, *args), kwargs = self._made_of
         return kept(thing, self, lambda thing: type(self)(bound(function, thing), *args, **kwargs))
-
-    @property
-    def _recording(self):
-        """What has the tapes: of a function that is not under `jit`, one made to be looked at, without a kernel unless it is asked for."""
-        if self._replayed.jit is not None:
-            return self._replayed
-        return under_jit(self, Options("never"))._replayed
 
     def stats(self) -> Stats:
         """What has been recorded and replayed so far: a `Stats`, readable with ``print``."""
@@ -132,7 +130,7 @@ class Transformed(Generic[R]):
         >>> len(g.tape(2.0, 3.0))
         2
         """
-        return self._recording.tape(args, kwargs)
+        return self._replayed.tape(args, kwargs)
 
     def kernel(self, *args: Any, **kwargs: Any) -> TapeKernel:
         """The kernel of the tape that answers a call with these arguments, compiled now if it is none yet.
@@ -153,7 +151,7 @@ class Transformed(Generic[R]):
         x0: float64[3]
         ...
         """
-        return self._recording.kernel(args, kwargs)
+        return self._replayed.kernel(args, kwargs)
 
     def _gradients(self, outcome, args):
         """Gradients of the wanted arguments, in their containers."""
@@ -241,6 +239,16 @@ def under_jit(function, options):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
     (inner, *args), kwargs = function._made_of
     return type(function)(under_jit(inner, options) if isinstance(inner, Jitted) else Jitted(inner, options), *args, **kwargs)
+
+
+def not_under_jit(function):
+    """`function` as it was before it was given to `jit`."""
+    if isinstance(function, Jitted):
+        return function.__wrapped__
+    if not isinstance(function, Transformed):
+        return function
+    (inner, *args), kwargs = function._made_of
+    return type(function)(not_under_jit(inner), *args, **kwargs)
 
 
 @overload
@@ -404,6 +412,8 @@ def value_and_grad(
         Also called `argnum`, as in HIPS autograd.
     has_aux : bool
         Whether `fun` returns a pair of which only the first part is differentiated.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -463,7 +473,7 @@ def grad(
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum
+    fun, argnums, has_aux, argnum, kernel
         As of `value_and_grad`.
 
     Returns
@@ -507,7 +517,7 @@ def elementwise_grad(
 
     Parameters
     ----------
-    fun, argnums, argnum
+    fun, argnums, argnum, kernel
         As of `value_and_grad`; `fun` may return arrays, in containers too.
 
     Returns

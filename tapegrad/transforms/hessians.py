@@ -173,8 +173,7 @@ class _Hessian(OfGradient):
 
     def _blocks(self, recording):
         """The blocks; or how many directions at once `_by_arrays` may take to find them."""
-        # Asked twice it is sought at once.
-        compressed = recording.compressed() or recording.compressed()
+        compressed = recording.compressed()
         if self._mode != "reverse" and compressed is None:
             count = _directions_at_once(recording)
             if count:
@@ -275,6 +274,8 @@ def hessian(
         in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -410,7 +411,7 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
@@ -438,7 +439,7 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns

@@ -211,6 +211,8 @@ def jacrev(
     f : callable
     argnums : int or tuple of int
         Also called `argnum`.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -254,6 +256,8 @@ def jacobian(
         cost of both from the recorded tape (`tapegrad.transforms.choosing`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -341,13 +345,13 @@ class JacobianFunction(Transformed[Any]):
         """The finished tape of the function that answers a call with these arguments."""
         if self._asked is not None:
             return self._counted(len(args)).tape(*args, **kwargs)
-        return self._recording.tape(args, kwargs, self._blocks)
+        return self._replayed.tape(args, kwargs, self._blocks)
 
     def kernel(self, *args, **kwargs):
         """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
         if self._asked is not None:
             return self._counted(len(args)).kernel(*args, **kwargs)
-        return self._recording.kernel(args, kwargs, self._blocks)
+        return self._replayed.kernel(args, kwargs, self._blocks)
 
     def _recorded(self, args, kwargs):
         self._replayed.check_positions(args)

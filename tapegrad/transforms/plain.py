@@ -182,7 +182,7 @@ def _own(leaf):
     if isinstance(leaf, np.ndarray):
         # Of a class of its own it stays what it is.
         floats = leaf.dtype.char in "df" and type(leaf) in (np.ndarray, np.memmap)
-        return plain(normalise(np.array(readable(leaf), order="C"))) if floats else leaf.copy()
+        return plain(normalise(np.array(readable(leaf), order="C"))) if floats else leaf.copy(order="K")
     return leaf
 
 

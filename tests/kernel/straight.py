@@ -5,7 +5,7 @@ import numpy as np
 from tapegrad.kernel import ir
 from tapegrad.kernel.arrays import Arrays
 from tapegrad.kernel.arrays_views import ArrayRef, whole
-from tapegrad.program.trace import GUARD
+from tapegrad.program.trace import FAILS, GUARD, SHAPE
 from tapegrad.rules import ROWS
 from tapegrad.rules import lang as L
 from tapegrad.tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
@@ -110,7 +110,7 @@ class _Straight:
                 value = ir.Let(L.ne(L.arg(value), 0.0), "?")
                 self.body.append(value)
             self.body.append(ir.Guard(number, value, bool(guard.seen[0])))
-        elif guard.how != "shape":
+        elif guard.how not in (SHAPE, FAILS):
             statements, holds = self.arrays.same(value, guard.seen)
             self.body += [*statements, ir.Guard(number, holds, True)]
 

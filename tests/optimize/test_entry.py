@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.optimize.proof import FIRST
+from tests.transforms.replay.agreement import Log
 
 
 def rosenbrock(x):
@@ -134,7 +135,7 @@ def test_what_proves_the_function_is_an_evaluation(method, kernel, monkeypatch):
     from tapegrad.program.replayed import Replay
     from tapegrad.program.workspace import Workspace
 
-    made, run, calls = [], [], []
+    made, run, calls = [], [], Log()
     init, walk = Workspace.__init__, Workspace.run
     monkeypatch.setattr(Workspace, "__init__", lambda self, tape: (made.append(self), init(self, tape))[1])
     monkeypatch.setattr(Workspace, "run", lambda self, *args: (run.append(self), walk(self, *args))[1])

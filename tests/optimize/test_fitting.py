@@ -8,6 +8,7 @@ import scipy.optimize
 
 import tapegrad as tg
 from tapegrad.common.errors import NonFiniteError, OptimizationError, StructureError
+from tests.transforms.replay.agreement import Log
 
 T = np.linspace(0.0, 4.0, 50)
 Y = 2.5 * np.exp(-1.3 * T) + 0.5 + 0.02 * np.random.default_rng(0).normal(size=50)
@@ -59,7 +60,7 @@ def test_keyword_arguments_and_a_jacobian_of_the_users():
 
 
 def test_a_model_that_is_a_loop_is_recorded_and_not_run():
-    calls = []
+    calls = Log()
 
     def oscillator(x):
         calls.append(1)

@@ -16,6 +16,7 @@ from tapegrad.common.errors import NonFiniteError, NonScalarOutputError, Optimiz
 from tapegrad.optimize.proof import DIFFERS
 from tests.optimize.problems import CONTAINED, branching, contained, rosenbrock
 from tests.threads import in_threads
+from tests.transforms.replay.agreement import Log
 
 LOOPS = {
     "lbfgs": {},
@@ -51,7 +52,7 @@ def test_reaches_the_minimum_and_says_so(method):
 
 @pytest.mark.parametrize("method", LOOPS)
 def test_the_python_function_runs_once_and_where_it_is_compared(method):
-    calls = []
+    calls = Log()
 
     def f(x):
         calls.append(1)
@@ -313,7 +314,7 @@ def interruptible():
 
 
 def test_ctrl_c_while_the_function_runs(interruptible):
-    calls = []
+    calls = Log()
 
     def f(x):
         calls.append(1)
@@ -327,7 +328,7 @@ def test_ctrl_c_while_the_function_runs(interruptible):
 
 
 def test_a_function_that_gives_something_else_each_time_is_found_out():
-    calls = []
+    calls = Log()
 
     def f(x):
         calls.append(1)

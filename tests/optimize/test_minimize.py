@@ -10,6 +10,7 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 import tapegrad as tg
 from tapegrad.common.errors import DtypeError, NonFiniteError, NonScalarOutputError, OptimizationError, StructureError
 from tests.optimize.problems import CONTAINED, contained, rosenbrock
+from tests.transforms.replay.agreement import Log
 
 START = np.array([1.5, 0.5, 0.2])
 LOOSE = {"Nelder-Mead", "COBYLA", "Powell", "TNC"}
@@ -40,7 +41,7 @@ def test_one_evaluation_for_each_point():
 
 
 def test_the_python_function_is_recorded_once_for_all_optimisations():
-    calls = []
+    calls = Log()
 
     def f(x):
         calls.append(1)
@@ -129,7 +130,7 @@ def test_constraints_in_every_form():
 
 
 def test_the_constraint_is_recorded_and_its_jacobian_exact():
-    calls = []
+    calls = Log()
 
     def equal(p):
         calls.append(1)

@@ -59,7 +59,7 @@ def used(jacobian):
 def test_compressed_jacobians_are_those_of_unit_seeds(name, mode):
     f = {**FEW, **MANY}[name]
     rng = np.random.default_rng(1)
-    jacobian = tg.jacobian(f, mode=mode)
+    jacobian = tg.jit(tg.jacobian(f, mode=mode), kernel="never")
     for k in range(5):
         x = rng.standard_normal(40) if name != "loop" or k % 2 else rng.uniform(0.1, 1.0, 40)
         # A function that is new has no tape to be compressed.
@@ -67,7 +67,7 @@ def test_compressed_jacobians_are_those_of_unit_seeds(name, mode):
 
 
 def test_a_band_takes_as_many_directions_as_it_is_wide():
-    jacobian = tg.jacobian(band)
+    jacobian = tg.jit(tg.jacobian(band), kernel="never")
     for _ in range(3):
         jacobian(np.linspace(0.1, 1.0, 200))
     by_columns, by_rows = used(jacobian)[0]
@@ -75,14 +75,14 @@ def test_a_band_takes_as_many_directions_as_it_is_wide():
 
 
 def test_what_is_dense_is_left_alone():
-    jacobian = tg.jacobian(MANY["matrix"])
+    jacobian = tg.jit(tg.jacobian(MANY["matrix"]), kernel="never")
     for _ in range(3):
         jacobian(np.ones(40))
     assert used(jacobian) == [None]
 
 
 def test_several_arguments_and_float32():
-    jacobian = tg.jacobian(lambda x, y: x[1:] * x[:-1] + y[1:] ** 2, (0, 1))
+    jacobian = tg.jit(tg.jacobian(lambda x, y: x[1:] * x[:-1] + y[1:] ** 2, (0, 1)), kernel="never")
     for k in range(4):
         x, y = np.linspace(0.1, 1.0, 30).astype("f") + k, np.linspace(1.0, 2.0, 30).astype("f")
         found = jacobian(x, y)
@@ -105,7 +105,7 @@ def test_colours_share_no_row():
 def test_nobody_looks_long_for_a_pattern_unasked(monkeypatch):
     from tapegrad.program.sparsity import compressed
 
-    f = tg.sparse_jacobian(lambda x: np.concatenate([A @ x, x * x]))
+    f = tg.jit(tg.sparse_jacobian(lambda x: np.concatenate([A @ x, x * x])))
     assert f(np.ones(40)).nnz == 1640
     (kind,) = f._replayed.kinds.values()
     tape = kind.tapes.first().tape

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ...common.errors import UnsupportedFunctionError
 from ...common.host_functions import host_function
 from ...tape.meta import c_strides
 from ..differentiable import Differentiable
@@ -44,9 +45,14 @@ def _scalar(value):
     return float(value) if value.ndim == 0 and value.dtype.char == "d" else value
 
 
-def ravel(x: TensorLike) -> Tensor:
-    """All elements in one axis, in C order: a view if they are stored so, else a copy (as in NumPy)."""
+def ravel(x: TensorLike, order: str = "C") -> Tensor:
+    """All elements in one axis, in the order of C or Fortran ("F"): a view if they are stored so, else a copy (as in NumPy)."""
     x = lift(x)
+    if order != "C" and x.ndim > 1:
+        if order != "F":
+            # A recording sees its arguments in C order.
+            raise UnsupportedFunctionError(f"ravel(order={order!r}): where a tensor's elements lie in memory is not kept; give 'C' or 'F'")
+        return ravel(transpose(x))
     if type(x._v) is float or x._v.flags.c_contiguous:
         return reshape(x, (-1,))
     return apply("clone", (reshape(x, (-1,)),))

@@ -233,6 +233,8 @@ class Replayed(Running):
             raise UnsupportedFunctionError(f"{placed_name(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)
 
     def _kept(self, args, kwargs, backward):
+        if self.jit is None:
+            return self.recorded_once()._kept(args, kwargs, backward)
         with no_grad():
             self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
@@ -364,7 +366,7 @@ class Replayed(Running):
             kept = Kept(tape, self.jit, first)
             LOG.info(
                 "%s: recorded: %s: %d instructions, %d guards",
-                placed_name(self.function), cause or "a new kind of arguments", len(tape), len(tape.guards),
+                placed_name(self.function), cause, len(tape), len(tape.guards),
             )  # fmt: skip
             with self.lock:
                 tapes.add(kept)
@@ -382,7 +384,7 @@ class Replayed(Running):
 
     # -- bookkeeping --------------------------------------------------------------
     def _cause(self, kind, key, leaves):
-        """Why a call has to be recorded, in words; "" for arguments of new types or shapes."""
+        """Why a call has to be recorded, in words."""
         name, self.changed = self.changed, ""
         if name:
             return f"{name} changes; pass it as an argument"
@@ -390,10 +392,12 @@ class Replayed(Running):
             return f"its path changes at {kind.missed.place}: {kind.missed}" if kind.missed is not None else "its path changes"
         others = [other for other in self.kinds if other is not key and other[0] == key[0]]
         if others:
-            k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b and not is_input(b)), None)
+            k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b), None)
+            if k is not None and is_input(key[1][k]):
+                return f"{argument_name(k, key[0])} has a new shape, dtype or order in memory; let it have the same at each call"
             if k is not None:
                 return f"{argument_name(k, key[0])} is static and has a new value ({leaves[k]!r:.40}); pass it as a float or an array"
-        return ""
+        return "a new kind of arguments"
 
     def note(self, cause):
         """Remember of the last calls whether they were recorded."""

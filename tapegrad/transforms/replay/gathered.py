@@ -58,8 +58,8 @@ class Numbered:
         self.asked, self.kernels, self.size = [], [], 1
 
     def compressed(self):
-        """Compressions of the Jacobian, if they have been sought."""
-        return self.base._compressed
+        """Compressions of the Jacobian (`ReplayedRecording.compressed`)."""
+        return self.base.compressed()
 
     @property
     def store(self):

@@ -17,9 +17,9 @@ import numpy as np
 
 from ...array.record import normalise
 from ...array.tensor import Tensor
-from ...autograd.recording import Recording, captured_message, refuse_outer
+from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, NestingError
+from ...common.errors import GradientError, NestingError, PathWarning
 from ...common.tree import flatten, of_one, unflatten
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
@@ -28,7 +28,7 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .. import plain
 from .arguments import as_inputs, is_input, is_reordered, with_inputs
-from .stats import PathWarning, outside
+from .stats import outside
 
 LOG = logging.getLogger("tapegrad")
 
@@ -135,9 +135,13 @@ class Running:
             if thread_state().enabled:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
+        enabled = thread_state().enabled
         with Tape() as tape, enable_grad():
             results, structure = flatten(self.function(*args, **kwargs))
             plain.checked(results, structure, self.function, tape.store, self.has_aux, False, True)
+        refuse_outer(tape.store)
+        if enabled:
+            refuse_captured(tape.store, (), self.function)
         return Outcome([r.detach()._v if isinstance(r, Tensor) else r for r in results], structure, None)
 
     def give_up(self, why):

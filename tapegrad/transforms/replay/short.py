@@ -41,14 +41,15 @@ class Short:
 
     def call(self, args, kwargs, stats):
         """The answer, or `MISS`."""
-        if self.swept and self.kept.kernels.left(True) <= 1:
+        kernels = self.kept.kernels
+        if self.swept and (kernels.left(True) <= 1 or kernels.get(True) is not None):
             return MISS
         answer = self._call(args, kwargs)
         if answer is MISS:
             return MISS
         if self.swept:
             stats.sweeps += 1
-            self.kept.kernels.visits[True] += 1
+            kernels.visits[True] += 1
         else:
             stats.kernel_calls += 1
         return answer

@@ -29,16 +29,17 @@ def dense(f, x, h=1e-5):
     return np.stack(columns, -1).reshape(*x.shape, *x.shape)
 
 
+@pytest.mark.parametrize("wrap", [lambda made: made, tg.jit], ids=["plainly", "jit"])
 @pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
 @pytest.mark.parametrize("function", [f, rosenbrock, lambda x: np.linalg.norm(x) ** 3, lambda x: x[0] * 1.0])
-def test_hessian(function, mode):
-    hessian = tg.hessian(function, mode=mode)
+def test_hessian(function, mode, wrap):
+    hessian = wrap(tg.hessian(function, mode=mode))
     for k in range(5):
         x = X + 0.1 * k
         found = hessian(x)
         np.testing.assert_allclose(found, dense(function, x), rtol=1e-6, atol=1e-6)
         np.testing.assert_array_equal(found, found.T)
-    assert hessian.stats().replays >= 1
+    assert (hessian.stats().replays >= 1) == (wrap is tg.jit)
 
 
 def test_hessian_of_many_elements_is_symmetric_and_explained(capsys):
@@ -89,12 +90,13 @@ def test_several_arguments_and_containers():
     np.testing.assert_allclose(tg.hessian_diag(g, 1)(x, p)["a"], 108.0)
 
 
-def test_products_with_the_hessian():
-    product, hessian = tg.hvp(f), tg.hessian(f)
+@pytest.mark.parametrize("wrap", [lambda made: made, tg.jit], ids=["plainly", "jit"])
+def test_products_with_the_hessian(wrap):
+    product, hessian = wrap(tg.hvp(f)), tg.hessian(f)
     for k in range(5):
         x = X + 0.2 * k
         np.testing.assert_allclose(product(x, V), hessian(x) @ V, rtol=1e-12)
-    assert product.stats().replays >= 1
+    assert (product.stats().replays >= 1) == (wrap is tg.jit)
     several = np.stack([V, X, V * X])
     np.testing.assert_allclose(product(X, several), several @ hessian(X), rtol=1e-12)
     np.testing.assert_allclose(product(X, np.zeros((0, 4))), np.zeros((0, 4)))
@@ -109,7 +111,7 @@ def test_products_with_the_hessian():
 
 def test_several_directions_share_the_gradient():
     """Of five directions the tape is little longer than of one: what does not depend on them is there once."""
-    one, five = tg.hvp(f), tg.hvp(f)
+    one, five = tg.jit(tg.hvp(f)), tg.jit(tg.hvp(f))
     one(X, V)
     five(X, np.stack([V] * 5))
     assert five.stats().instructions < 1.5 * one.stats().instructions
@@ -128,7 +130,8 @@ def test_diagonal_and_laplacian():
     assert tg.hessian_diag(lambda a: np.sum(a**3))(matrix) == pytest.approx(6.0 * matrix)
 
 
-def test_gauss_newton():
+@pytest.mark.parametrize("wrap", [lambda made: made, tg.jit], ids=["plainly", "jit"])
+def test_gauss_newton(wrap):
     a = generator(5).standard_normal((6, 4))
 
     def model(x):
@@ -139,7 +142,7 @@ def test_gauss_newton():
 
     jacobian = tg.jacobian(lambda x: np.concatenate([np.tanh(a @ x), np.reshape(np.sum(x) ** 2, (1,))]))
     inner = tg.hessian(lambda r: np.sum(r[:6] ** 4) * r[6])
-    product, squares = tg.gnvp(model, loss), tg.gnvp(model)
+    product, squares = wrap(tg.gnvp(model, loss)), wrap(tg.gnvp(model))
     for k in range(4):
         x = X + 0.3 * k
         j = jacobian(x)
@@ -147,7 +150,7 @@ def test_gauss_newton():
         np.testing.assert_allclose(product(x, V), j.T @ (inner(r) @ (j @ V)), rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(squares(x, V), j.T @ (j @ V), rtol=1e-11)
     np.testing.assert_allclose(squares(x, np.eye(4)), j.T @ j, rtol=1e-10)
-    assert product.stats().replays >= 1
+    assert (product.stats().replays >= 1) == (wrap is tg.jit)
     nested = tg.grad(lambda x: np.sum(squares(x, V) * V))
     np.testing.assert_allclose(nested(X), tg.grad(lambda x: np.sum(tg.jvp(model, (x,), (V,))[1]["z"] ** 2)
                                + tg.jvp(model, (x,), (V,))[1]["w"] ** 2)(X), rtol=1e-11)
@@ -207,7 +210,7 @@ def test_all_directions_in_one_replay_or_in_chunks(held, monkeypatch, capsys):
         return np.sum(np.logaddexp(0.0, a @ np.concatenate([p["x"], p["y"]]) + shift)) * p["x"][0]
 
     p = {"x": np.linspace(-1.0, 1.0, 25), "y": np.linspace(0.0, 1.0, 15)}
-    hessian = tg.hessian(g, explain=True)
+    hessian = tg.jit(tg.hessian(g, explain=True))
     swept = tg.hessian(g, mode="reverse")
     for k in range(4):
         moved = {name: part + 0.1 * k for name, part in p.items()}
@@ -228,11 +231,11 @@ def test_all_directions_in_one_replay_or_in_chunks(held, monkeypatch, capsys):
 
 
 SECOND = {
-    "hessian": (lambda **k: tg.hessian(f, **k), ()), "hessian, long arrays": (lambda **k: tg.hessian(long, **k), ()),
-    "hvp": (lambda **k: tg.hvp(f, **k), (V,)), "gnvp": (lambda **k: tg.gnvp(lambda x: np.tanh(x) * x[0], **k), (V,)),
-    "hessian_diag": (lambda **k: tg.hessian_diag(f, **k), ()), "laplacian": (lambda **k: tg.laplacian(f, **k), ()),
-    "sparse_hessian": (lambda **k: tg.sparse_hessian(rosenbrock, **k), ()),
-    "sparse_jacobian": (lambda **k: tg.sparse_jacobian(np.sin, **k), ()),
+    "hessian": (lambda: tg.hessian(f), ()), "hessian, long arrays": (lambda: tg.hessian(long), ()),
+    "hvp": (lambda: tg.hvp(f), (V,)), "gnvp": (lambda: tg.gnvp(lambda x: np.tanh(x) * x[0]), (V,)),
+    "hessian_diag": (lambda: tg.hessian_diag(f), ()), "laplacian": (lambda: tg.laplacian(f), ()),
+    "sparse_hessian": (lambda: tg.sparse_hessian(rosenbrock), ()),
+    "sparse_jacobian": (lambda: tg.sparse_jacobian(np.sin), ()),
 }  # fmt: skip
 
 
@@ -249,7 +252,7 @@ def test_when_they_become_kernels_can_be_said(name):
     x = np.tile(X, 10) if name == "hessian, long arrays" else X
     found = {}
     for policy in ("never", "always"):
-        call = make(kernel=policy)
+        call = tg.jit(make(), kernel=policy)
         found[policy] = [call(x + 0.1 * k, *rest) for k in range(7)]
         stats = call.stats() if name != "hessian, long arrays" else call._rows.stats
         assert (stats.kernel_calls > 0) == (policy == "always"), stats
@@ -258,7 +261,7 @@ def test_when_they_become_kernels_can_be_said(name):
             one, other = one.toarray(), other.toarray()
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     with pytest.raises(tg.errors.OptionError, match="kernel"):
-        make(kernel="sometimes")
+        tg.jit(make(), kernel="sometimes")
 
 
 def test_a_dense_hessian_by_a_kernel_multiplies_little_more_than_half():

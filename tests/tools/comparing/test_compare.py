@@ -91,7 +91,6 @@ def test_derivatives_that_are_not_finite_agree():
     assert found.rows[1].disagreement == 0.0
 
 
-@pytest.mark.filterwarnings("ignore::tapegrad.transforms.replay.function.ImpureFunctionWarning")
 def test_a_function_that_changes_is_found_out():
     calls = itertools.count(1.0)
     with pytest.raises(tg.errors.CheckError, match="do not agree.*random"):

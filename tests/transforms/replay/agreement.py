@@ -25,6 +25,10 @@ def define_by_run(function, args):
     return value, [np.zeros(np.shape(a)) if t.grad is None else t.grad.numpy() for a, t in zip(args, leaves)]
 
 
+class Log(list):
+    """A list that grows as a function runs; of its class, a recorded function is looked at as one object, not at the items."""
+
+
 class _Count:
     """Calls that are counted; an object of which a recorded function is looked at as one, not at what is in it."""
 

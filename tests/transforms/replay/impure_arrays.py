@@ -103,7 +103,7 @@ def arrays():
         yield Kind(
             f"{name}frozen array thawed",
             11,
-            True,
+            small,
             replaced(FROZEN, ("SIZE", str(size)), ("    NAME.flags.writeable = False\n", ""))
             .replace("view = NAME[:]", "view = NAME[:]\nNAME.flags.writeable = False")
             .replace("False\nNAME.flags.writeable = False", "False"),

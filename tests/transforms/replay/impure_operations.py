@@ -18,13 +18,13 @@ TURNS = {
     "cell": (
         "def make():\n    turn = [0]\n    def f(x):\n        turn[0] += 1\n        BODY\n    return f\n\nf = make()\n",
         "turn[0]",
-        False,
+        True,
     ),
-    "global": ("turn = 0\n\ndef f(x):\n    global turn\n    turn += 1\n    BODY\n", "turn", False),
+    "global": ("turn = 0\n\ndef f(x):\n    global turn\n    turn += 1\n    BODY\n", "turn", True),
     "self": (
         "class Model:\n    turn = 0\n    def loss(self, x):\n        self.turn += 1\n        BODY\n\nf = Model().loss\n",
         "self.turn",
-        False,
+        True,
     ),
     "iterator": ("turns = itertools.count(1)\n\ndef f(x):\n    turn = next(turns)\n    BODY\n", "turn", False),
     "object": ("state = types.SimpleNamespace(turn=0)\n\ndef f(x):\n    state.turn += 1\n    BODY\n", "state.turn", False),
@@ -173,7 +173,7 @@ def storms():
         ("step number", 27, "call", "(1.0 + i)"),
         ("string", 18, 'f"batch {call}"', "float(len(i))"),
         ("index array", 18, "np.random.default_rng(call).integers(0, 3, 40)", "np.sum(x[i] ** 2)"),
-        ("mask", 18, "np.arange(9) < call % 9 if call < 9 else np.arange(9 + call) < 3", "float(i.sum())"),
+        ("mask", 18, "np.arange(40) < call", "float(i.sum())"),
     ]:
         text = f"def f(x, i):\n    BODY\n\ndef arguments(call):\n    return ({argument},)\n"
         yield Kind(

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import pickle
 import warnings
 import weakref
@@ -17,6 +18,7 @@ from tapegrad.transforms.replay.function import GIVE_UP, WINDOW
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.test_paths import FUNCTIONS as PATHS
 
+NUMBERS = itertools.count()
 X = np.array([0.5, 1.0, 1.5])
 V = np.array([1.0, -2.0, 0.5])
 
@@ -293,9 +295,9 @@ def test_a_static_argument_that_is_new_at_every_call():
             assert g(3.0, n) == 6.0 * n
     (warning,) = warned
     assert warning.category is tg.PathWarning and warning.filename == __file__
-    assert "argument 1" in str(warning.message) and "pass what changes as a float or an array" in str(warning.message)
+    assert "argument 1 is static and has a new value" in str(warning.message) and "pass it as a float or an array" in str(warning.message)
     assert g.stats().fallback in str(warning.message) and "argument 1" in str(g.stats())
-    assert g.stats().records == WINDOW + 1 and g.stats().runs == 60 - WINDOW - 1 and calls.number == 60
+    assert g.stats().records <= WINDOW + 2 and g.stats().records + g.stats().runs == calls.number == 60
     assert g.stats().tapes == g.stats().bytes == 0
 
 
@@ -313,7 +315,7 @@ def test_a_path_that_is_new_at_every_call():
     (warning,) = warned
     line = function.__code__.co_firstlineno + 2
     assert warning.category is tg.PathWarning and f"test_contract.py:{line}" in str(warning.message)
-    assert g.stats().records == WINDOW + 1 and g.stats().runs == 59 - WINDOW - 1
+    assert g.stats().records <= WINDOW + 2 and g.stats().records + g.stats().runs == 59
 
 
 def test_a_captured_variable_that_is_new_at_every_call():
@@ -325,7 +327,7 @@ def test_a_captured_variable_that_is_new_at_every_call():
             assert g(3.0) == 6.0 * n
     (warning,) = warned
     assert warning.category is tg.PathWarning and "step changes; pass it as an argument" in str(warning.message)
-    assert g.stats().records == WINDOW + 1 and g.stats().runs == 60 - WINDOW - 1
+    assert g.stats().records <= WINDOW + 2 and g.stats().records + g.stats().runs == 60
 
 
 @pytest.mark.parametrize("new", [GIVE_UP - 2, GIVE_UP])
@@ -355,7 +357,23 @@ def test_what_cannot_be_recorded_is_run_plainly_and_said_once():
     with quiet() as warned:
         assert [g(1.0 + k) for k in range(4)] == [24.0 * (1.0 + k) for k in range(4)]
     assert [w.category for w in warned] == [tg.PathWarning] and "backward pass" in str(warned[0].message)
-    assert "is under tg.jit, but is run at every call" in str(warned[0].message) and warned[0].filename == __file__
+    assert "was to be recorded once, but is run at every call" in str(warned[0].message) and warned[0].filename == __file__
+
+
+def test_a_counter_of_its_own_is_noticed_and_named():
+    """It changes at every run, so nothing that was recorded stands for the function."""
+    history = []
+
+    def f(x):
+        history.append(len(history))
+        return x * x * len(history)
+
+    g = tg.jit(tg.grad(f))
+    with quiet() as warned:
+        for n in range(60):
+            assert g(3.0) == 6.0 * (n + 1)
+    assert [w.category for w in warned] == [tg.PathWarning] and "history changes; pass it as an argument" in str(warned[0].message)
+    assert len(history) == 60
 
 
 # -- what is said of slow functions ------------------------------------------------------------------
@@ -367,9 +385,9 @@ def impatient(monkeypatch):
 
 
 def slow_function():
-    """A function of its own: functions are known by their code."""
+    """A function of its own: functions are known by their code, and equal code is one."""
     names = {"np": np}
-    exec("def slow(x):\n    return np.sum(np.sin(x) * x)", names)
+    exec(f"def slow(x):\n    return np.sum(np.sin(x) * x) + {next(NUMBERS)}.0", names)
     return names["slow"]
 
 
@@ -409,6 +427,9 @@ def test_the_time_in_which_the_library_is_compiled_is_not_the_function_s(impatie
             g(X)
         assert not warned
         g(X)
+        # Of one call jit would save nothing.
+        assert not warned
+        g(X)
     assert [w.category for w in warned] == [tg.PerformanceWarning]
 
 
@@ -419,3 +440,36 @@ def test_a_second_it_is():
         g = tg.grad(slow_function())
         for _ in range(50):
             g(X)
+
+
+def test_a_shape_that_is_new_at_every_call():
+    function, calls = counted(lambda x: np.sum(x * x))
+    g = tg.jit(tg.grad(function), kernel="never")
+    with quiet() as warned:
+        for n in range(1, 60):
+            np.testing.assert_array_equal(g(np.ones(n)), np.full(n, 2.0))
+    (warning,) = warned
+    assert "argument 0 has a new shape" in str(warning.message) and g.stats().records <= WINDOW + 2 and calls.number == 59
+
+
+@pytest.mark.parametrize(
+    "transformation",
+    [tg.jacfwd, lambda f: tg.jacfwd(f, (0,)), lambda f: tg.jacobian(tg.jacfwd(f)), lambda f: tg.jacfwd(tg.jacobian(f))],
+    ids=["jacfwd", "a tuple", "inside", "outside"],
+)
+def test_forward_mode_of_a_recorded_function_is_recorded(transformation):
+    function, calls = counted(vector)
+    inside, outside = transformation(tg.jit(function)), tg.jit(transformation(function))
+    for point in (X, 2.0 * X, X - 1.0):
+        for a, b in zip(np.atleast_1d(inside(point)), np.atleast_1d(outside(point)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(inside(point)).reshape(-1), np.asarray(transformation(vector)(point)).reshape(-1), rtol=1e-12)
+    assert inside.stats().records == outside.stats().records == 1 and calls.number == 2
+
+
+def test_the_derivative_of_a_recorded_function_of_a_number_is_recorded():
+    function, calls = counted(lambda x: np.sin(x) * x)
+    slope = tg.derivative(tg.jit(function))
+    for x in (0.5, 1.5, 2.5):
+        assert slope(x) == pytest.approx(np.cos(x) * x + np.sin(x), rel=1e-12)
+    assert slope.stats().records == calls.number == 1
