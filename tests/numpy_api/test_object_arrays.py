@@ -8,6 +8,7 @@ import pytest
 
 import tapegrad as tg
 import tapegrad.scipy.integrate
+from tapegrad.array import functions
 from tapegrad.errors import DtypeError, LeaveTapeError, StructureError, UnsupportedFunctionError
 from tapegrad.rules import BY_FUNCTION
 
@@ -366,6 +367,70 @@ def test_solvers_and_optimisers_take_them():
 
     found = [tg.grad(lambda length: swing(length, array))(2.0) for array in (np.array, joined)]
     np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_primitives_use_their_own_rules():
+    # The rule gives three times the derivative, so that it is seen whether it was used.
+    tripled = tg.custom_vjp(lambda x: x * x, lambda g, result, x: np.array([6.0 * x[0] * g[0], 6.0 * x[1] * g[1]]))
+
+    class Doubled(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2.0 * g
+
+    for array in (np.array, joined):
+        assert tg.grad(lambda a, array=array: np.sum(tripled(array([a, 2.0]))))(3.0) == 18.0
+        assert tg.grad(lambda a, array=array: np.sum(Doubled.apply(array([a, 2.0]))))(3.0) == 2.0
+        assert tg.grad(lambda a, array=array: np.sum(tg.stop_gradient(array([a, 2.0])) * a))(3.0) == 5.0
+    assert tg.hessian(lambda a: np.sum(tripled(np.array([a, 2.0]))))(3.0) == 6.0
+    with pytest.raises(LeaveTapeError, match="argument 0 is a list that holds a tensor"):
+        tripled([np.array([leaf(1.0), 2.0])])
+    with pytest.raises(LeaveTapeError, match="keyword argument"):
+        tripled(leaf(V), scale=np.array([leaf(1.0), 2.0]))
+
+
+#: How functions are called, with an array: each takes some of these.
+CALLS = [
+    lambda f, a: f(a), lambda f, a: f(a, 0), lambda f, a: f(a, (2, 2)), lambda f, a: f(a, 0.5), lambda f, a: f(a, a), lambda f, a: f(a, 1, 0),
+    lambda f, a: f(a, 0.1, 0.9), lambda f, a: f([a, a]), lambda f, a: f(1.0, a), lambda f, a: f([[True, False]], a, a),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(functions.__all__) - {"astype"}))
+def test_functions_of_the_namespace(name):
+    x, function, served = leaf(np.array([0.3, 0.6, 0.2])), getattr(tg, name), 0
+    objects = np.array([[x[0], 0.5], [x[1], x[2]]])
+    for call in CALLS:
+        with np.errstate(all="ignore"):
+            try:
+                expected = call(function, tg.array(objects))
+            except Exception:  # not what this function takes
+                continue
+            found = call(function, objects)
+        served += 1
+        for one, other in zip(numbers(found), numbers(expected), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert getattr(found, "requires_grad", None) == getattr(expected, "requires_grad", None)
+    assert served
+
+
+def test_results_and_tensors_of_objects_have_float_dtypes():
+    objects = np.array([leaf(2.0), 1.0])
+    for make in (tg.zeros_like, tg.ones_like, tg.randn_like, lambda a: tg.full_like(a, 2.0)):
+        assert make(objects).dtype == float and make(objects).shape == (2,)
+    assert tg.full_like(np.ones(2), objects).requires_grad
+    t = tg.tensor([1.0, 2.0])
+    for refuse in (lambda: tg.from_numpy(objects), lambda: setattr(t, "data", np.array([1.0, None]))):
+        with pytest.raises(DtypeError):
+            refuse()
+    assert t.dtype == float
+    nested = tg.grad(lambda a: np.sum(a ** 3))(objects)
+    np.testing.assert_array_equal(nested.detach().numpy(), [12.0, 3.0])
+    assert nested.requires_grad
 
 
 def test_no_grad_and_constants():
