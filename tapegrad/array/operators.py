@@ -175,7 +175,9 @@ def __abs__(self):
 def __pow__(self, other):
     if not _accepts(other):
         return NotImplemented
-    if type(other) in (int, float) and other == 2:
+    kind = type(other)
+    # A number of NumPy is float64 beside an array, too.
+    if (kind is int or kind is float or kind is np.float64 and type(self._v) is float) and other == 2:
         return apply("power2", (self,))
     return apply("power", (self, other))
 

@@ -21,7 +21,7 @@ from _thread import get_ident
 import numpy as np
 
 from ..common import config
-from ..common.dtypes import check_class, check_dtype, readable
+from ..common.dtypes import check_class, check_classes, check_dtype, readable
 from ..common.errors import NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
@@ -274,9 +274,9 @@ def without_derivative(row, operands, values, attrs, value, integer=0):
 
 def record_nondiff(function, operands, value):
     """The result `value` of a NumPy function without derivative: a constant, except in a functional recording."""
+    check_classes(function, operands)
     trace = trace_of(operands)
-    value = np.asarray(value)
-    return plain(value) if trace is None else trace.host(function, list(map(below, operands)), {}, value)
+    return plain(np.asarray(value)) if trace is None else trace.host(function, list(map(below, operands)), {}, np.asarray(value))
 
 
 def record_aux(function, *operands):
@@ -293,6 +293,7 @@ def record_aux(function, *operands):
     ndarray, or Tensor
         A live tensor in a functional recording.
     """
+    check_classes(function, operands)
     values = [o._v if isinstance(o, Differentiable) else o for o in operands]
     value = computed(function, [np.asarray(v) for v in values], operands)
     trace = trace_of(operands)
@@ -301,6 +302,7 @@ def record_aux(function, *operands):
 
 def guard_on(function, *operands):
     """``function(*values)``, on which Python code is about to decide: a functional recording guards the outcome."""
+    check_classes(function, operands)
     values = [np.asarray(o._v if isinstance(o, Differentiable) else o) for o in operands]
     value = computed(function, values, operands)
     trace = trace_of(operands)

@@ -51,6 +51,13 @@ def check_class(thing, what):
         )
 
 
+def check_classes(function, operands):
+    """`check_class` of all operands of a function without derivative: a mask would be lost in a comparison, too."""
+    for o in operands:
+        if o.__class__ is not np.ndarray and isinstance(o, np.ndarray):
+            check_class(o, getattr(function, "__name__", "operation"))
+
+
 def readable(array):
     """`array`, or a copy that compiled loops can read.
 

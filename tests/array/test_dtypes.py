@@ -74,14 +74,25 @@ def test_an_array_with_an_arithmetic_of_its_own_is_refused(array):
         lambda: t * array,
         lambda: tg.tensor(array),
         lambda: tg.grad(lambda x: np.sum(x * x))(array),
-        lambda: tg.grad(lambda x, a: np.sum(x))(X, array),
+        lambda: tg.jit(tg.grad(lambda x, a: np.sum(x)))(X, array),
+        lambda: tg.jit(lambda x, a: np.sum(x))(X, array),
+        lambda: tg.grad(lambda x, a: np.sum(x * a))(X, array),
         lambda: tg.grad(lambda x: np.sum(x * array))(X),
         lambda: tg.Dual(array, np.ones(array.shape)),
         lambda: tg.grad(lambda x: np.sum(np.where(x > array, x, 0.0)))(X),
+        lambda: tg.tensor(X) == array,
+        lambda: tg.grad(lambda x: np.sum(x[np.logical_and(x > 0.0, array)]))(X),
         lambda: tg.custom_vjp(lambda x: array, lambda g, result, x: g)(t),
     ]:
         with pytest.raises(DtypeError, match=f"an array of class {type(array).__name__} calculates in its own way.*plain array"):
             use()
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_a_plain_call_hands_it_over_as_it_is():
+    """The function may calculate with it as NumPy does, as long as nothing that is differentiated meets it."""
+    array = np.ma.array(X, mask=[0, 1, 0])
+    assert tg.grad(lambda x, a: np.sum(x) * float(a.sum()))(X, array).tolist() == [-1.5, -1.5, -1.5]
 
 
 def test_plain_memory_under_another_name_is_not():

@@ -452,7 +452,7 @@ def test_asarray_of_a_number_holds_that_number():
         assert result.requires_grad
 
 
-@pytest.mark.parametrize("make", [np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.array([t, [1.0, 2.0]]), np.atleast_1d(1.0).__add__], ids=str)
+@pytest.mark.parametrize("make", [np.asarray, np.array, lambda t: np.array([t, t]), lambda t: np.array([t, [1.0, 2.0]]), np.atleast_1d(1.0).__add__], ids=["asarray", "array", "two", "one and a list", "operand"])
 def test_an_array_of_vectors_is_right_or_raises(make):
     for t in (leaf(V), tg.Dual(V, V)):
         try:

@@ -5,6 +5,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.program.trace import Trace
+from tapegrad.rules import BY_NAME
 from tapegrad.transforms.replay.function import Replayed
 
 
@@ -98,14 +99,25 @@ def test_without_derivatives_an_element_is_another_one():
 
 @pytest.mark.parametrize("exponent", [2, 2.0, np.float64(2.0), 3, 0.5, True])
 def test_powers(exponent):
-    """A square has a way of its own."""
+    """A square has a way of its own, the same on and off the short way of a number on the tape."""
     x = tg.tensor(1.5, requires_grad=True)
     y = x * 1.0
     z = y**exponent
     z.backward()
     assert z.item() == pytest.approx(1.5**exponent, rel=1e-15) and x.grad == pytest.approx(exponent * 1.5 ** (exponent - 1.0))
     tape = Replayed(lambda x: (x * 1.0) ** exponent, (0,)).tape((1.5,), {})
-    assert ("power2" in str(tape)) == (type(exponent) in (int, float) and exponent == 2)
+    assert ("power2" in str(tape)) == (type(exponent) is not bool and exponent == 2)
+    # A leaf is not on a tape yet: its power goes the long way.
+    z = tg.tensor(1.5, requires_grad=True) ** exponent
+    assert (z._t.records()["op"][z._i] == BY_NAME["power2"].opcode) == ("power2" in str(tape))
+
+
+def test_numbers_of_numpy_beside_arrays_of_float32():
+    x = tg.tensor(np.ones(2, np.float32), requires_grad=True)
+    assert (x ** np.float64(2.0)).dtype == (np.ones(2, np.float32) ** np.float64(2.0)).dtype == np.float64
+    assert (x**2.0).dtype == np.float32
+    tape = Replayed(lambda x: (x * 1.0) * np.float64(2.0), (0,)).tape((1.5,), {})
+    assert [line.split()[1:4] for line in str(tape).splitlines()][3] == ["multiply", "%2,", "2"]
 
 
 def test_squares_at_the_ends_of_the_numbers():

@@ -234,7 +234,10 @@ class Replayed(Running):
 
     def _kept(self, args, kwargs, backward):
         if self.jit is None:
-            return self.recorded_once()._kept(args, kwargs, backward)
+            kept = self.recorded_once()._kept(args, kwargs, backward)
+            # It is the tape of who asks for it.
+            self._count()
+            return kept
         with no_grad():
             self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
         inputs, key, _ = sort_arguments(args, kwargs, self.argnums)

@@ -12,18 +12,17 @@ with ``x = np.zeros(2)``, value and gradient by `x`::
         if type(c1) is not dict or len(c1) != 1:
             return MISS
         k0, = c1
-        if not (k0 is K6) and not alike((k0,), (K6,)):
+        if not (k0 is K7) and not alike((k0,), (K7,)):
             return MISS
-        if a2 is not S7 and not (type(a2) is T8 and a2 == S7):
+        if a2 is not S8 and not (type(a2) is T9 and a2 == S8):
             return MISS
-        o0 = empty(shape9)
+        o0 = empty(shape10)
         r = enter(words, (a0, *c1.values(), ), (o0, ))
         if type(r) is int:
             return MISS
         return (r[0], o0, )
 
-Nothing is taken for granted: types are compared exactly, keys with their order, static leaves by identity or by type and
-value, what arrays are (dtype, shape, order) by compiled code.  Whatever is not exactly so, a guard that falls otherwise, a
+Nothing is taken for granted: types are compared exactly, keys with their order, static leaves by their marks (`common.exact`), what arrays are (dtype, shape, order) by compiled code.  Whatever is not exactly so, a guard that falls otherwise, a
 gradient that is not finite: the answer is `MISS`, and the caller goes the long way, which has all the explanations.
 Source text is made of our own names and of numbers; whatever comes from users is reached by a name.
 """
@@ -35,6 +34,7 @@ import dataclasses
 import numpy as np
 
 from ...common.errors import require
+from ...common.exact import exact
 from ...interpreter.native import data_address
 from ...program import enter as E
 from .answers import Applied, Gathered, Output, Plan, Same, inner
@@ -71,7 +71,8 @@ class Site:
 
     def __init__(self, structure, marks, executable, answer, same=None, plan=None):
         self.executable = executable
-        self._names = {"MISS": MISS, "enter": E.enter, "empty": np.empty, "alike": _alike, "made": _made, "ndarray": np.ndarray}
+        self._names = {"MISS": MISS, "enter": E.enter, "empty": np.empty, "alike": _alike, "exact": exact}
+        self._names |= {"made": _made, "ndarray": np.ndarray}
         self._lines = []
         self._own_outputs = [None] * len(executable.outputs)
         structures, leaves = answer
@@ -230,19 +231,12 @@ class Site:
                 self._miss(f"type({name}) is not ndarray or {name}.flags.c_contiguous")
                 self._lines.append(f"{name} = {name}.copy()")
             self._pieces.append(name)
-        elif len(mark) == 3:
-            shape, dtype, content = mark
-            if np.dtype(dtype).kind in "OV":
-                # Bytes do not say what objects are, and a name not what fields.
-                self._miss("True")
-                return
-            dtype, shape, content = self._name("D", np.dtype(dtype)), self._name("shape", shape), self._name("B", content)
-            self._miss(f"type({name}) is not ndarray or {name}.dtype != {dtype} or {name}.shape != {shape} or {name}.tobytes() != {content}")
-        else:
+        elif mark[0] in _EXACT:
             kind, value = mark
             static = self._name("S", value)
-            equal = f" and not (type({name}) is {self._name('T', kind)} and {name} == {static})" if kind in _EXACT else ""
-            self._miss(f"{name} is not {static}{equal}")
+            self._miss(f"{name} is not {static} and not (type({name}) is {self._name('T', kind)} and {name} == {static})")
+        else:
+            self._miss(f"type({name}) is not {self._name('T', mark[0])} or exact({name}) != {self._name('M', mark)}")
 
     # -- the result ------------------------------------------------------------------------
     def _together(self, structure, leaves):

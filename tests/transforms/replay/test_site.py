@@ -40,7 +40,7 @@ def equal(one, other):
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_is_answered_as_the_long_way_does(name):
     g, arguments, kwargs, site = made(name)
-    plain = tg.value_and_grad(KINDS[name][0], **KINDS[name][3], kernel="never")
+    plain = tg.jit(tg.value_and_grad(KINDS[name][0], **KINDS[name][3]), kernel="never")
     for _ in range(3):
         args = arguments()
         answer = site.call(args, kwargs)
@@ -108,7 +108,11 @@ MISSES = {
     "a bool for an int": (of_mode, (X, "sum", 1), (X, "sum", True)),
     "an int for a bool": (of_mode, (X, "sum", True), (X, "sum", 1)),
     "something for None": (of_mode, (X, "sum", 2, None), (X, "sum", 2, 0)),
-    "other indices": (lambda x, i: np.sum(x[i]), (X, np.array([0, 1])), (X, np.array([1, 1]))),
+    "more indices": (lambda x, i: np.sum(x[i]), (X, np.array([0, 1])), (X, np.array([1, 1, 0]))),
+    "an index out of range": (lambda x, i: np.sum(x[i]), (X, np.array([0, 1])), (X, np.array([0, 2]))),
+    "another slice": (lambda x, i: np.sum(x[i]), (X, slice(0, 2)), (X, slice(0, 1))),
+    "another number in a static set": (lambda x, a: np.sum(x) * len(a), (X, frozenset([0.0])), (X, frozenset([-0.0]))),
+    "objects in another order": (lambda x, a: np.sum(x) * a[0], (X, np.array([2, "a"], object)), (X, np.array(["a", 2], object))),
     "indices of another dtype": (lambda x, i: np.sum(x[i]), (X, np.array([0, 1])), (X, np.array([0, 1], np.int32))),
 }
 
@@ -138,11 +142,36 @@ def test_equal_statics_that_are_other_objects_are_the_same():
     assert site.call((X, "long texts", number), {}) is MISS
 
 
+@pytest.mark.parametrize("make", [lambda: frozenset([0.0]), lambda: slice(0, 2), lambda: np.array([2, "a"], object), lambda: 1j, np.int8])
+def test_statics_that_no_function_can_tell_apart_are_the_same(make):
+    site = site_of(tg.value_and_grad(tg.jit(lambda x, a: np.sum(x) * (2.0 if a is None else 3.0))), (X, make()))
+    assert site.call((X, make()), {}) == (7.5, pytest.approx([3.0, 3.0]))
+    assert site.call((X, None), {}) is MISS
+
+
 def test_statics_whose_equality_says_little_are_compared_by_identity():
-    frozen = frozenset([0.0])
-    site = site_of(tg.value_and_grad(tg.jit(lambda x, a: np.sum(x) * len(a))), (X, frozen))
-    assert site.call((X, frozen), {}) is not MISS
-    assert site.call((X, frozenset([-0.0])), {}) is MISS
+    class Equal:
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 0
+
+    for one, other in (Equal(), Equal()), (lambda x: x, lambda x: x), (np.float32, np.float64):
+        site = site_of(tg.value_and_grad(tg.jit(lambda x, a: np.sum(x) * (2.0 if a is one else 3.0))), (X, one))
+        for _ in range(2):
+            assert site.call((X, one), {})[0] == 5.0
+            assert site.call((X, other), {}) is MISS
+
+
+def test_integers_are_inputs():
+    site = site_of(tg.value_and_grad(tg.jit(lambda x, i: np.sum(x[i] ** 2))), (X, np.array([0, 1])))
+    for indices in (0, 1), (1, 1), (-1, 0):
+        value, gradient = site.call((X, np.array(indices)), {})
+        expected = np.zeros(2)
+        np.add.at(expected, np.array(indices), 2.0 * X[list(indices)])
+        assert value == pytest.approx(np.sum(X[list(indices)] ** 2), rel=1e-15)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-15)
 
 
 def test_read_only_arrays_are_read():
@@ -289,8 +318,20 @@ def test_names_that_users_choose_cannot_become_code():
     assert site.call(({key: 3.0},), {}) == (9.0, {key: 6.0}) and key not in site.source
 
 
+#: Kinds whose replays call NumPy: there is nothing in an empty array to compute, and indices are looked at.
+BY_NUMPY = {"empty array": "sin", "integer array": "indexed"}
+
+
 @pytest.mark.parametrize("gradients", [True, False])
-@pytest.mark.parametrize("name", [k for k in KINDS if k != "array of one"])
+@pytest.mark.parametrize("name", BY_NUMPY)
+def test_replays_that_call_numpy_say_so(name, gradients):
+    function, arguments, kwargs, options = KINDS[name]
+    replay = Replay(tg.value_and_grad(tg.jit(function), **options).tape(*arguments(), **kwargs), gradients)
+    assert not replay.pointer and f"{BY_NUMPY[name]} at " in replay.why and replay.why.endswith("is computed by NumPy")
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("name", [k for k in KINDS if k != "array of one" and k not in BY_NUMPY])
 def test_replays_are_executables_like_kernels(name, gradients):
     function, arguments, kwargs, options = KINDS[name]
     g = tg.value_and_grad(tg.jit(function), **options)
