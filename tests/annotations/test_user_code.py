@@ -116,7 +116,8 @@ def f(x: float) -> float:
 a: str = tg.grad(f)(1.0)  # error
 b: int = tg.value_and_grad(f)(1.0)  # error
 c: str = tg.tensor([1.0]) + 1.0  # error
-tg.grad(f, kernel="sometimes")  # error
+tg.grad(f, kernel="always")  # error
+tg.jit(f, kernel="sometimes")  # error
 tg.jacobian(f, mode="sideways")  # error
 tg.tensor([1.0]).backwards()  # error
 tg.tensor([1.0]).sum(axis="rows")  # error

@@ -334,8 +334,7 @@ PROGRAMS = {
         end, came = time.time() + 10.0, 0
         def body():
             s = random.random()
-            tg.grad(lambda x: np.sum(np.sin(x) * s + x[0] * x), kernel="always")
-            for make in (lambda f: tg.grad(f, kernel="always"), tg.jit, lambda f: tg.hessian(f, kernel="always")):
+            for make in (lambda f: tg.jit(tg.grad(f), kernel="always"), tg.jit, lambda f: tg.jit(tg.hessian(f), kernel="always")):
                 g = make(lambda x: np.sum(np.sin(x) * s + x[0] * x))
                 for k in range(3): g(np.linspace(0.1, 1.0, 5))
         while time.time() < end:
@@ -353,14 +352,14 @@ PROGRAMS = {
         import numpy as np, tapegrad as tg
         x, stop = np.arange(4.0), []
         def work():
-            h = tg.grad(lambda z: np.sum(np.exp(z) * 1.5), kernel="always")
+            h = tg.jit(tg.grad(lambda z: np.sum(np.exp(z) * 1.5)), kernel="always")
             for _ in range(3): h(x)
             assert tg.njit_grad(lambda z: z * z)(2.0) == 4.0
         def busy():
             k = 0
             while not stop:
                 k += 1
-                g = tg.grad(lambda z: np.sum(np.sin(z * k)), kernel="always")
+                g = tg.jit(tg.grad(lambda z: np.sum(np.sin(z * k))), kernel="always")
                 for _ in range(3): g(x)
                 tg.njit_grad(lambda z: z * k)(2.0)
         thread = threading.Thread(target=busy, daemon=True); thread.start(); time.sleep(2.0)

@@ -22,9 +22,9 @@ with ``x = np.zeros(2)``, value and gradient by `x`::
             return MISS
         return (r[0], o0, )
 
-Nothing is taken for granted: types are compared exactly, keys with their order, static leaves by their marks (`common.exact`),
-what arrays are (dtype, shape, order) by compiled code.  Whatever is not exactly so, a guard that falls otherwise, a
-gradient that is not finite: the answer is `MISS`, and the caller goes the long way, which has all the explanations.
+Nothing is taken for granted: types are compared exactly, keys with their order, static leaves by their marks
+(`common.exact`), what arrays are (dtype, shape, order) by compiled code.  Whatever is not exactly so, a guard that falls
+otherwise, a gradient that is not finite: the answer is `MISS`, and the caller goes the long way, which has all the explanations.
 Source text is made of our own names and of numbers; whatever comes from users is reached by a name.
 """
 
