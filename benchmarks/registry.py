@@ -19,6 +19,7 @@ MODULES = (
     "train_step",
     "per_op",
     "element_access",
+    "array_of_numbers",
     "kinds_of_arguments",
     "many_losses",
     "jacobians",

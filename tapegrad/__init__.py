@@ -41,13 +41,14 @@ from .autograd.custom import custom_jvp, custom_vjp, primitive, stop_gradient
 from .tools.explain_zero import explain_zero
 from .tools.info import info
 from .array.dual import Dual
+from .array.objects import array
 from .array.forward import derivative, jacfwd, jvp
 from .transforms.functional import elementwise_grad, grad, jit, value_and_grad
 from .transforms.functional import elementwise_grad as egrad
 from .array.functions import *  # noqa: F401,F403
 from .transforms.hessians import hessian, hessian_diag, laplacian
 from .transforms.products import gnvp, hvp
-from .transforms.replay.stats import PathWarning, PerformanceWarning
+from .common.errors import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacobian, jacrev, linearize, vjp
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
@@ -71,7 +72,7 @@ _registry.advice = _advice
 # What `from tapegrad import *` gives, `dir(tapegrad)` shows and docs/reference.md lists.
 __all__ = [
     "Dual", "Parameter", "PathWarning", "PerformanceWarning", "Tape", "Tensor", "abs", "absolute", "acos", "acosh", "add",
-    "amax", "amin", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "array_split",
+    "amax", "amin", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "array", "array_split",
     "as_tensor", "asin", "asinh", "astype", "atan", "atan2", "atanh", "autograd", "beta", "betaln", "broadcast_to", "cat",
     "cbrt", "ceil", "check", "checkpoint", "clip", "clone", "compare", "compare_scaling", "compile", "concatenate",
     "copysign", "cos", "cosh", "cumsum", "custom_jvp", "custom_vjp", "deg2rad", "derivative", "detect_anomaly", "diag",

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def test_an_invariant_is_no_assert():
     found = [f"{path.relative_to(PACKAGE)}:{node.lineno}" for path in FILES for node in ast.walk(tree_of(path)) if isinstance(node, ast.Assert)]
     assert not found
     assert not [path for path in FILES if "__debug__" in path.read_text(encoding="utf-8")]
+
+
+def test_objects_are_read_by_functions_and_not_by_where_something_is_in_them():
+    """NumPy has no function for the loops in a ufunc; `codegen.ufuncs` tries each that it takes out."""
+    offsets = re.compile(r"from_address\(id\(|\bid\([^()]*\) \+ \w+\)\.value")
+    files = {str(path.relative_to(PACKAGE)) for path in FILES if offsets.search(path.read_text(encoding="utf-8"))}
+    assert files == {"codegen/ufuncs.py"}
 
 
 @pytest.mark.parametrize("name", ["rules.checker", "kernel.agreement", "kernel.compare", "transforms.replay.agreement", "threads"])

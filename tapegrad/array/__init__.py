@@ -6,6 +6,7 @@ Imports: common, rules, tape, codegen, interpreter.
 `record`           one operation becomes a value and an instruction; `operators`, the fast path of Python's operators.
 `functions`        functions of the namespace, which are methods too.
 `whole`            integers and booleans of a recording; `traces`, what a recording is told of errors.
+`objects`          NumPy's arrays of objects, and lists, that hold tensors.
 `indexing`, `inplace`, `assigning`, `views`, `creation`   are what their names say.
 `eager`, `lifted`, `closures`   the rules run on arrays, on tensors and dual numbers, on floats.
 `forward`          `jvp`, `derivative`, `jacfwd`.

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..common import docstrings
-from ..common.dtypes import check_class, readable
+from ..common.dtypes import check_class, check_dtype, readable
+from ..common.registry import registry
 from ..tape.watch import expose
 from .differentiable import Differentiable
 from .functions import broadcast_to
@@ -42,6 +43,7 @@ def manual_seed(seed: int) -> np.random.Generator:
 def _made(array, requires_grad, dtype=None):
     check_class(array, "a tensor")
     array = np.asarray(array, dtype=dtype)
+    check_dtype(array, "a tensor")
     return rebuilt(Tensor, normalise(readable(array)), requires_grad, None)
 
 
@@ -109,6 +111,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
 
 def _like(name: str, maker: Callable[[Any], Any]) -> Like:
     def function(x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+        x = registry.objects.operand(x)
         shape = tuple(x.shape) if isinstance(x, Differentiable) else np.shape(x)
         kind = dtype or (x.dtype if isinstance(x, Differentiable) else np.asarray(x).dtype)
         return _made(maker(shape), requires_grad, kind)
@@ -127,6 +130,7 @@ randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
 
 def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
+    x, fill_value = registry.objects.operand(x), registry.objects.operand(fill_value)
     if isinstance(fill_value, Differentiable) and fill_value.requires_grad:
         return broadcast_to(fill_value, tuple(np.shape(getattr(x, "_v", x))))
     kind = dtype or (x.dtype if isinstance(x, Differentiable) else np.asarray(x).dtype)

@@ -13,6 +13,7 @@ an element of it.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from ..common.observers import LISTENERS, notify
 from ..common.printing import format_number
 from ..common.registry import registry
 from ..tape.watch import expose, sealed
+from .leaving import instead
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from .typed_methods import Methods
 else:
     Methods = object
+
+_frame = sys._getframe
 
 
 def below(thing):
@@ -93,7 +97,8 @@ class Differentiable(Methods):
 
     # -- leaving the tape -------------------------------------------------------
     def __float__(self) -> float:
-        self._refuse("float()", "for math.sin(t) write np.sin(t), for array[i] = t use an array made by tg.zeros")
+        if self.requires_grad:
+            self._refuse("float()", instead())
         self._let_out("float()")
         return float(self._only())
 
@@ -137,13 +142,26 @@ class Differentiable(Methods):
             return store.trace.truth(base)
         return bool(self._v)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    if TYPE_CHECKING:
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]: ...
+    else:
+
+        @property
+        def __array__(self):
+            value = self._v
+            if value.__class__ is float or not value.shape and value.dtype.kind == "f":
+                # NumPy puts it into an array as an object (`tapegrad.array.objects`), but SciPy's functions want plain numbers.
+                if (self._t is not None or self._r or self._is_dual) and not _frame(1).f_globals.get("__name__", "").startswith("scipy."):
+                    raise AttributeError("__array__")
+            return self._as_array
+
+    def _as_array(self, dtype=None, copy=None):
         if self.requires_grad:
             self._refuse(
                 "conversion to an ndarray",
-                "a tensor needs no np.asarray(t): leave it out; to join tensors write np.stack([t, u]), to multiply write"
-                " A @ t (A.dot(t) never reaches tapegrad), "
-                f"to assign into an array make it with tg.zeros; {registry.advice()}",
+                "a tensor needs no np.asarray(t): leave it out; to join vectors write np.stack([t, u]) or tg.array([t, u]), to multiply"
+                f" write A @ t (A.dot(t) never reaches tapegrad), to assign into an array make it with tg.zeros; {registry.advice()}",
             )
         return np.array(self._let_out("conversion to an ndarray"), dtype=dtype)
 
@@ -163,15 +181,14 @@ class Differentiable(Methods):
         if LISTENERS:
             notify(".item()", self)
         self._let_out("item()")
-        # A new object: the value itself is the token by which the tape knows that this tensor is alive.
-        return 1.0 * self._v if type(self._v) is float else self._only().item()
+        return self._v if type(self._v) is float else self._only().item()
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; leaves the tape."""
         if LISTENERS:
             notify(".tolist()", self)
         self._let_out("tolist()")
-        return 1.0 * self._v if type(self._v) is float else self._v.tolist()
+        return self._v if type(self._v) is float else self._v.tolist()
 
     def numpy(self) -> NDArray[Any]:
         """The values as an ndarray that shares memory; read-only if a gradient is required."""

@@ -222,6 +222,7 @@ class Dual(Differentiable):
         dual = _on_scalars(row, (a, b))
         if dual is not None:
             return dual
+        a, b = registry.objects.operand(a), registry.objects.operand(b)
         level, lanes = _common((a, b))
         primals = [_inside(a, level), _inside(b, level)]
         result = _record.apply_two(row, *primals)

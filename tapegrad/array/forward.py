@@ -21,6 +21,7 @@ from ..common.errors import StructureError
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
+from .objects import joined
 from .record import normalise, tracked
 from .typing import Argnums, Between, OfJacobian
 
@@ -83,7 +84,7 @@ def _map(function, tree, *others, what, where=""):
         for field, leaf in zip(dataclasses.fields(tree), leaves):
             object.__setattr__(copy, field.name, leaf)
         return copy
-    return function(tree, *others, f"{what}{where}")
+    return function(joined(tree), *map(joined, others), f"{what}{where}")
 
 
 def _described(thing):

@@ -221,8 +221,9 @@ def getitem(x, key):
                 store.lefts.append((x._i, 0, key + 0.0 if key >= 0 else key + float(len(value))))
                 store.rights.append(0)
                 store.offsets.append(frame.f_lasti)
-                store.tokens.append(selected)
                 t = plain(selected)
+                t._k = token = 1.0 * selected
+                store.tokens.append(token)
                 t._t, t._i = store, index
                 return t
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
@@ -341,6 +342,16 @@ def setitem(x, key, value):
         _write(root, value, index.shape, index=index, positions=positions)
 
 
+def _references(root):
+    """How many references there are to the value of a tensor, which is in no variable; `_ALONE` if only the tensor has it."""
+    return sys.getrefcount(root._v)
+
+
+_probe = object.__new__(Differentiable)
+_probe._v = object()
+_ALONE = _references(_probe)
+
+
 def _write(root, value, shape, strides=None, offset=0, index=None, positions=None):
     """Record the assignment of `value` to a window of `root`, or to `positions` that are `index`; its views follow."""
     views, apart = views_of(root), []
@@ -351,9 +362,9 @@ def _write(root, value, shape, strides=None, offset=0, index=None, positions=Non
     for view, *_ in views + apart:
         if view is not value:
             view._v = None
+    shared = _references(root) != _ALONE
     old = root._v
-    # Who else sees the array: the tensor, this name, and getrefcount itself.
-    if sys.getrefcount(old) > 3 or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
+    if shared or old.base is not None or not (old.flags.writeable and old.flags.c_contiguous):
         old = np.array(old, order="C")
     new = value._v if isinstance(value, Differentiable) else value
     if index is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..common.errors import DtypeError, GradientError
-from ..common.registry import attach
+from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from .assigning import assign_value, note_change, refuse_computed
 from .differentiable import Differentiable
@@ -25,7 +25,7 @@ def is_argument(x):
     store = x._t
     if store is None:
         return False
-    return store.leaves.get(getattr(x, "_k", None)) == x._i if store.trace is None else store.trace.is_argument(x)
+    return store.leaves.get(x._k) == x._i if store.trace is None else store.trace.is_argument(x)
 
 
 def argument_changed():
@@ -86,6 +86,7 @@ def _operator(row):
     def update(x, other):
         if not isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list)):
             return NotImplemented
+        other = registry.objects.operand(other)
         if recorded(x, other):
             root = root_of(x)[0]
             if root._t is None and root._r:
@@ -93,10 +94,10 @@ def _operator(row):
                     "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
                     "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
                 )
+            if not x.shape and root is x:
+                # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.
+                return apply(row, (x, other))
             if is_argument(root):
-                if type(x._v) is float:
-                    # A number is never changed in Python: the name goes on with another one.
-                    return apply(row, (x, other))
                 raise argument_changed()
             result = apply(row, (x, other))
             if result.shape != x.shape:
@@ -105,7 +106,7 @@ def _operator(row):
                 if x.dtype.kind != "f":
                     raise DtypeError(f"a result that requires a gradient does not fit in place of dtype {x.dtype}")
                 result = astype(result, x.dtype)
-            if type(x._v) is not float and (root is not x or views_of(x)):
+            if root is not x or views_of(x):
                 x[...] = result
             else:
                 x._become(result)
@@ -128,8 +129,12 @@ def _method(name, update):
         if result is NotImplemented:
             raise TypeError(f"{name}_() does not know an operand of type {type(other).__name__}")
         if result is not self:
-            raise argument_changed()
-        return result
+            if is_argument(self):
+                raise argument_changed()
+            if result.shape:
+                raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of a number")
+            self._become(result)
+        return self
 
     method.__doc__ = f"`{name}` in place; returns self."
     return method

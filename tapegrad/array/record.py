@@ -22,7 +22,7 @@ import numpy as np
 
 from ..common import config
 from ..common.dtypes import check_class, check_classes, check_dtype, readable
-from ..common.errors import LeaveTapeError, NestingError, TapeMismatchError, UnsupportedFunctionError, require
+from ..common.errors import NestingError, TapeMismatchError, UnsupportedFunctionError, require
 from ..common.observers import LISTENERS, notify
 from ..common.registry import registry
 from ..interpreter.plan import Signature
@@ -80,7 +80,7 @@ def normalise(value):
 def as_operand(thing, row_name="operation"):
     """An operand that is not a tensor as something NumPy computes with.
 
-    Python ints become floats; arrays are checked for dtypes without derivative.
+    Python ints become floats; arrays are checked for dtypes without derivative.  What holds tensors becomes a tensor.
     """
     kind = type(thing)
     if kind is float:
@@ -91,6 +91,9 @@ def as_operand(thing, row_name="operation"):
         return float(thing)
     if isinstance(thing, (np.ndarray, np.generic)):
         check_class(thing, row_name)
+        thing = registry.objects.joined(thing, plain_numbers=True)
+        if isinstance(thing, Differentiable):
+            return thing
         array = readable(np.asarray(thing))
         check_dtype(array, row_name)
         if array.dtype.char == "e":
@@ -98,21 +101,12 @@ def as_operand(thing, row_name="operation"):
             array = array.astype(np.float32)
         return float(array) if array.ndim == 0 and array.dtype.char == "d" else array
     if isinstance(thing, (list, tuple)):
-        return as_operand(_array_of(thing), row_name)
+        return registry.objects.stacked(thing) if registry.objects.holds_tensors(thing) else as_operand(np.asarray(thing), row_name)
     if isinstance(thing, complex):
         check_dtype(np.asarray(thing), row_name)
     if kind is registry.Call:
         return thing
     raise TypeError(f"{row_name}() does not know what to do with an operand of type {kind.__name__}")
-
-
-def _array_of(sequence):
-    def has_tensor(items):
-        return any(isinstance(i, Differentiable) or isinstance(i, (list, tuple)) and has_tensor(i) for i in items)
-
-    if has_tensor(sequence):
-        raise LeaveTapeError("a list of tensors is not an array; join them with tg.stack([...]) (np.stack)")
-    return np.asarray(sequence)
 
 
 def follow_forwarding(t):
@@ -225,6 +219,8 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             if kind is registry.Dual:
                 return o._apply_row(row, operands, attrs, value, integer)
             v = operands[k] = as_operand(o, row.name)
+            if isinstance(v, Differentiable):
+                return apply(row, operands, attrs, value, integer)
             flags.append(False)
             if v.__class__ is float:
                 metas.append(SCALAR)
@@ -351,8 +347,11 @@ def apply_two(row, a, b, depth=3):
     else:
         if kind is registry.Dual:
             return a._apply_two(row, a, b)
-        raw_a = a
-        x = a = a if kind is float else as_operand(a, row.name)
+        raw_a = x = a
+        if kind is not float:
+            x = a = as_operand(a, row.name)
+            if isinstance(x, Differentiable):
+                return apply_two(row, x, b, depth + 1)
         on_a = False
     kind = b.__class__
     if kind is Tensor or kind is Parameter or kind is Whole:
@@ -361,8 +360,11 @@ def apply_two(row, a, b, depth=3):
     else:
         if kind is registry.Dual:
             return b._apply_two(row, a if raw_a is None else raw_a, b)
-        raw_b = b
-        y = b = b if kind is float else as_operand(b, row.name)
+        raw_b = y = b
+        if kind is not float:
+            y = b = as_operand(b, row.name)
+            if isinstance(y, Differentiable):
+                return apply_two(row, a if raw_a is None else raw_a, y, depth + 1)
         on_b = False
     if x.__class__ is float:
         if y.__class__ is not float and raw_a is not None and y.dtype.char != "d":
@@ -500,10 +502,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     ):
         if row.calls_scipy:
             store.special = True
-        if value is values[0] or value is values[-1]:
-            # A token is nobody else's: the same number as a new object (1.0 * x is x to the bit).
-            value = 1.0 * value
-        token = value
+        token = 1.0 * value
         opcode = row.opcode
         if len(values) == 3:
             # Only `where` has a third, constant operand: it is the inline constant.
@@ -530,7 +529,6 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
             store.write_operands(operand_slots)
         if signature.saves:
             integer = _keep(store, signature, operands, values, value)
-        # Not the value itself: the store may keep that for a rule.
         token = 1.0 * value if scalar else object()
         opcode = signature.opcode
         left, right = (operand_slots[0], operand_slots[1] if len(operand_slots) > 1 else 0, float(integer) if integer else 0.0), 0
@@ -544,10 +542,9 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     t._v = value
     t._t = store
     t._i = slot
-    if token is not value:
-        t._k = token
-        if not scalar:
-            t._m = meta_of(value) if trace is not None else signature.out
+    t._k = token
+    if not scalar:
+        t._m = meta_of(value) if trace is not None else signature.out
     if trace is not None and row.raises:
         trace.succeeded(t)
     return t
@@ -571,18 +568,19 @@ def _store_with_room(operands):
 def _keep(store, signature, operands, values, value):
     """Put the values that the signature's program reads on the store; returns their position."""
     objects = store.objects
-    position = len(objects)
+    position, slot = len(objects), len(store.tokens)
+    store.savers.append(slot)
     if signature.in_python:
-        store.in_python[len(store.tokens)] = True
+        store.in_python[slot] = True
         store.nbytes += values[0].nbytes
     for k, constant in signature.kept:
         saved = value if k < 0 else values[k]
         if constant:
             # A read-only index is a map of our own.
             if saved.__class__ is np.ndarray and (saved.flags.writeable or signature.row.elementwise or k not in signature.row.constants):
-                store.watched.add(len(store.tokens), saved, stamp(saved), operands[k])
+                store.watched.add(slot, saved, stamp(saved), operands[k])
         elif EXPOSED and saved.__class__ is np.ndarray and id(owner_of(saved)) in EXPOSED:
-            store.watched.add(len(store.tokens), saved, stamp(saved), saved)
+            store.watched.add(slot, saved, stamp(saved), saved)
         objects.append(saved)
     store.nbytes += signature.saved_bytes + OBJECT_BYTES
     return position

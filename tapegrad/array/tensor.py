@@ -9,8 +9,8 @@ interior    the result of a recorded operation: slot `_i` of store `_t`.
 
 Fields: `_v` value (Python float for float64 scalars, else ndarray), `_m` the
 description of an ndarray, `_t`/`_i` store and slot, `_r` leaf that requires a gradient, `_k`
-key (of a leaf: a new object after each change in place; of an interior array:
-the token it shares with the store), `_x` rarely used extras.
+key (of a leaf: a new object after each change in place; of an interior tensor:
+the token it shares with the store, which is given to nobody else), `_x` rarely used extras.
 
 Operators, indexing, functions and NumPy's protocols are added by the modules of
 those names.  What is built upon tensors (`autograd`, `graph`, `inplace`) is imported by the
@@ -94,7 +94,7 @@ class Tensor(Differentiable):
         if self._t is not None and self._t.trace is not None:
             return self._t.trace.detached(self)
         if type(self._v) is float:
-            return plain(1.0 * self._v)
+            return plain(self._v)
         if self._t is not None:
             return plain(sealed(self._v))
         constant = plain(self._v)
@@ -201,8 +201,7 @@ class Tensor(Differentiable):
         self._v, self._t, self._i = other._v, other._t, other._i
         if type(other._v) is not float:
             self._m = other._m
-        # A scalar made by the fast path shares its value itself as token.
-        self._k = getattr(other, "_k", None)
+        self._k = other._k
 
     @property
     def grad_fn(self) -> Any:
@@ -378,12 +377,11 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
         data = np.array(data._let_out("tg.tensor()"))
     elif isinstance(data, Differentiable):
         data._refuse("tg.tensor()", "to have a tensor with a tangent, write tg.Dual(tensor, tangent)")
-    elif isinstance(data, (list, tuple)) and _contains_tensor(data):
-        if any(t.requires_grad for t in _tensors_in(data)):
-            raise LeaveTapeError(
-                "tg.tensor([...]) of tensors that require a gradient would cut the derivative; join them with tg.stack"
-            )
-        data = _values_of(data)
+    elif registry.objects.holds_tensors(data):
+        whole = registry.objects.stacked(data)
+        if whole.requires_grad:
+            raise LeaveTapeError("tg.tensor() of tensors that require a gradient would cut the derivative; join them with tg.array([...])")
+        data = np.array(whole._let_out("tg.tensor()"))
     if type(data) is int and requires_grad:
         data = float(data)
     check_class(data, "tg.tensor")
@@ -391,22 +389,6 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
     check_dtype(value, "tg.tensor")
     value = normalise(value)
     return rebuilt(Tensor, value, requires_grad, None)
-
-
-def _tensors_in(data):
-    for item in data:
-        if isinstance(item, Differentiable):
-            yield item
-        elif isinstance(item, (list, tuple)):
-            yield from _tensors_in(item)
-
-
-def _contains_tensor(data):
-    return next(_tensors_in(data), None) is not None
-
-
-def _values_of(data):
-    return [_values_of(d) if isinstance(d, (list, tuple)) else d._let_out("tg.tensor()") if isinstance(d, Differentiable) else d for d in data]
 
 
 registry.Tensor = Tensor

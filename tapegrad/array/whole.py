@@ -72,6 +72,7 @@ class Whole(Tensor):
         return GradientError(why)
 
     def __setitem__(self, key, value):
+        value = registry.objects.operand(value)
         if isinstance(value, Differentiable) and not is_whole((self, value)):
             raise self._no_float()
         if is_basic(key):
@@ -122,6 +123,8 @@ def _differentiable(things):
             yield from _differentiable(thing.values())
         elif isinstance(thing, slice):
             yield from _differentiable((thing.start, thing.stop, thing.step))
+        elif isinstance(thing, np.ndarray) and thing.dtype.char == "O":
+            yield from _differentiable(thing.ravel().tolist())
 
 
 def _settled(thing):
@@ -189,6 +192,7 @@ def _numpy_operator(name, function, noted):
     base = getattr(Tensor, name, None)
 
     def method(self, other):
+        other = registry.objects.operand(other)
         if isinstance(other, Differentiable):
             if not is_whole((self, other)):
                 return NotImplemented if base is None else base(self, other)
@@ -219,6 +223,7 @@ def _updated(name, function):
         if not self.shape and not is_argument(self):
             # As a NumPy number: the name is bound to another one.
             return NotImplemented
+        other = registry.objects.operand(other)
         if isinstance(other, Differentiable) and not is_whole((self, other)):
             raise self._no_float()
         result = by_numpy(function, (self, other), {})

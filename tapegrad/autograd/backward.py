@@ -312,6 +312,7 @@ class Pass:
         """Sweep a stretch, letting go of large saved values as it passes them."""
         if self.store.thread.checking is not None:
             return self._checked(sweep, high, low, retain)
+        sweep.locate(high, low)
         while True:
             at = sweep.run(high, low, not retain)
             if at >= 0:
@@ -330,6 +331,7 @@ class Pass:
             instruction = Instruction(self.store, slot)
             signature = instruction.signature
             adjoint = self._adjoint(sweep, slot, SCALAR if signature is None else signature.out) if instruction.row else None
+            sweep.locate(slot, slot)
             if sweep.run(slot, slot, not retain) < 0:
                 self._let_go(slot)
             if adjoint is None or checking.bad(adjoint):

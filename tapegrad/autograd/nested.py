@@ -20,6 +20,7 @@ import numpy as np
 from ..array.differentiable import Differentiable, below
 from ..array.dual import Dual, made, running
 from ..array.forward import jvp
+from ..array.objects import operand
 from ..array.record import apply, follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
 from ..common.dtypes import check_derivative
@@ -53,7 +54,7 @@ def is_nested(args, kwargs):
     """Whether a functional derivative called with these arguments has to be recorded itself."""
     if inside():
         return True
-    if not kwargs and all([type(a) is np.ndarray or type(a) is float for a in args]):
+    if not kwargs and all([type(a) is np.ndarray and a.dtype.char != "O" or type(a) is float for a in args]):
         return False
     return any(map(tracked, flatten((args, kwargs))[0]))
 
@@ -474,6 +475,7 @@ def linearize(function, primals):
 
 
 def _seed(seed, result):
+    seed = operand(seed)
     if isinstance(seed, Differentiable) and tracked(seed):
         return seed
     seed = seed._v if isinstance(seed, Differentiable) else seed

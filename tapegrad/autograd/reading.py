@@ -129,11 +129,9 @@ class Stretch:
             return leaf
         store = self.store
         token = store.tokens[slot]
-        if value is None:
-            value = token
         if token.__class__ is float:
-            # The object that says whether somebody looks at the slot.
-            value = token
+            # Not the token itself, which is given to tensors of this slot only.
+            value = 1.0 * token
         if leaf is False:
             return value
         t = plain(value)

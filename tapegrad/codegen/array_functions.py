@@ -8,18 +8,15 @@ their arrays, and make none.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 
 import numpy as np
 
 from ..common.errors import InternalError
 from ..common.uninterrupted import imported
+from .addresses import data_address
 from .compile import Deferred, compiled, intrinsic, resolved
 
-_word = ctypes.c_ssize_t.from_address
-#: Where NumPy's struct of an array has the address of its data (`interpreter.native` tries this out at import).
-_DATA = 16
 #: Numba's name of an element -> NumPy's dtype.
 _DTYPES = {name: np.dtype(name if name != "boolean" else "?") for name in ("int64", "int32", "int8", "float64", "boolean")}
 
@@ -105,7 +102,7 @@ def compiled_on_arrays(signature):
                 else:
                     if a.dtype != layout[0] or a.ndim != layout[1] or not a.flags.c_contiguous:
                         raise InternalError(f"{function.__name__} was called with an array of {a.dtype} of shape {a.shape}")
-                    flat.append(_word(id(a) + _DATA).value)
+                    flat.append(data_address(a))
                     flat += a.shape
             return run(*flat)
 

@@ -15,9 +15,9 @@ ir: Any = Lazily("llvmlite.ir")
 
 #: ``Py_buffer``, a public structure: its size, and where things are in it.
 VIEW = 80
-DATA, AXES, FORMAT, EXTENTS = 0, 36, 40, 48
-#: What `get_buffer` may ask for: axes, C order and the format; the same to be written to.
-READ, WRITE = 0x3C, 0x39
+DATA, LENGTH, AXES, FORMAT, EXTENTS = 0, 16, 36, 40, 48
+#: What `get_buffer` may ask for: axes, C order and the format; C order, to be written to; an array however it lies.
+READ, WRITE, STRIDED = 0x3C, 0x39, 0x18
 
 
 def _function(name, result, *arguments):
@@ -64,6 +64,12 @@ def set_tuple_item(typingctx, items, k, item):
 
 
 @intrinsic
+def list_item(typingctx, items, k):
+    """Item `k` of a list, not counted; 0 and an exception if there is none."""
+    return _function("PyList_GetItem", "int64", "int64", "int64")
+
+
+@intrinsic
 def type_of(typingctx, thing):
     """The type of an object, counted."""
     return _function("PyObject_Type", "int64", "int64")
@@ -82,6 +88,36 @@ def as_double(typingctx, thing):
 
 
 @intrinsic
+def as_int(typingctx, thing):
+    """The integer that an object is; -1 and an exception if it is none."""
+    return _function("PyLong_AsLongLong", "int64", "int64")
+
+
+@intrinsic
+def is_int(typingctx, thing):
+    """Not 0 for what can be an index: of floats, ints and tuples the ints."""
+    return _function("PyIndex_Check", "int32", "int64")
+
+
+@intrinsic
+def is_number(typingctx, thing):
+    """Not 0 for numbers."""
+    return _function("PyNumber_Check", "int32", "int64")
+
+
+@intrinsic
+def bytes_address(typingctx, text):
+    """Where the bytes of a bytes object are; 0 and an exception if it is none."""
+    return _function("PyBytes_AsString", "int64", "int64")
+
+
+@intrinsic
+def bytes_size(typingctx, text):
+    """How many bytes a bytes object has; -1 and an exception if it is none."""
+    return _function("PyBytes_Size", "int64", "int64")
+
+
+@intrinsic
 def new_float(typingctx, value):
     """A Python float."""
     return _function("PyFloat_FromDouble", "int64", "float64")
@@ -91,6 +127,24 @@ def new_float(typingctx, value):
 def new_int(typingctx, value):
     """A Python int."""
     return _function("PyLong_FromLongLong", "int64", "int64")
+
+
+@intrinsic
+def room_for_view(typingctx):
+    """Memory for one ``Py_buffer``, until the function that asks for it returns."""
+
+    def codegen(context, builder, signature, args):
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(ir.IntType(64), VIEW // 8))
+        return builder.ptrtoint(room, ir.IntType(64))
+
+    return imported("numba.core.types").int64(), codegen
+
+
+@intrinsic
+def has_buffer(typingctx, thing):
+    """Not 0 for arrays, and for what else has a buffer."""
+    return _function("PyObject_CheckBuffer", "int32", "int64")
 
 
 @intrinsic

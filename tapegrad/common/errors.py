@@ -204,3 +204,15 @@ class ConvergenceError(TapegradError, RuntimeError):
 
 class SingularJacobianError(TapegradError, ValueError):
     """A solution does not depend smoothly on its arguments: the Jacobian in the unknowns is singular."""
+
+
+class PathWarning(UserWarning):
+    """A function under `jit` cannot be recorded, or would have to be at nearly every call: it is run plainly."""
+
+    __module__ = "tapegrad.errors"
+
+
+class PerformanceWarning(UserWarning):
+    """A function without `jit` has spent a second in derivatives, which `jit` would record once."""
+
+    __module__ = "tapegrad.errors"

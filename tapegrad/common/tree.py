@@ -1,7 +1,7 @@
 """Nested containers of scalars and arrays: flattened to a list of leaves, and put together again.
 
 Dicts, lists, tuples, namedtuples and dataclasses are containers; anything else is
-a leaf.  The `Structure` says what was where; it is hashable, and prints as the
+a leaf; an array of objects that holds tensors is the tensor of them.  The `Structure` says what was where; it is hashable, and prints as the
 container with ``*`` for its leaves.
 """
 
@@ -12,6 +12,7 @@ import dataclasses
 import numpy as np
 
 from .exact import exact
+from .registry import registry
 
 
 class Structure:
@@ -65,7 +66,7 @@ def _flatten(thing, leaves):
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         names = tuple(f.name for f in dataclasses.fields(thing))
         return Structure(kind, names, tuple(_flatten(getattr(thing, n), leaves) for n in names))
-    leaves.append(thing)
+    leaves.append(registry.objects.joined(thing) if kind is np.ndarray and thing.dtype.char == "O" else thing)
     return LEAF
 
 

@@ -1,4 +1,4 @@
-"""What all compiled walks need to read a record: its size, its operands, the data of what it saved."""
+"""What all compiled walks need to read a record: its size, and its operands."""
 
 from __future__ import annotations
 
@@ -20,9 +20,3 @@ def operand_slot(records, i, k):
     if k < 2:
         return load_int32(base + 4 + 4 * k)
     return load_int(base + 16 + 8 * (k - 2))
-
-
-@helper
-def data_of(address, float_type):
-    """Address of the data of a Python float or an ndarray (both fields are public C structs)."""
-    return address + 16 if load_int(address + 8) == float_type else load_int(address + 16)

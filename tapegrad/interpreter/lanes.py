@@ -43,17 +43,17 @@ from ..codegen.memory import (
 )
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY, MARK
 from . import program as P
-from .access import SIZE, data_of, operand_slot
+from .access import SIZE, operand_slot
 
 #: Words per row of the table of tangent programs (`interpreter.tangent`).
 VARIANTS = 4
 
 
 @helper
-def _load_saved(records, row, regs, i, objects, float_type):
+def _load_saved(records, row, regs, i, addresses):
     position = load_int(records + SIZE * i + CONSTANT)
     for k in range(load_int(row + P.ROW_SAVES)):
-        store_int(regs + 8 * (1 + k), data_of(load_int(objects + 8 * (position + k)), float_type))
+        store_int(regs + 8 * (1 + k), load_int(addresses + 8 * (position + k)))
 
 
 @helper
@@ -137,13 +137,13 @@ def _is_array(records, table, slot):
     return 1 if op >= ARRAY_LEAF or load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_SCALAR) == 0 else 0
 
 
-@compiled(f"int64({', '.join(['int64'] * 16)})")
-def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, programs, last, objects, float_type,
-             zeros, scratch):
+@compiled(f"int64({', '.join(['int64'] * 15)})")
+def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, programs, last, addresses, zeros, scratch):
     """Carry tangents from `low` up to `high`, through the slots whose mark is 1.
 
     `programs` is the table of tangent programs by signature and hot operands,
-    `last` the last reader of every slot, `zeros` a block as large as any operand.
+    `last` the last reader of every slot, `addresses` the table of `walk.locate`,
+    `zeros` a block as large as any operand.
     Returns `high` + 1 or more at the end, or ``-1 - i`` at an instruction that
     has no program yet, with what to plan in ``scratch``, or ``UNKNOWN - i``.
     """
@@ -197,7 +197,7 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
             if program == 0:
                 store_int(scratch, active)
                 return -1 - i
-            _load_saved(records, row, regs, i, objects, float_type)
+            _load_saved(records, row, regs, i, addresses)
             for lane in range(lanes):
                 word = mine + 8 * lane
                 if scalar != 0:
@@ -216,8 +216,8 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
     return i
 
 
-@compiled(f"int64({', '.join(['int64'] * 12)})")
-def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects, float_type, scratch):
+@compiled(f"int64({', '.join(['int64'] * 11)})")
+def adjoints(records, words, hot, high, low, lanes, switch, run, table, addresses, scratch):
     """Carry adjoints from `high` down to `low`; returns ``low - 1``, or ``UNKNOWN - i``."""
     regs = scratch + P.REGISTERS_AT
     i = high
@@ -250,7 +250,7 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, objects,
             store_byte(hot + i, 0)
             i -= 1
             continue
-        _load_saved(records, row, regs, i, objects, float_type)
+        _load_saved(records, row, regs, i, addresses)
         for lane in range(lanes):
             word = words + 8 * (lanes * i + lane)
             if scalar != 0:

@@ -1,7 +1,8 @@
 """The bridge from Python objects to the compiled walks.
 
-Everything that reads CPython's or NumPy's public C structs by address is here,
-and is tried out once when this module is first used.
+A walk holds no lock and reads no object.  What it needs of the values that instructions have saved are addresses: before it
+starts, `locate` finds those of the stretch that it is going to visit.  Their table lives as long as the sweep, so nothing has
+to be told when a value is let go or replaced.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 
 import numpy as np
 
+from ..codegen.addresses import data_address
 from ..codegen.compile import native_address
 from ..codegen.scalars import reverse_switch
 from ..common.errors import require
@@ -23,10 +25,8 @@ from . import program as P
 from . import walk
 from .plan import Signature
 
-FLOAT_TYPE = id(float)
-#: Offset of the array of items in a list object.
-ITEMS = 24
-_word = ctypes.c_ssize_t.from_address
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise RuntimeError("tapegrad needs a Python with the global interpreter lock")
 
 
 @cache
@@ -41,49 +41,6 @@ def steps():
 def run_address():
     """Address of `interpreter.steps.run`."""
     return native_address(steps().run)
-
-
-def items_address(objects):
-    """Address of the array of object pointers of a list."""
-    return _word(id(objects) + ITEMS).value
-
-
-def _try_layouts():
-    """Try the struct layouts that the walks rely on."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise RuntimeError("tapegrad needs a Python with the global interpreter lock")
-
-    def reads(what, read, expected):
-        require(read == expected, f"this Python or NumPy lays out {what} in another way: {read} in place of {expected}")
-
-    word, short = ctypes.c_ssize_t.from_address, ctypes.c_int32.from_address
-    array = np.arange(3.0)
-    number = 1.5 * len(array)
-    objects = [number, array]
-    items = items_address(objects)
-    reads("a list", [word(items + 8 * k).value for k in range(2)], [id(number), id(array)])
-    for small in (0, 1, 300, (1 << 30) - 1):
-        reads("an int", short(id(small) + 24).value, small)
-    text = b"tapegrad" * len(array)
-    reads("bytes", (word(id(text) + 16).value, ctypes.string_at(id(text) + 32, len(text))), (len(text), text))
-    pair = (number, array)
-    reads("a tuple", [word(id(pair) + 16 + 8 * k).value for k in range(3)], [2, id(number), id(array)])
-    reads("a float", (word(id(number) + 8).value, ctypes.c_double.from_address(id(number) + 16).value), (FLOAT_TYPE, number))
-    reads("an array", word(id(array) + 16).value, array.ctypes.data)
-    plane = np.zeros((2, 3))
-    for turned, laid_out in ((plane, 0x101), (plane.T, 0x100)):
-        extents = word(id(turned) + 32).value
-        reads("the axes of an array", [short(id(turned) + 24).value, *(word(extents + 8 * k).value for k in range(2))], [2, *turned.shape])
-        read = word(id(turned) + 56).value, short(id(turned) + 64).value & 0x101
-        reads("dtype and flags of an array", read, (id(np.dtype("d")), laid_out))
-
-
-_try_layouts()
-
-
-def data_address(array):
-    """Address of the data of an ndarray; a third of the time of ``array.ctypes.data``."""
-    return _word(id(array) + 16).value
 
 
 _table = None, 0
@@ -155,11 +112,29 @@ def ancestors(store, roots):
 
 def pack(store, base, count):
     """Pack the staged instructions of `store` into records (`Store.flush`)."""
-    walk.pack(
-        store.address, base, count, id(store.ops), id(store.lefts), id(store.rights), id(store.offsets), id(store.tokens)
-    )
+    walk.pack(store.address, base, count, store.ops, store.lefts, store.rights, store.offsets, store.tokens)
 
 
+def table_of_saved(store):
+    """A word for each of the store's objects, to have the address of its data (`locate`), and behind them doubles for the floats among them."""
+    return np.empty(2 * len(store.objects), np.int64)
+
+
+def locate(store, saved, marks, low, high):
+    """Find what the marked instructions from `low` to `high` have saved; `marks` is an address, 0: what all of them have."""
+    savers, addresses = store.savers, data_address(saved)
+    first, end = bisect_left(savers, low), bisect_right(savers, high)
+    if first < end:
+        walk.locate(
+            store.flush(), marks, table_address(), savers, first, end, store.objects, addresses, addresses + saved.nbytes // 2
+        )
+
+
+def saved_by(store, low, high):
+    """The table of what all instructions from `low` to `high` have saved."""
+    saved = table_of_saved(store)
+    locate(store, saved, 0, low, high)
+    return saved
 
 
 def first_changed(watched, marks, low, high):
@@ -167,8 +142,7 @@ def first_changed(watched, marks, low, high):
     at, end = bisect_left(watched.slots, low), bisect_right(watched.slots, high)
     while at < end:
         at = steps().first_changed(
-            items_address(watched.slots), items_address(watched.arrays), items_address(watched.stamps),
-            items_address(watched.kinds), at, end, data_address(marks), high,
+            watched.slots, watched.arrays, watched.stamps, watched.kinds, at, end, data_address(marks), high,
         )
         if at < 0:
             break
@@ -182,8 +156,7 @@ def _ranges(store, marks, low, high, marked):
     """Bytes saved by the other instructions, and merged ranges of what the (un)marked ones saved."""
     ranges = np.empty(2 * (high - low + 1) + 2, np.int64)
     count = steps().saved_values(
-        store.flush(), data_address(marks), table_address(), low, high, marked, items_address(store.objects), id(None),
-        data_address(ranges),
+        store.flush(), data_address(marks), table_address(), low, high, marked, store.objects, None, data_address(ranges),
     )
     pairs = ranges[1 : 1 + 2 * count].reshape(-1, 2)
     if count > 1:
@@ -263,14 +236,16 @@ def swept(store, root, leaves, let_go):
         if packed < 0 or store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
             return None
         Signature.compile_pending()
-        switch, run, objects = reverse_switch(store.special), run_address() if Signature.ALL else 0, store.objects
+        switch, run, saved_at = reverse_switch(store.special), run_address() if Signature.ALL else 0, 0
+        if store.savers:
+            saved = table_of_saved(store)
+            locate(store, saved, marks, low, root)
+            saved_at = data_address(saved)
         room.adjoint[root] = 1.0
         at, release = root, None
         try:
             while True:
-                at = walk.reverse(
-                    records, adjoint, marks, at, low, switch, run, table, items_address(objects), FLOAT_TYPE, scratch, 1
-                )
+                at = walk.reverse(records, adjoint, marks, at, low, switch, run, table, saved_at, scratch, 1)
                 if at >= 0:
                     break
                 refuse_unknown(records, at)
@@ -375,18 +350,23 @@ class Sweep(Adjoints):
         except IndexError:
             self.scratch = np.empty(P.SCRATCH, np.uint8)
         self._addresses = (data_address(self.adjoint), data_address(marks))
+        self._saved = table_of_saved(store)
         self._scratch_address = data_address(self.scratch)
         self.switch = reverse_switch(store.special)
         self.array_run = run_address() if Signature.ALL else 0
         Signature.compile_pending()
 
+    def locate(self, high, low):
+        """Find what the instructions from `high` to `low` have saved, before they are swept; again if a user's code ran since then."""
+        locate(self.store, self._saved, self._addresses[1], low, high)
+
     def run(self, high, low, stop_at_large):
-        """Sweep from `high` to `low`; returns the next slot to visit."""
+        """Sweep from `high` to `low`, whose saved values are located; returns the next slot to visit."""
         adjoint, marks = self._addresses
         # A hook may have recorded, and so moved the records.
         at = walk.reverse(
-            self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), items_address(self.store.objects),
-            FLOAT_TYPE, self._scratch_address, stop_at_large,
+            self.store.flush(), adjoint, marks, high, low, self.switch, self.array_run, table_address(), data_address(self._saved),
+            self._scratch_address, stop_at_large,
         )
         refuse_unknown(self.store.address, at)
         return at

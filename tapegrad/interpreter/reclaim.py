@@ -28,7 +28,7 @@ def reachable(store):
 
 
 def let_go(store):
-    """Drop the values saved by unreachable instructions, whose records stay where they are; returns marks of the others, and if any were."""
+    """Drop the values saved by unreachable instructions, whose records stay where they are; returns marks of the others."""
     from . import native
 
     marks = reachable(store)
@@ -39,15 +39,12 @@ def let_go(store):
     store.watched = store.watched.keep(marks)
     store.nbytes = kept
     store.byte_limit = max(FIRST_BYTES, 2 * kept)
-    return marks, bool(dead)
+    return marks
 
 
 def reclaim(store):
     """Drop unreachable instructions; returns the store to continue with."""
-    marks, dropped = let_go(store)
-    if dropped:
-        # A scalar among the values may have been another instruction's token.
-        marks = reachable(store)
+    marks = let_go(store)
     count = len(store.tokens)
     records = store.records()
     ops = records["op"]
@@ -97,6 +94,7 @@ def _move(store, new, kept, keep):
         if saves:
             start = integers[j]
             integers[j] = len(new.objects)
+            new.savers.append(int(j))
             new.objects += store.objects[start : start + saves]
             new.nbytes += Signature.ALL[ops[j] - FIRST_ARRAY].saved_bytes + OBJECT_BYTES
     cleared = np.flatnonzero(ops >= CLEARED)

@@ -32,6 +32,19 @@ from ..codegen.memory import (
     store_float,
     store_int,
 )
+from ..codegen.python_api import (
+    DATA,
+    LENGTH,
+    STRIDED,
+    as_int,
+    bytes_address,
+    bytes_size,
+    forget,
+    get_buffer,
+    list_item,
+    release_buffer,
+    room_for_view,
+)
 from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
 from ..tape.watch import LEFT, STAMPED
 from . import program as P
@@ -362,13 +375,13 @@ def free_all(records, adjoint, marks, table, high):
             store_int(adjoint + 8 * i, 0)
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+@compiled("int64(int64, int64, int64, int64, int64, int64, object, object, int64)")
 def saved_values(records, marks, table, low, high, marked, objects, nothing, ranges):
     """List the saved values of instructions from `low` to `high` that are marked (1) or not (0).
 
     `ranges` receives the bytes saved by the others, then pairs of positions
-    (start, stop) in `objects`; returns the number of pairs.  `nothing` is the
-    address of None: what it stands for has been let go already.
+    (start, stop) in `objects`; returns the number of pairs.  `nothing` is
+    None: what it stands for has been let go already.
     """
     others, listed = 0, 0
     for i in range(low, high + 1):
@@ -383,7 +396,7 @@ def saved_values(records, marks, table, low, high, marked, objects, nothing, ran
             others += load_int(row + P.ROW_SAVED)
             continue
         start = load_int(records + SIZE * i + CONSTANT)
-        if load_int(objects + 8 * start) != nothing:
+        if list_item(objects, start) != nothing:
             store_int(ranges + 8 + 16 * listed, start)
             store_int(ranges + 16 + 16 * listed, start + saved)
             listed += 1
@@ -407,22 +420,30 @@ def take(target, address, nbytes):
     release(address)
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64)")
-def first_changed(slots, arrays, stamps, kinds, at, count, marks, high):
-    """First watched array, from position `at`, that has changed or is to be stamped again; -1: none.
+@helper
+def _holds(array, content):
+    """Whether a C-contiguous array still has the content, given as bytes; it may have been resized."""
+    view = room_for_view()
+    if get_buffer(array, view, STRIDED) != 0:
+        forget()
+        return False
+    same = load_int(view + LENGTH) == bytes_size(content) and differ(load_int(view + DATA), bytes_address(content), bytes_size(content)) == 0
+    release_buffer(view)
+    return same
 
-    The lists are given by their item arrays, ndarrays and bytes are read by their public C layouts.
-    """
+
+@compiled("int64(object, object, object, object, int64, int64, int64, int64)")
+def first_changed(slots, arrays, stamps, kinds, at, count, marks, high):
+    """First watched array, from position `at`, that has changed or is to be stamped again; -1: none.  The lists are those of `tape.watch`."""
     for k in range(at, count):
-        slot = load_int32(load_int(slots + 8 * k) + 24)
+        slot = as_int(list_item(slots, k))
         if slot > high or load_byte(marks + slot) == 0:
             continue
-        kind = load_int32(load_int(kinds + 8 * k) + 24)
+        kind = as_int(list_item(kinds, k))
         if kind == LEFT:
             continue
         if kind == STAMPED:
             return k
-        digest = load_int(stamps + 8 * k)
-        if differ(load_int(load_int(arrays + 8 * k) + 16), digest + 32, load_int(digest + 16)) != 0:
+        if not _holds(list_item(arrays, k), list_item(stamps, k)):
             return k
     return -1

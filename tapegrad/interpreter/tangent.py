@@ -28,7 +28,7 @@ from ..tape.layout import ARRAY_RECORD, FIRST_ARRAY
 from ..tape.meta import SCALAR
 from . import lanes as walks
 from . import program as P
-from .native import FLOAT_TYPE, data_address, items_address, refuse_unknown, run_address, table_address
+from .native import data_address, refuse_unknown, run_address, table_address
 from .plan import Planner, Signature
 from .symbolic import Atom
 
@@ -197,6 +197,7 @@ class Lanes:
         self.scratch = np.empty(P.SCRATCH, np.uint8)
         self._words, self._hot = data_address(self.words), data_address(self.hot)
         self._run = run_address() if Signature.ALL else 0
+        self.saved = store.saved(low, high)
         Signature.compile_pending()
 
     def seed_units(self, slot, meta, lane, count, element):
@@ -260,8 +261,8 @@ class Tangents(Lanes):
         while at <= self.high:
             at = walks.tangents(
                 store.flush(), self._words, self._hot, data_address(self.marks), at, self.high, self.count, self.switch,
-                self._run, table_address(), Programs.address(), data_address(self.last), items_address(store.objects),
-                FLOAT_TYPE, data_address(self.zeros), data_address(self.scratch),
+                self._run, table_address(), Programs.address(), data_address(self.last), data_address(self.saved),
+                data_address(self.zeros), data_address(self.scratch),
             )
             refuse_unknown(store.address, at)
             if at < 0:
@@ -282,6 +283,6 @@ class Adjoints(Lanes):
         store = self.store
         at = walks.adjoints(
             store.flush(), self._words, self._hot, self.high, self.low, self.count, self.switch, self._run,
-            table_address(), items_address(store.objects), FLOAT_TYPE, data_address(self.scratch),
+            table_address(), data_address(self.saved), data_address(self.scratch),
         )
         refuse_unknown(store.address, at)

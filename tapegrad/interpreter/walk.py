@@ -1,9 +1,11 @@
 """The walks over a tape, compiled by Numba.
 
-Importing this module compiles (or loads from the cache) three functions; that
+Importing this module compiles (or loads from the cache) four functions; that
 happens at the first backward pass, not when tapegrad is imported.
 
 `pack`      writes staged instructions into records.
+`locate`    finds where the values are that a stretch of instructions has saved, for
+            walks that hold no lock and so read no objects.
 `mark`      finds the ancestors of a root: the instructions a backward pass will
             visit, whether one of them was cleared, and the lowest of them.
 `reverse`   the reverse sweep: visits marked instructions from high to low and
@@ -17,6 +19,7 @@ slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
 
 from __future__ import annotations
 
+from ..codegen.addresses import address_of
 from ..codegen.compile import compiled
 from ..codegen.memory import (
     call4_int,
@@ -31,35 +34,35 @@ from ..codegen.memory import (
     store_int,
     store_int32,
 )
+from ..codegen.python_api import as_double, as_int, has_buffer, is_int, is_number, list_item, tuple_item
 from ..tape.layout import ARRAY_LEAF, CLEARED, CONSTANT, FIRST_ARRAY, LEAF_MARK, MARK, SCALAR_LEAF, VALUE
 from . import program as P
-from .access import SIZE, data_of, operand_slot
-from .objects import float_of, int_of, is_int, is_number, list_item, tuple_item
+from .access import SIZE, operand_slot
 
 
-@compiled("void(int64, int64, int64, int64, int64, int64, int64, int64)")
+@compiled("void(int64, int64, int64, object, object, object, object, object)")
 def pack(records, base, count, ops, lefts, rights, offsets, tokens):
-    """Pack staged instructions into records.  The lists are given by their addresses."""
+    """Pack staged instructions, which are in lists, into records."""
     record = records + SIZE * base
     for k in range(count):
-        op = int_of(list_item(ops, k))
+        op = as_int(list_item(ops, k))
         left, right, token = list_item(lefts, k), list_item(rights, k), list_item(tokens, base + k)
         store_int32(record, op)
-        store_int32(record + 12, int_of(list_item(offsets, k)))
+        store_int32(record + 12, as_int(list_item(offsets, k)))
         # The token of an array is an object without a number.
-        store_double(record + VALUE, float_of(token) if is_number(token) != 0 else 0.0)
+        store_double(record + VALUE, as_double(token) if is_number(token) != 0 else 0.0)
         a, b, constant = 0, 0, 0.0
         if is_int(left) != 0:
-            a = int_of(left)
+            a = as_int(left)
         elif is_number(left) != 0:
-            constant = float_of(left)
+            constant = as_double(left)
         else:
             # Both operands, and the last field of the record.
-            a, b, constant = int_of(tuple_item(left, 0)), int_of(tuple_item(left, 1)), float_of(tuple_item(left, 2))
+            a, b, constant = as_int(tuple_item(left, 0)), as_int(tuple_item(left, 1)), as_double(tuple_item(left, 2))
         if is_int(right) == 0:
-            constant = float_of(right)
+            constant = as_double(right)
         elif b == 0:
-            b = int_of(right)
+            b = as_int(right)
         store_int32(record + 4, a)
         store_int32(record + 8, b)
         if op >= FIRST_ARRAY:
@@ -69,11 +72,36 @@ def pack(records, base, count, ops, lefts, rights, offsets, tokens):
         record += SIZE
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def reverse(records, adjoint, marks, high, low, switch, run, table, objects, float_type, scratch, stop_at_large):
+@compiled("void(int64, int64, int64, object, int64, int64, object, int64, int64)")
+def locate(records, marks, table, savers, first, end, objects, addresses, numbers):
+    """Find the values that instructions have saved: of ``savers[first:end]`` those that are marked, or all if `marks` is 0.
+
+    `addresses` has a word for each of the `objects`: the address of an array's data, or, of a float, that of
+    its double among the `numbers`.  It is 0 for what no walk reads: values let go, and what rules in Python keep.
+    """
+    for j in range(first, end):
+        i = as_int(list_item(savers, j))
+        op = load_int32(records + SIZE * i)
+        # A saver whose recording was interrupted gave its slot to the next one.
+        if op < FIRST_ARRAY or op >= ARRAY_LEAF or (marks != 0 and load_byte(marks + i) == 0):
+            continue
+        position = load_int(records + SIZE * i + CONSTANT)
+        for k in range(position, position + load_int(table + P.ROW_BYTES * (op - FIRST_ARRAY) + P.ROW_SAVES)):
+            saved, address = list_item(objects, k), 0
+            if has_buffer(saved) != 0:
+                address = address_of(saved)
+            elif is_number(saved) != 0:
+                address = numbers + 8 * k
+                store_double(address, as_double(saved))
+            store_int(addresses + 8 * k, address)
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def reverse(records, adjoint, marks, high, low, switch, run, table, addresses, scratch, stop_at_large):
     """Sweep marked instructions from `high` down to `low`.
 
-    `switch` and `run` are the addresses of the scalar switch and of `interpreter.steps.run`.
+    `switch` and `run` are the addresses of the scalar switch and of `interpreter.steps.run`, `addresses` is that of
+    the table that `locate` fills.
     Returns ``low - 1`` at the end; or, with `stop_at_large`, ``-1 - i`` as soon
     as it has visited an instruction `i` whose saved values are large; or ``UNKNOWN - i``.
     """
@@ -110,8 +138,7 @@ def reverse(records, adjoint, marks, high, low, switch, run, table, objects, flo
             saved = load_int(row + P.ROW_SAVES)
             position = load_int(records + SIZE * i + CONSTANT)
             for k in range(saved):
-                address = load_int(objects + 8 * (position + k))
-                store_int(regs + 8 * (1 + k), data_of(address, float_type))
+                store_int(regs + 8 * (1 + k), load_int(addresses + 8 * (position + k)))
             store_int(regs, seed)
             call_compiled7(run, load_int(row + P.ROW_PROGRAM), regs, records, adjoint, 8, i, scratch)
             if scalar == 0:

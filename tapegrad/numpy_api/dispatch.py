@@ -17,6 +17,7 @@ import numpy as np
 
 from ..array import functions as F
 from ..array.differentiable import Differentiable
+from ..array.objects import in_objects, joined, operand
 from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
 from ..array.traces import computed
@@ -66,6 +67,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         if row is not None and ufunc not in DIRECT:
             return apply_one(row, *inputs) if len(inputs) == 1 else apply_two(row, *inputs)
     out = kwargs.pop("out", None)
+    inputs = tuple([operand(x) for x in inputs])
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)
     if method == "reduce" and ufunc in _REDUCE:
@@ -131,7 +133,6 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                 opcode, function = _OF_ONE[ufunc]
                 number = self._v
                 if type(number) is float and index < store.limit:
-                    # A new float, whatever the number: see the test of `_OF_ONE`.
                     value = function(number)
                     frame = _frame(1)
                     if frame.f_code is not store.code:
@@ -140,8 +141,9 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                     store.lefts.append(self._i)
                     store.rights.append(0)
                     store.offsets.append(frame.f_lasti)
-                    tokens.append(value)
                     t = Tensor()
+                    t._k = token = 1.0 * value
+                    tokens.append(token)
                     t._v = value
                     t._t = store
                     t._i = index
@@ -161,15 +163,13 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                     frame = _frame(1)
                     if frame.f_code is not store.code:
                         store.note_code(frame.f_code)
-                    # A token is nobody else's: of an operand the same number as a new object (1.0 * x is x to the bit).
-                    if value is number or value is other:
-                        value = 1.0 * value
                     store.ops.append(opcode)
                     store.lefts.append(left)
                     store.rights.append(right)
                     store.offsets.append(frame.f_lasti)
-                    tokens.append(value)
                     t = Tensor()
+                    t._k = token = 1.0 * value
+                    tokens.append(token)
                     t._v = value
                     t._t = store
                     t._i = index
@@ -199,7 +199,10 @@ def _reduce(ufunc, inputs, kwargs):
 
 
 def _into(ufunc, method, inputs, kwargs, out):
-    """``np.add(a, b, out=t)`` and ``array += t``: the first is refused, so is the second unless t is a constant."""
+    """``np.add(a, b, out=t)`` and ``array += t``: refused, unless t is a constant or the array one of objects."""
+    if len(out) == 1 and type(out[0]) is np.ndarray and out[0].dtype.char == "O":
+        out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
+        return out[0]
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):
         raise LeaveTapeError(
             f"np.{ufunc.__name__} with out= (or `array += tensor`) would write a tracked value into plain memory and "
@@ -322,6 +325,8 @@ def implements(*functions):
 def function_on_tensors(self, function, types, args, kwargs):
     """``Differentiable.__array_function__``."""
     ours = FUNCTIONS.get(function)
+    if np.ndarray in types:
+        args, kwargs = _with_joined(args), _with_joined(kwargs)
     if Whole in types and function not in _AS_TENSORS and is_whole((args, kwargs)):
         return by_numpy(function, args, kwargs)
     if ours is None:
@@ -330,6 +335,17 @@ def function_on_tensors(self, function, types, args, kwargs):
         # Constants have no derivative to lose.
         ours = plain_function(function)
     return ours(*args, **kwargs)
+
+
+def _with_joined(thing):
+    """Arguments with a tensor in place of each array of objects that holds tensors."""
+    if isinstance(thing, np.ndarray):
+        return joined(thing)
+    if type(thing) in (list, tuple):
+        return type(thing)([_with_joined(part) for part in thing])
+    if type(thing) is dict:
+        return {name: _with_joined(part) for name, part in thing.items()}
+    return thing
 
 
 #: Functions that do with integers what they do with floats: rows of the table, views, and what looks at shapes only.

@@ -11,6 +11,8 @@ import numpy as np
 
 from ..array.differentiable import Differentiable
 from ..common.registry import attach
+from ..rules import BY_FUNCTION
+from .dispatch import DIRECT, VALUES
 
 _SAME = (
     "all any argmax argmin argpartition argsort choose conj conjugate cumprod nonzero put searchsorted"
@@ -58,6 +60,9 @@ def _attribute(name):
 
 
 attach(Differentiable, {name: _method(name) for name in _SAME})
+#: NumPy calls methods of these names on the elements of an array of objects (`tapegrad.array.objects`).
+_OF_ELEMENTS = {f.__name__ for f in (*BY_FUNCTION, *VALUES, *DIRECT) if isinstance(f, np.ufunc) and hasattr(np, f.__name__) and f.nout == 1}
+attach(Differentiable, {name: _method(name) for name in _OF_ELEMENTS if not hasattr(Differentiable, name)})
 attach(Differentiable, {function.__name__: function for function in (compress, fill, sort, partition)})
 attach(Differentiable, {name: _attribute(name) for name in ("itemsize", "nbytes", "strides")})
 attach(Differentiable, {

@@ -11,21 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..array import functions as F
-from ..array.differentiable import Differentiable
+from ..array.objects import holds_tensors
 from ..array.record import normalise, plain, trace_of
 from ..common.errors import DtypeError, UnsupportedFunctionError
 from .dispatch import any_tracked, implements, only_defaults, refuse, values_of
 
-
-def as_tensor(thing):
-    """`thing` as a tensor; nested lists that hold tensors are stacked."""
-    if isinstance(thing, (list, tuple)) and _holds_tensor(thing):
-        return F.stack([as_tensor(x) for x in thing])
-    return F.lift(thing)
-
-
-def _holds_tensor(thing):
-    return any(isinstance(x, Differentiable) or isinstance(x, (list, tuple)) and _holds_tensor(x) for x in thing)
+#: What NumPy takes for an array, as a tensor.
+as_tensor = F.lift
 
 
 def untracked(function, *arrays):
@@ -454,7 +446,7 @@ def _full(shape, fill_value, dtype=None, order="C", **device):
 @implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
 def _array(object, dtype=None, *args, copy=None, order=None, subok=False, ndmin=0, **device):
     # Only np.array(..., like=tensor) comes here: the way to make an array of tensors.
-    result = as_tensor(object) if _holds_tensor([object]) else plain(normalise(np.array(object, dtype)))
+    result = as_tensor(object) if holds_tensors(object) else plain(normalise(np.array(object, dtype)))
     if dtype is not None:
         result = cast(result, dtype)
     return result if result.ndim >= ndmin else F.reshape(result, (1,) * (ndmin - result.ndim) + tuple(result.shape))

@@ -21,9 +21,7 @@ from ..tape.places import placed_name
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
-from ..transforms.replay.function import Replayed
 from ..transforms.replay.kernels import Options, checked_policy
-from ..transforms.replay.running import Outcome
 from .layout import Layout
 from .proof import FIRST, same
 
@@ -80,6 +78,8 @@ class Objective:
                 recorded = asked
         if not callable(function):
             raise StructureError(f"expected a function to minimise, got {type(function).__name__}")
+        from ..transforms.replay.function import Replayed  # it loads what replays
+
         options = options or Options(checked_policy(None))
         self.function = function
         self.replayed = recorded or kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
@@ -265,6 +265,8 @@ class _Handle:
         if self.kernel is not None or kept.tape.outputs[0][0] == 0:
             return
         if kernels.left(True) <= 1:
+            from ..transforms.replay.running import Outcome
+
             results = self.replay.answer(self._inputs)[1]
             if results is not None:
                 outcome = Outcome(results[:1], kept.tape.structure, results[1:])

@@ -290,10 +290,10 @@ class Layout:
         self._continue(item.slot, active[2:])
         record["integer"] = entry.integer
         if signature.saves and not signature.in_python:
-            record["integer"] = len(self.objects)
+            record["integer"] = len(self.saved)
             for k in signature.saves:
                 kept = item.slot if k < 0 else operands[k]
-                self.objects.append(self.value_array(kept))
+                self.saved.append(self.address_of(kept))
                 self._kept.add(self._roots.get(kept, kept))
 
     def _continue(self, slot, operands):

@@ -26,7 +26,7 @@ class _Store:
 
     def __init__(self, workspace):
         self._records, self.address = workspace.records, workspace.address
-        self.objects, self.special = workspace.objects, workspace.tape.special
+        self._saved, self.special = workspace.saved, workspace.tape.special
 
     def flush(self):
         """Address of the records."""
@@ -35,6 +35,10 @@ class _Store:
     def records(self):
         """The records, as `tape.store.Store` gives them."""
         return self._records
+
+    def saved(self, low, high):
+        """As of `tape.store.Store`: all of it lies where it lay when the workspace was made."""
+        return self._saved
 
     def read(self, slot, layout=ARRAY_RECORD):
         """The fields of one record."""

@@ -52,7 +52,7 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 # P_RUN, P_SCRATCH            `interpreter.steps.run`, and its scratch memory
 # P_ADJOINT, P_SLOTS          a word for the adjoint of each slot; how many slots there are
 # P_MARKS, P_HIGH, P_LOW      a byte for each slot that the way back visits; the first and the last of these slots
-# P_TABLE, P_OBJECTS, P_FLOAT the signatures; the saved arrays; Python's type of floats (as of `interpreter.walk.reverse`)
+# P_TABLE, P_SAVED            the signatures; the addresses of saved values (as of `interpreter.walk.reverse`)
 # P_SEEDS                     (slot, address of the seed, bytes of an array or 0), after their number
 # P_INPUTS                    addresses of the arguments' data: written at each call
 # P_ELEMENTS                  (argument, position, slot), after their number
@@ -62,9 +62,9 @@ COMPARISONS = {"less": 0, "less_equal": 1, "greater": 2, "greater_equal": 3, "eq
 # P_BACKWARD                  whether gradients are wanted
 (
     P_STREAM, P_RECORDS, P_VALUES, P_RUN, P_SCRATCH, P_ADJOINT, P_SLOTS, P_MARKS, P_HIGH, P_LOW, P_SWITCH, P_TABLE,
-    P_OBJECTS, P_FLOAT, P_SEEDS, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
-) = range(22)  # fmt: skip
-PARAMETERS = 22
+    P_SAVED, P_SEEDS, P_INPUTS, P_ELEMENTS, P_ARRAYS, P_GRADIENTS, P_AT, P_STOPPED, P_BACKWARD,
+) = range(21)  # fmt: skip
+PARAMETERS = 21
 
 #: What `replay` returns; UNKNOWN: at a scalar instruction that the switch does not know.
 DONE, AT_HOST, AT_GUARD, UNKNOWN = 0, 1, 2, 4
@@ -164,8 +164,8 @@ def sweep(p, high, low):
     """Sweep back from `high` to `low`; returns `DONE`, or `UNKNOWN`."""
     at = reverse(
         load_int(p + 8 * P_RECORDS), load_int(p + 8 * P_ADJOINT), load_int(p + 8 * P_MARKS), high, low,
-        load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_OBJECTS),
-        load_int(p + 8 * P_FLOAT), load_int(p + 8 * P_SCRATCH), 0,
+        load_int(p + 8 * P_SWITCH), load_int(p + 8 * P_RUN), load_int(p + 8 * P_TABLE), load_int(p + 8 * P_SAVED),
+        load_int(p + 8 * P_SCRATCH), 0,
     )
     if at < low - 1:
         store_int(p + 8 * P_STOPPED, NOT_KNOWN - at)

@@ -56,7 +56,8 @@ class Workspace(Layout):
         self.delicate = []
         #: Items whose adjoints Python computes, and what their last calls left behind, by slot.
         self.in_python, self.calls = [], {}
-        self.objects = []
+        #: Addresses of the values that backward programs read, of which every one is the workspace's or the tape's.
+        self.saved = []
         self.stream = []
         self._roots = {}
         #: Of each buffer, the last slot that reads it through any of its names; outputs are read at the end.
@@ -114,7 +115,7 @@ class Workspace(Layout):
     def _finish(self):
         tape = self.tape
         count = len(self.records)
-        self.stream = np.array(self.stream, np.int64)
+        self.stream, self.saved = np.array(self.stream, np.int64), np.array(self.saved, np.int64)
         self.adjoint = np.zeros(count)
         self.scratch = np.empty(P.SCRATCH, np.uint8)
         self.marks, high, low = self._marks()
@@ -135,7 +136,7 @@ class Workspace(Layout):
         p[W.P_RUN], p[W.P_SCRATCH] = native.run_address() if tape.items else 0, address(self.scratch)
         p[W.P_ADJOINT], p[W.P_SLOTS] = address(self.adjoint), count
         p[W.P_MARKS], p[W.P_HIGH], p[W.P_LOW] = address(self.marks), high, low
-        p[W.P_OBJECTS], p[W.P_FLOAT] = native.items_address(self.objects), native.FLOAT_TYPE
+        p[W.P_SAVED] = address(self.saved)
         p[W.P_INPUTS], p[W.P_ELEMENTS] = address(self.inputs), address(self.elements)
         p[W.P_ARRAYS], p[W.P_GRADIENTS] = address(self.copied), address(self.delivered)
         p[W.P_SEEDS] = address(self.seeded)

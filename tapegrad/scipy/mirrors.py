@@ -14,6 +14,7 @@ import sys
 
 import numpy as np
 
+from ..array.objects import holds_tensors, operand
 from ..array.record import guard_on
 from ..common.errors import DtypeError, InternalError, UnsupportedFunctionError
 from ..common.uninterrupted import imported
@@ -49,15 +50,17 @@ def differentiable(*things):
         elif isinstance(thing, dict):
             if differentiable(*thing.values()):
                 return True
-        elif hasattr(type(thing), "__array_function__") and not isinstance(thing, (np.ndarray, np.generic)):
+        elif isinstance(thing, np.ndarray):
+            if holds_tensors(thing):
+                return True
+        elif hasattr(type(thing), "__array_function__") and not isinstance(thing, np.generic):
             return True
     return False
 
 
 def array(thing):
     """`thing` as an array of floats, or as it is if it is differentiable; lists of tensors are stacked."""
-    if isinstance(thing, (list, tuple)) and differentiable(thing):
-        return np.stack([array(part) for part in thing])
+    thing = operand(thing)
     if differentiable(thing):
         return thing
     result = np.asarray(thing)
@@ -68,8 +71,7 @@ def array(thing):
 
 def value(thing):
     """The numbers in `thing`, as an ndarray: what decides about steps and cases, and has no derivative."""
-    if isinstance(thing, (list, tuple)) and differentiable(thing):
-        return np.stack([value(part) for part in thing])
+    thing = operand(thing)
     while differentiable(thing):
         thing = thing.detach().numpy()
     return np.asarray(thing)

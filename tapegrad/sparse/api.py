@@ -262,6 +262,8 @@ def sparse_jacobian(
     mode : {"auto", "forward", "reverse"}
         Whether columns or rows that have no place in common share a direction; "auto": what
         takes fewer directions.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -318,6 +320,8 @@ def sparse_hessian(
         Whether calls give, as the last argument, a weight for each number that `f` returns, in its
         containers and shapes: the Hessian is then that of the weighted sum, as a method for
         constrained problems needs it.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------

@@ -6,6 +6,8 @@ and the offset of the instruction being executed cost a tenth of one.
 
 from __future__ import annotations
 
+import dis
+import itertools
 import linecache
 import os
 import sys
@@ -66,6 +68,17 @@ def caller_place(depth=2):
     """The `Place` of the user's line that is running now, at least `depth` calls away."""
     frame = caller_frame(depth)
     return Place(frame.f_code, frame.f_lasti)
+
+
+def running_text(frame):
+    """The source of the expression that `frame` is running, empty if it is not at hand, and whether it is the target of an assignment."""
+    code, offset = frame.f_code, frame.f_lasti
+    line, end, column, end_column = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    text = ""
+    if line is not None and line == end and column is not None:
+        # Columns count bytes.
+        text = linecache.getline(code.co_filename, line).encode()[column:end_column].decode(errors="replace")
+    return text, dis.opname[code.co_code[offset]] in ("STORE_SUBSCR", "STORE_SLICE")
 
 
 def function_name(function):

@@ -10,12 +10,13 @@ staging     the newest instructions, not packed into records yet, in four lists
             operand (an int is a slot, a float a constant; left may also be the
             tuple (slot, slot, float) of both operands and the last field of
             the record), and bytecode offset.  `flush` packs them, natively if there are many.
-tokens      one object per record that is shared with the tensor that the
-            instruction made: the float itself for a scalar, a bare object for
-            an array.  If only this list refers to a token, no tensor looks at
+tokens      one object per record that belongs to the tensors that look at the
+            instruction, and is given to nobody else: of a scalar a float of its own,
+            from which the record takes the value, of an array a bare object.
+            If only this list refers to a token, no tensor looks at
             the instruction any more.  That is how a loop that records and never
             calls ``backward`` runs in bounded memory (`interpreter.reclaim`).
-objects     the values that backward programs read, in order of recording.
+objects     the values that backward programs read, in order of recording; `savers` are the slots of the instructions that have some.
 signatures  of the array instructions, by key (`interpreter.registered.Registered.noted`): while a store refers to one, its number (which the records have) is
             nobody else's (`interpreter.registered`).  With more than `most_signatures` it is time to forget what nobody needs.
 leaves      leaf key -> slot; a leaf gets a new key each time it changes in
@@ -80,7 +81,7 @@ class Store:
     """One generation of a tape; see the module's text."""
 
     __slots__ = (
-        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects",
+        "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "savers",
         "leaves", "leaf_list", "watched", "signatures", "most_signatures", "due", "code", "code_is_ours", "code_runs",
         "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
         "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
@@ -106,7 +107,7 @@ class Store:
     def _empty(self):
         self.tokens = [None]
         self.ops, self.lefts, self.rights, self.offsets = [], [], [], []
-        self.objects = []
+        self.objects, self.savers = [], []
         self.signatures = {}
         self.most_signatures = 2 * SIGNATURES_REUSED
         self.leaves = {}
@@ -310,6 +311,10 @@ class Store:
         offset = self.read(slot)[3]
         return Place(self.code_runs[run][1], offset) if run >= 0 else Place(None, 0)
 
+    def saved(self, low, high):
+        """Where the values are that instructions from `low` to `high` have saved, for a walk that starts now: their addresses, by position."""
+        return registry.walks.saved(self, low, high)
+
     def memory(self):
         """Bytes held: records, tokens, saved values (each array once)."""
         saved = {id(v): v.nbytes for v in self.objects if hasattr(v, "nbytes")}
@@ -336,7 +341,8 @@ class Store:
         self.tokens, self.code, self.special = [None], None, False
         self.nbytes = self.others = self.cleared = 0
         self.due = self.capacity
-        for contents in (self.ops, self.lefts, self.rights, self.offsets, self.objects, self.leaf_list, self.code_runs, self.clearings):
+        staged = self.ops, self.lefts, self.rights, self.offsets
+        for contents in (*staged, self.objects, self.savers, self.leaf_list, self.code_runs, self.clearings):
             contents.clear()
         for by_slot in (self.leaves, self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
             by_slot.clear()
@@ -349,7 +355,7 @@ class Store:
     def forget(self):
         """Drop the contents; nothing is written to this store again."""
         self.buffer, self.view, self.address, self.capacity, self.limit = b"", None, 0, 0, 0
-        self.tokens = self.objects = self.leaf_list = self.watched = self.code_runs = ()
+        self.tokens = self.objects = self.savers = self.leaf_list = self.watched = self.code_runs = ()
         self.ops = self.lefts = self.rights = self.offsets = ()
         self.signatures = self.leaves = self.in_python = self.hooks = self.node_hooks = self.pre_hooks = self.retained = {}
         self.code = None

@@ -21,7 +21,7 @@ from ..common.errors import DtypeError, GradientError, GuardError, OptionError, 
 from ..common.registry import registry
 from ..common.uninterrupted import uninterrupted
 from ..kernel.reasons import NotLowered, faults_are_reasons
-from .replay.kernels import checked_policy
+from .replay.kernels import Options, agree, checked_policy
 
 if TYPE_CHECKING:
     from ..program.finish import FinishedTape
@@ -166,7 +166,6 @@ class Compiled:
 def _recorded(function, x0, data):
     """The tape of `function` at `x0` and `data`, and the surroundings of the function."""
     from .replay.function import Replayed
-    from .replay.kernels import Options, agree
 
     replayed = Replayed(function, (0,), jit=Options("never"))
     outcome, plain = (run((x0, *data), {}, True) for run in (replayed.call, replayed.run))

@@ -412,6 +412,8 @@ def value_and_grad(
         Also called `argnum`, as in HIPS autograd.
     has_aux : bool
         Whether `fun` returns a pair of which only the first part is differentiated.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -471,7 +473,7 @@ def grad(
 
     Parameters
     ----------
-    fun, argnums, has_aux, argnum
+    fun, argnums, has_aux, argnum, kernel
         As of `value_and_grad`.
 
     Returns
@@ -515,7 +517,7 @@ def elementwise_grad(
 
     Parameters
     ----------
-    fun, argnums, argnum
+    fun, argnums, argnum, kernel
         As of `value_and_grad`; `fun` may return arrays, in containers too.
 
     Returns

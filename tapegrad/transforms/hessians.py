@@ -274,6 +274,8 @@ def hessian(
         in common are joined (as in `jacobian`).
     explain : bool
         Print the mode taken and the reason.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -409,7 +411,7 @@ def hessian_diag(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns
@@ -437,7 +439,7 @@ def laplacian(f: Callable[..., Any], argnums: Argnums = 0, *, argnum: Argnums | 
 
     Parameters
     ----------
-    f, argnums, argnum
+    f, argnums, argnum, kernel
         As of `hessian`.
 
     Returns

@@ -211,6 +211,8 @@ def jacrev(
     f : callable
     argnums : int or tuple of int
         Also called `argnum`.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -254,6 +256,8 @@ def jacobian(
         cost of both from the recorded tape (`tapegrad.transforms.choosing`); `tg.compare` runs both.
     explain : bool
         Print the mode taken and the reason.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------

@@ -71,15 +71,15 @@ def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
         kwargs = {name: _constant(value) for name, value in kwargs.items()}
     OUTER.leaves = (*call.outer, *variables)
     result = function(*arguments, **kwargs)
+    if type(result) is Tensor and not has_aux:
+        results, structure = [result], LEAF
+    else:
+        results, structure = flatten(result)
     OUTER.leaves = call.outer
     if call.outer:
         refuse_outer(call.store)
     if call.enabled and len(call.store.leaf_list) > len(variables):
         refuse_captured(call.store, {t._i for t in variables}, function)
-    if type(result) is Tensor and not has_aux:
-        results, structure = [result], LEAF
-    else:
-        results, structure = flatten(result)
     differentiated = checked(results, structure, function, call.store, has_aux, scalar)
     gradients = _gradients(differentiated, variables)
     return [_let_out(r._v) if isinstance(r, Tensor) else r for r in results], structure, gradients

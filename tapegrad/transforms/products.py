@@ -215,6 +215,8 @@ def hvp(
         As of `grad`.  Also called `argnum`.
     has_aux : bool
         As of `grad`.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------
@@ -276,6 +278,8 @@ def gnvp(
         which H is the identity: the product is ``J.T @ (J @ v)``.
     argnums : int or sequence of int
         Of the model, as of `grad`.  Also called `argnum`.
+    kernel : None
+        An option of `jit`; here it is refused.
 
     Returns
     -------

@@ -14,6 +14,18 @@ from tests.rules.checker import generator, leaf
 
 SIDES = itertools.count(5)
 
+
+@pytest.mark.parametrize("assign", [lambda y: y.__setitem__(0, 5.0), lambda y: y.__setitem__([0, 2], 5.0), lambda y: y[:1].__iadd__(1.0)])
+def test_an_assignment_writes_in_place_where_nobody_else_has_the_array(assign):
+    x = leaf(np.arange(1.0, 5.0))
+    y = x + 1.0
+    address = y._v.ctypes.data
+    assign(y)
+    assert y._v.ctypes.data == address
+    old, values = y._v, y._v.copy()
+    y[1] = 7.0
+    assert y._v.ctypes.data != address and np.array_equal(old, values) and y._v[1] == 7.0
+
 #: Of a square matrix: results of one shape that are all one row, and lie in memory in several ways.
 GATHERED = {
     "columns": lambda y: y[:, [0, 2]].T[:, :2],

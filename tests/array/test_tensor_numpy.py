@@ -136,7 +136,8 @@ def test_in_place_operators():
         y /= 3.0
         y **= 2
         y %= 50.0
-        assert y is same
+        # A number is never changed: the name goes on with another one.
+        assert (y is same) == (y.ndim > 0) and (y.ndim or same.item() == 3.0)
         z = plain(x) * 2.0
         z = ((((z + plain(x)) - 1.0) * plain(x)) / 3.0) ** 2 % 50.0
         np.testing.assert_allclose(plain(y), z, rtol=1e-14)
@@ -395,7 +396,7 @@ def test_out_is_refused():
     with pytest.raises(tg.errors.LeaveTapeError):
         np.full_like(A, leaf(2.0))
     with pytest.raises(tg.errors.LeaveTapeError):
-        np.array([leaf(1.0), leaf(2.0)])
+        np.array([leaf([1.0]), leaf([2.0])])
 
 
 def test_integer_tensors_stay_integers_beside_python_ints():

@@ -149,18 +149,31 @@ def test_squeeze_of_nothing_and_ravel_are_views_when_those_of_numpy_are():
     assert reversed_.tolist() == [2.0, 1.0]
 
 
-def test_an_element_of_a_plain_array_names_the_fix():
+def _element(a, t):
+    a[0] = t
+
+
+def _elements(a, t):
+    a[:] = t
+
+
+def _part(a, t):
+    a[:2] = np.array([t, 2.0 * t])
+
+
+@pytest.mark.parametrize("assign", [_element, _elements, _part, np.fill_diagonal])
+def test_an_element_of_a_plain_array_names_the_fix(assign):
     # NumPy puts its own ValueError in front; ours is the cause it shows.
     with pytest.raises(ValueError) as caught:
-        np.zeros(3)[0] = leaf(1.0)
-    assert isinstance(caught.value.__cause__, tg.errors.LeaveTapeError) and "tg.zeros" in str(caught.value.__cause__)
+        assign(np.zeros((2, 2)) if assign is np.fill_diagonal else np.zeros(3), leaf(1.0))
+    assert isinstance(caught.value.__cause__, tg.errors.LeaveTapeError) and "a = tg.zeros(shape)" in str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda a, v: a.__setitem__(slice(None), v), lambda a, v: a.__setitem__(slice(None), v[0]), lambda a, v: a.__iadd__(v),
-        lambda a, v: np.copyto(a, v), lambda a, v: np.put(a, [0], v[0]), lambda a, v: np.add(a, v, out=a), lambda a, v: np.full(3, v[0]),
+        lambda a, v: a.__setitem__(slice(None), v), lambda a, v: a.__iadd__(v),
+        lambda a, v: np.copyto(a, v), lambda a, v: np.put(a, [0], v[0]), lambda a, v: np.add(a, v, out=a), lambda a, v: np.full(3, v),
     ],
 )  # fmt: skip
 def test_a_plain_array_that_receives_a_tensor_names_the_fix(call):
@@ -169,9 +182,9 @@ def test_a_plain_array_that_receives_a_tensor_names_the_fix(call):
 
 
 @pytest.mark.parametrize("call", [lambda t: np.array([t, t]), lambda t: np.asarray(t), lambda t: np.sum([t, t]), lambda t: np.sin([t, t])])
-def test_an_array_of_tensors_names_the_fix(call):
+def test_an_array_of_vectors_names_the_fix(call):
     with pytest.raises(tg.errors.LeaveTapeError, match="np.stack"):
-        call(leaf(1.0))
+        call(leaf([1.0, 2.0]))
 
 
 def test_dot_of_an_array_names_the_fix():

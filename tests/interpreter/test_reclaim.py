@@ -1,5 +1,6 @@
 """A loop that records and never calls backward() runs in bounded memory, and nothing alive is lost."""
 
+import sys
 import weakref
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_dropped_losses_of_every_kind_are_forgotten(name):
 
 @pytest.mark.parametrize("note", [
     lambda t: t.item(), lambda t: t.detach(), lambda t: t.tolist(), lambda t: t.data, lambda t: t.detach().numpy(),
-    lambda t: float(t.detach()), lambda t: f"{t:.3f}",
+    lambda t: float(t.detach()), lambda t: f"{t:.3f}", lambda t: t._v,
 ])  # fmt: skip
 def test_a_history_of_values_does_not_keep_the_tape(note):
     x = leaf(2.0)
@@ -94,6 +95,43 @@ def test_a_history_of_values_does_not_keep_the_tape(note):
     for _ in range(20_000):
         history.append(note(x * x + x))
     assert records() < 10_000
+
+
+def referred(t):
+    """How many refer to the token of a tensor."""
+    token = t._k
+    assert token is t._t.tokens[t._i]
+    return sys.getrefcount(token)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("wrapped", [lambda t: t, lambda t: t + 0.0, np.sin, lambda t: np.maximum(t, t), lambda t: np.power(t, 1.0), lambda t: -t])
+def test_a_token_is_its_tensors_own(name, wrapped):
+    """Whatever is kept of a result besides the tensor, its value or what rules saved, is not the token."""
+    x, v = leaf(2.0), leaf([1.0, 2.0, 3.0])
+    t = wrapped(LOSSES[name](x, v))
+    alone = referred(v * 2.0)
+    kept = t.item(), t.detach(), t * v, t * t, np.where(v > 0, t, v), t.grad_fn
+    assert referred(t) == alone and kept[0] is not t._k
+    another = t
+    another += 0.0
+    assert referred(another) == alone
+
+
+def test_tensors_of_one_instruction_share_its_token():
+    x, v = leaf(2.0), leaf([1.0, 2.0])
+    y = x * x
+    y *= x
+    z = x * 1.0
+    z._become(y)
+    assert z._k is y._k
+    slot = y._i
+    del y
+    drop_losses(x, 10_000)
+    z.backward()
+    assert slot and x.grad.item() == 12.0 and z.item() == 8.0
+    first, again = v.clone()[0], v[1] * 1.0
+    assert first._k is not again._k
 
 
 def test_an_early_loss_kept_alive_is_right_in_the_end():

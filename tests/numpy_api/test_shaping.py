@@ -215,7 +215,7 @@ def test_plain_values():
 REFUSED = [
     lambda t: np.pad(t, 1, lambda *a: None),
     lambda t: np.take(t, [0], out=np.zeros(1)), lambda t: np.concatenate([t, t], out=np.zeros((4, 3))), lambda t: np.stack([t, t], out=np.zeros((2, 2, 3))), lambda t: np.choose(INT, t, out=np.zeros((2, 3))), lambda t: np.compress([True], t, 0, out=np.zeros((1, 3))),
-    lambda t: np.trace(t, out=np.zeros(())), lambda t: np.sort(t, order="x"), lambda t: np.unique(t), lambda t: np.put(A.copy(), [0], t[0]), lambda t: np.fill_diagonal(S.copy(), t[0, 0]), lambda t: np.put_along_axis(A.copy(), INT[:, :1], t[:, :1], 1),
+    lambda t: np.trace(t, out=np.zeros(())), lambda t: np.sort(t, order="x"), lambda t: np.unique(t), lambda t: np.put(A.copy(), [0], t[0]), lambda t: np.fill_diagonal(S.copy(), t[0]), lambda t: np.put_along_axis(A.copy(), INT[:, :1], t[:, :1], 1),
     lambda t: np.copyto(A.copy(), t), lambda t: window(t, 2, axis=0, writeable=True),
 ]  # fmt: skip
 

@@ -164,7 +164,7 @@ def test_every_structural_row_has_a_case():
 @pytest.mark.parametrize("name", CASES)
 def test_structural_row(name, monkeypatch):
     met = set()
-    import tapegrad.array.record as record
+    from tapegrad.array import record
 
     write = record._write
     monkeypatch.setattr(record, "_write", lambda row, *rest: met.add(row.name) or write(row, *rest))

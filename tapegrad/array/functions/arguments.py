@@ -16,7 +16,8 @@ def lift(x: Any) -> Any:
     if x is True or x is False:
         # Promotes as a boolean does, not as a float.
         return plain(np.asarray(x))
-    return x if isinstance(x, Differentiable) else plain(as_operand(x))
+    x = x if isinstance(x, Differentiable) else as_operand(x)
+    return x if isinstance(x, Differentiable) else plain(x)
 
 
 def axis_index(axis, ndim):

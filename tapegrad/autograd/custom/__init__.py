@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, overload
 
 from ...array.differentiable import Differentiable
+from ...array.objects import joined
 from .primitives import Primitive
 
 Rule: TypeAlias = Callable[..., Any]
@@ -158,6 +159,7 @@ def stop_gradient(thing: T) -> T:
     >>> x.grad
     tensor(3.)
     """
+    thing = joined(thing)
     if isinstance(thing, Differentiable):
         return thing.detach()
     if isinstance(thing, dict):

@@ -77,7 +77,7 @@ def refuse_hidden(name, args, static):
         if isinstance(thing, (list, tuple, dict)):
             items = thing.values() if isinstance(thing, dict) else thing
             return any(tracked(x) or hidden(x) for x in items)
-        return False
+        return isinstance(thing, np.ndarray) and thing.dtype.char == "O" and hidden(thing.ravel().tolist())
 
     for key, value in static.items():
         if tracked(value) or hidden(value):

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ...array.differentiable import Differentiable
+from ...array.objects import joined
 from ...array.record import apply, normalise, plain, trace_of, tracked
 from ...array.traces import computed
 from ...common.dtypes import check_class, check_dtype, readable
@@ -91,6 +92,7 @@ class Primitive(Generic[R]):
 
     # -- calling --------------------------------------------------------------------
     def __call__(self, *args: Any, **static: Any) -> Any:
+        args = tuple([joined(a) for a in args])
         refuse_hidden(self.name, args, static)
         if not any(isinstance(a, Differentiable) for a in args):
             return self._direct(args, static)
@@ -310,7 +312,7 @@ class Primitive(Generic[R]):
                 f"{self._rule_name(kind)} returned {len(cotangents)} cotangents for {count} positional arguments; return a "
                 "tuple with one for each, None where there is none"
             )
-        return cotangents
+        return [joined(c) for c in cotangents]
 
     def _argument(self, k):
         try:
@@ -375,7 +377,7 @@ class Primitive(Generic[R]):
         if len(tangents) != len(call.outputs):
             raise RuleError(f"{name} returned {len(tangents)} tangents for {len(call.outputs)} results; return as many")
         checked = []
-        for j, (t, o) in enumerate(zip(tangents, call.outputs)):
+        for j, (t, o) in enumerate(zip(map(joined, tangents), call.outputs)):
             if o.value is not None or t is None:
                 checked.append(None)
                 continue

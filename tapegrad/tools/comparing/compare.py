@@ -25,7 +25,7 @@ import numpy as np
 from ...array.forward import MOST_LANES, jacfwd, lanes_for
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording
-from ...common.errors import CheckError
+from ...common.errors import CheckError, PerformanceWarning
 from ...common.printing import plural, table
 from ...common.tree import flatten
 from ...interpreter.plan import Signature
@@ -36,7 +36,6 @@ from ...transforms.choosing import predict
 from ...transforms.functional import jit
 from ...transforms.jacobians import jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
-from ...transforms.replay.stats import PerformanceWarning
 from .plots import plot_comparison
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.

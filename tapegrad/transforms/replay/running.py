@@ -19,7 +19,7 @@ from ...array.record import normalise
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, NestingError
+from ...common.errors import GradientError, NestingError, PathWarning
 from ...common.tree import flatten, of_one, unflatten
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
@@ -28,7 +28,7 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .. import plain
 from .arguments import as_inputs, is_input, is_reordered, with_inputs
-from .stats import PathWarning, outside
+from .stats import outside
 
 LOG = logging.getLogger("tapegrad")
 

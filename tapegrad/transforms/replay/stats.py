@@ -9,18 +9,11 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ...codegen.code import COUNTS
+from ...common.errors import PerformanceWarning
 from ...tape.places import PACKAGE, function_name
 
 #: Seconds in derivatives without `jit` after which a function is named.
 PATIENCE = 1.0
-
-
-class PathWarning(UserWarning):
-    """A function under `jit` cannot be recorded, or would have to be at nearly every call: it is run plainly."""
-
-
-class PerformanceWarning(UserWarning):
-    """A function without `jit` has spent a second in derivatives, which `jit` would record once."""
 
 
 @dataclass

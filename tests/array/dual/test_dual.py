@@ -87,17 +87,18 @@ def test_different_numbers_of_tangents_do_not_meet():
 def test_conversions_that_would_drop_the_tangent_are_refused():
     d, plain = tg.Dual(0.5, 1.0), np.zeros(2)
     for leave in (
-        lambda: float(d), lambda: int(d), lambda: math.sin(d), lambda: complex(d), lambda: math.trunc(d), lambda: np.array([d]),
-        lambda: np.asarray(d), lambda: tg.tensor(d), lambda: tg.tensor([d, 1.0]),
-        lambda: np.copyto(plain, d), lambda: np.add(plain, d, out=plain),
+        lambda: float(d), lambda: int(d), lambda: math.sin(d), lambda: complex(d), lambda: math.trunc(d),
+        lambda: np.asarray(tg.Dual([0.5], [1.0])), lambda: tg.tensor(d), lambda: tg.tensor([d, 1.0]),
+        lambda: np.add(plain, d, out=plain),
     ):  # fmt: skip
         with pytest.raises(LeaveTapeError):
             leave()
     with pytest.raises(LeaveTapeError, match="'d'.*tangent"):
         float(d)
-    with pytest.raises(ValueError) as raised:
-        plain[0] = d
-    assert isinstance(raised.value.__cause__, LeaveTapeError)
+    for store in (lambda: plain.__setitem__(0, d), lambda: np.array([d], dtype=float), lambda: np.asarray(d, float)):
+        with pytest.raises(ValueError) as raised:
+            store()
+        assert isinstance(raised.value.__cause__, LeaveTapeError)
 
 
 def test_leaving_on_purpose():
@@ -219,9 +220,13 @@ def test_changes_in_place():
     assert isinstance(t, tg.Dual) and t.tangent.tolist() == [4.0, 4.0]
     with pytest.raises(tg.errors.GradientError, match="filled"):
         x.zero_()
+    y = same = tg.Dual(1.0, 1.0)
+    y += np.ones(3)
+    assert y.shape == (3,) and (same.value, same.tangent) == (1.0, 1.0)
+    same.add_(2.0)
+    assert (same.value, same.tangent) == (3.0, 1.0)
     with pytest.raises(ValueError):
-        y = tg.Dual(1.0, 1.0)
-        y += np.ones(3)
+        same.mul_(np.ones(3))
     with pytest.raises(DtypeError):
         np.zeros_like(tg.tensor([1, 2]))[0] = d
 

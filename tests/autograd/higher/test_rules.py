@@ -135,7 +135,13 @@ def with_saved_value():
     return Cube.apply, "Cube.backward"
 
 
-@pytest.mark.parametrize("make", [with_math, with_array_of_values, with_numba, with_kept_value, with_saved_value])
+def test_a_rule_may_make_an_array_of_numbers_on_the_tape():
+    f, _ = with_array_of_values()
+    x = leaf(2.0)
+    assert grad(grad(f(x), x, create_graph=True)[0], x)[0].item() == 12.0
+
+
+@pytest.mark.parametrize("make", [with_math, with_numba, with_kept_value, with_saved_value])
 def test_first_order_rules_are_refused_by_name(make):
     f, name = make()
     x = leaf(2.0)

@@ -57,7 +57,7 @@ KINDS = {
 #: Steps of the differences, and what they may be off by.
 STEP, STEP2 = 1e-5, 1e-3
 TOLERANCE = {"gradient": 1e-5, "hessian": 1e-3, "minimum": 5e-2}
-#: From this many calls on, and in this part of them, recording is "slow".
+#: From this many calls of each transformation on, and in this part of them, recording is "slow".
 MANY, NEARLY_ALL = 30, 0.8
 
 #: The last line of a function of k and x: where x is a float, an array, or what an optimiser starts from.
@@ -448,7 +448,7 @@ def compared(program):
     records, replays = (sum(counted(transformed, name) for transformed in called.values()) for name in ("records", "replays"))
     calls = len(program.points)
     given_up = any(transformed.stats().fallback for transformed in called.values() if hasattr(transformed, "stats"))
-    if calls >= MANY and program.jit and not given_up and (
+    if calls >= MANY * len(called) and program.jit and not given_up and (
         records > NEARLY_ALL * calls or program.kind.replayed and replays < (1.0 - NEARLY_ALL) * calls
     ):
         return Outcome("slow", f"recorded {records} times and replayed {replays} times in {calls} calls")
