@@ -30,7 +30,7 @@ class Methods:
         square = reciprocal = sqrt = cbrt = exp = exp2 = expm1 = log = log2 = log10 = log1p = sin = cos = tan = arcsin = arccos \
         = arctan = sinh = cosh = tanh = arcsinh = arccosh = arctanh = sigmoid = softplus = relu = floor = ceil = trunc = rint = \
         clone = deg2rad = rad2deg = sinc = erf = lgamma = digamma = erfc = erfinv = erfcx = ndtr = ndtri = log_ndtr = logit = \
-        log_expit = gamma = i0 = i1 = i0e = i1e = j0 = j1 = entr = y0 = y1 = erfcinv = ravel = flatten = t = double = float = \
+        log_expit = gamma = i0 = i1 = i0e = i1e = j0 = j1 = entr = y0 = y1 = erfcinv = flatten = t = double = float = \
         copy = zero_ = __neg__ = __pos__ = __abs__ = __invert__ = _unary
 
     def _binary(self, y: TensorLike, /) -> Self: ...
@@ -47,6 +47,7 @@ class Methods:
         _operator
 
     # ---- `functions`
+    def ravel(self, order: str = "C") -> Self: ...
     def clip(self, min: TensorLike | None = None, max: TensorLike | None = None) -> Self: ...
     def sum(self, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Self: ...
     def mean(self, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Self: ...
