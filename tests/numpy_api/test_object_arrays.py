@@ -404,7 +404,7 @@ CALLS = [
 def test_functions_of_the_namespace(name):
     x, function, served = leaf(np.array([0.3, 0.6, 0.2])), getattr(tg, name), 0
     objects = np.array([[x[0], 0.5], [x[1], x[2]]])
-    for call in CALLS:
+    for call in CALLS[:4] if name == "ravel" else CALLS:
         with np.errstate(all="ignore"):
             try:
                 expected = call(function, tg.array(objects))
