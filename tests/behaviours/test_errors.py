@@ -124,9 +124,10 @@ def assign(t):
     (int, [".item()", ".detach()"]),
     (math.sin, ["np.sin"]),
     (assign, ["tg.zeros"]),
-    (lambda t: np.array([t, t * 2]), ["np.stack"]),
+    (lambda t: np.array([t, t * 2], dtype=float), ["tg.array"]),
     (lambda t: np.array([t * tg.ones(2), t * tg.ones(2)]), ["np.stack"]),
-    (np.asarray, [".detach()"]),
+    (lambda t: np.asarray(t, float), [".detach()"]),
+    (lambda t: np.asarray(t * tg.ones(2)), [".detach()"]),
 ])  # fmt: skip
 @pytest.mark.parametrize("interior", [False, True])
 def test_nothing_leaves_the_tape_by_accident(leave, ways_out, interior):
