@@ -87,16 +87,16 @@ def _operator(row):
         if not isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list)):
             return NotImplemented
         other = registry.objects.operand(other)
+        root = root_of(x)[0]
+        if not x.shape and root is x and (x._t is not None or not x._r) and x.dtype.kind == "f":
+            # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.
+            return apply(row, (x, other))
         if recorded(x, other):
-            root = root_of(x)[0]
             if root._t is None and root._r:
                 raise GradientError(
                     "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "
                     "update weights under tg.no_grad(), or write x = x + ... to go on with a new tensor"
                 )
-            if not x.shape and root is x:
-                # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.
-                return apply(row, (x, other))
             if is_argument(root):
                 raise argument_changed()
             result = apply(row, (x, other))
@@ -131,6 +131,8 @@ def _method(name, update):
         if result is not self:
             if is_argument(self):
                 raise argument_changed()
+            if not recorded(self, other):
+                refuse_computed(self)
             if result.shape:
                 raise ValueError(f"the result of shape {tuple(result.shape)} does not fit in place of a number")
             self._become(result)

@@ -143,6 +143,12 @@ def test_in_place_operators():
         np.testing.assert_allclose(plain(y), z, rtol=1e-14)
         y.backward(np.ones(y.shape))
         assert x.grad is not None
+    number = leaf(2.0) * 1.0
+    with tg.no_grad(), pytest.raises(tg.errors.GradientError):
+        number.add_(1.0)
+    constant = same = tg.tensor(2.0)
+    constant += 1.0
+    assert (constant.item(), same.add_(4.0).item(), same.item()) == (3.0, 6.0, 6.0)
     c = tg.zeros(3)
     memory = c.numpy()
     c += 2.0
