@@ -25,6 +25,8 @@ from .directions import seeds_of
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24
+#: Elements of an array from which on zeros are not picked one by one.
+LARGE = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _leaf(numbers, squares, sines, size, char):
     try:
         index = whole(numbers)
         if np.array_equal(values[index], sines):
-            return Gathered(0, index, None, kind is float)
+            return _picked(index, None, char, kind is float)
     except _Unplanned:
         pass
     # A mean of two: their sum and the sum of their squares say which.
@@ -172,7 +174,32 @@ def _leaf(numbers, squares, sines, size, char):
     index, other = whole((total + difference) / 2.0), whole((total - difference) / 2.0)
     if not np.array_equal(0.5 * (values[index] + values[other]), sines):
         raise _Unplanned
-    return Gathered(0, index, other, kind is float)
+    return _picked(index, other, char, kind is float)
+
+
+def _picked(index, other, char, single):
+    """What picks these elements; of a large array only those that are not zero by themselves."""
+    if np.size(index) <= LARGE:
+        return Gathered(0, index, other, single)
+    where = np.flatnonzero(index if other is None else index | other)
+    if 4 * len(where) > index.size:
+        # To pick element by element costs more than what the long way adds.
+        raise _Unplanned
+    scattered = Scattered(index.shape, where, char)
+    index, other = (None if i is None else i.reshape(-1)[where] for i in (index, other))
+    return Applied(scattered, Gathered(0, index, other))
+
+
+class Scattered:
+    """Zeros, with data at some flat positions."""
+
+    def __init__(self, shape, where, char):
+        self.shape, self.where, self.dtype = shape, where, np.dtype(char)
+
+    def __call__(self, data):
+        whole = np.zeros(self.shape, self.dtype)
+        whole.reshape(-1)[self.where] = data
+        return whole
 
 
 class Filled:

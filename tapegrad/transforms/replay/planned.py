@@ -7,6 +7,7 @@ of is compiled code, which `import tapegrad` does not load.)
 
 from __future__ import annotations
 
+from ...common.tree import LEAF
 from .directions import lanes_of
 
 
@@ -39,15 +40,16 @@ def of_values(pick=lambda structure, leaves: (structure, leaves)):
     return planned
 
 
-def of_directions(read, kernel_of=None):
+def of_directions(read, kernel_of=None, then=None):
     """What is read off a recording, by kernels of several directions.
 
     ``read(recording, structure)`` gives the result; ``kernel_of(tape, forward, count)`` the kernel and its lanes, if that is
-    not a `LanesKernel`.
+    not a `LanesKernel`; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
     """
 
     def planned(kept, structure):
         from ...program.swept import ReplayedRecording
+        from .answers import Applied
         from .gathered import gathered
 
         def of(forward, count):
@@ -63,6 +65,9 @@ def of_directions(read, kernel_of=None):
             base = ReplayedRecording.of(workspace)
             kept.give(workspace)
         found = gathered(base, lambda recording: read(recording, structure), of)
-        return None if found is None else (found[0], found[1], found[2:])
+        if found is None or then is None:
+            return None if found is None else (found[0], found[1], found[2:])
+        executable, plan, _, leaves = found
+        return (executable, plan, (LEAF, [Applied(then, leaves[0])])) if len(leaves) == 1 else None
 
     return planned
