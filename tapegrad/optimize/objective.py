@@ -88,7 +88,6 @@ class Objective:
         self._handles, self._current, self._suspect = {}, None, True
         #: Evaluations that are still to be run plainly, too; whether all are run plainly.
         self._unproved, self.differs = FIRST, False
-        self._since = 0
         self._value = np.empty(1)
         self._entry = self._data_address = None
 
@@ -138,7 +137,8 @@ class Objective:
         current, stats = self._current, self.replayed.stats
         self.counts.evaluations += count
         self.counts.replays += count
-        self._since += count
+        # A function is given up of which nearly every call is recorded: those answered by compiled code count, too.
+        self.replayed.quiet += count
         if current is not None and current.kernel is not None:
             stats.kernel_calls += count
         else:
@@ -154,10 +154,6 @@ class Objective:
         if self.differs:
             outcome = self.replayed.run(args, {}, True)
         else:
-            for _ in range(min(self._since, 32) if self.replayed.recent else 0):
-                # A path is given up that changes at nearly every call: those answered by compiled code count too.
-                self.replayed.note("")
-            self._since = 0
             outcome = self.replayed.call(args, {})
             if self._unproved and not self.replayed.plain:
                 self._unproved -= 1

@@ -113,8 +113,8 @@ class Replayed(Running):
         self.kinds = {}
         self.clock = 0
         self.plain = ""
-        #: Of the last calls, why they had to be recorded, "" if they had not; empty as long as only the first one had to.
-        self.recent = []
+        #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
+        self.recent, self.quiet = [], 0
         self.lock = remade(threading.RLock())
         self.turn = remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
@@ -130,8 +130,7 @@ class Replayed(Running):
             for short in self.shorts:
                 answer = short.call(args, kwargs, self.stats)
                 if answer is not MISS:
-                    if self.recent:
-                        self.note("")
+                    self.quiet += 1
                     return answer
         return MISS
 
@@ -299,8 +298,7 @@ class Replayed(Running):
 
     def _answered(self, kind, kept, tried, count):
         """A replay went through."""
-        if count and self.recent:
-            self.note("")
+        self.quiet += count
         if tried:
             kind.tapes.prefer(kept)
         else:
@@ -403,16 +401,15 @@ class Replayed(Running):
         return "a new kind of arguments"
 
     def note(self, cause):
-        """Remember of the last calls whether they were recorded."""
+        """Remember why a call had to be recorded; a function of which nearly every call has to be is given up."""
         recent = self.recent
-        if not cause and not recent:
-            return
+        recent += [""] * min(self.quiet, WINDOW)
         recent.append(cause)
-        if len(recent) > WINDOW:
-            del recent[0]
-            if sum(map(bool, recent)) >= GIVE_UP:
-                causes = [c for c in recent if c]
-                self.give_up(f"nearly every call had to be recorded anew ({len(causes)} of {len(recent)}): {causes[-1]}")
+        self.quiet = 0
+        del recent[:-WINDOW]
+        if len(recent) == WINDOW and sum(map(bool, recent)) >= GIVE_UP:
+            causes = [c for c in recent if c]
+            self.give_up(f"nearly every call had to be recorded anew ({len(causes)} of {len(recent)}): {causes[-1]}")
 
     def _count(self):
         kept = [k for one in self.kinds.values() for k in one.tapes.all]
