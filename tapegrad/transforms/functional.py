@@ -10,6 +10,7 @@ import contextlib
 import functools
 import operator
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -19,8 +20,9 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
-from ..common.errors import OptionError, StructureError
+from ..common.errors import OptionError, StructureError, TapeMismatchError
 from ..common.tree import LEAF, flatten, unflatten
+from . import plain
 from .keep import kept
 from .replay.kernels import Options, checked_policy
 from .replay.miss import MISS
@@ -153,12 +155,12 @@ class Transformed(Generic[R]):
         """
         return self._replayed.kernel(args, kwargs)
 
-    def _gradients(self, outcome, args):
+    def _gradients(self, gradients, args):
         """Gradients of the wanted arguments, in their containers."""
-        if len(outcome.gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
+        if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
             # What nearly all calls are.
-            return _number(outcome.gradients[0])
-        gradients = iter([g for g in outcome.gradients if g is not None])
+            return _number(gradients[0])
+        gradients = iter([g for g in gradients if g is not None])
         results = []
         for k in self._argnums_in_order:
             leaves, structure = flatten(args[k])
@@ -169,13 +171,27 @@ class Transformed(Generic[R]):
 
     def _answered(self, args, kwargs):
         """Value and gradients."""
-        if nested.is_nested(args, kwargs):
-            return self._recorded(args, kwargs)
-        return nested.beside(lambda: self._by_replay(args, kwargs), lambda: self._recorded(args, kwargs))
+        if not nested.is_nested(args, kwargs):
+            try:
+                return self._by_replay(args, kwargs)
+            except TapeMismatchError:
+                # The function uses a number on a tape outside (`nested.beside`).
+                if nested.inside():
+                    raise
+        return self._recorded(args, kwargs)
 
     def _by_replay(self, args, kwargs):
-        outcome = self._replayed.call(args, kwargs)
-        return self._value(outcome), self._gradients(outcome, args)
+        replayed = self._replayed
+        if replayed.jit is not None:
+            outcome = replayed.call(args, kwargs)
+            return self._value(outcome), self._gradients(outcome.gradients, args)
+        start = time.perf_counter()
+        values, structure, gradients = plain.value_and_gradients(
+            replayed.function, args, kwargs, replayed.argnums, self._has_aux, replayed.scalar
+        )
+        replayed.stats.runs += 1
+        replayed.spending.note(time.perf_counter() - start)
+        return values[0] if structure is LEAF else unflatten(structure, values), self._gradients(gradients, args)
 
     def _recorded(self, args, kwargs):
         """Value and gradients inside of another derivative: recorded there (`tapegrad.autograd.nested`)."""
