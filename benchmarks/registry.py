@@ -20,7 +20,6 @@ MODULES = (
     "per_op",
     "element_access",
     "array_of_numbers",
-    "kinds_of_arguments",
     "many_losses",
     "jacobians",
     "choice",

@@ -21,9 +21,8 @@ from ..tape.places import placed_name
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
-from ..transforms.replay.kernels import Options, checked_policy
 from .layout import Layout
-from .proof import FIRST, same
+from .proof import FIRST, own_options, stands
 
 
 class Counts:
@@ -80,7 +79,7 @@ class Objective:
             raise StructureError(f"expected a function to minimise, got {type(function).__name__}")
         from ..transforms.replay.function import Replayed  # it loads what replays
 
-        options = options or Options(checked_policy(None))
+        options = options or own_options()
         self.function = function
         self.replayed = recorded or kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
         self.counts = Counts()
@@ -172,8 +171,8 @@ class Objective:
 
     def _proved(self, outcome, args):
         """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
-        plainly = self.replayed.run(args, {}, True)
-        if same(outcome, plainly):
+        plainly = stands(self.replayed, outcome, args, True)
+        if plainly is None:
             self.replayed.as_left()
             self.suspect()
             return outcome

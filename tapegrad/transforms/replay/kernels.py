@@ -52,11 +52,14 @@ class Options:
         "auto", "always" or "never".
     fastmath, symmetric : bool
         As of `kernel.emit.Options`.
+    visits : int
+        With "auto", calls after which the first path becomes a kernel; an optimiser that nobody has told to use `jit` has more.
     """
 
     kernel: str = "auto"
     fastmath: bool = False
     symmetric: bool = False
+    visits: int = 1
 
 
 def checked_policy(policy):
@@ -102,7 +105,7 @@ class Kernels:
         self.visits, self._made, self._untried = Counter(), {}, {}
         self._lock = remade(threading.Lock())
         self.first = first
-        self._due = 1 if first or options.kernel == "always" else VISITS
+        self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
 
     def get(self, key):
         """The kernel for `key`, or None."""
