@@ -384,8 +384,7 @@ def test_a_fault_is_named_by_optimisers_and_compile(monkeypatch):
     broken(monkeypatch, KeyError(3))
     for g in (tg.value_and_grad(rosenbrock), tg.jit(rosenbrock), rosenbrock):
         assert tg.optimize.lbfgs(g, np.zeros(4)).success
-    (kept,) = rosenbrock.__tapegrad__.made.values()
-    assert "KeyError (3)" in str(kept.stats)
+    assert any("KeyError (3)" in str(kept.stats) for kept in rosenbrock.__tapegrad__.made.values())
     c, out = tg.compile(total, np.ones(3)), np.empty(3)
     assert "KeyError (3)" in c.not_lowered and c(np.ones(3), out) == total(np.ones(3))
     np.testing.assert_allclose(out, np.cos(1.0) + np.sin(1.0), rtol=1e-14)
