@@ -9,7 +9,6 @@ In the order in which `run_passes` runs them:
     splitting     loops over several rows become a loop for each row
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
-    combining     the derivative of tanh is one function
     peeling       loops that meet one iteration later are shifted, and fused
 
 and, called by `kernel.of_tape`, which knows what the outputs are,
@@ -23,7 +22,6 @@ elements a statement touches, and `rewriting`, changes to statements.  Read `ker
 
 from __future__ import annotations
 
-from .combining import combine
 from .filling import narrow
 from .fusing import fuse
 from .peeling import peel
@@ -48,7 +46,6 @@ def run_passes(program):
     simplify(program)
     prune(program)
     simplify(program, recompute(program))
-    combine(program)
     prune(program)
     new = peel(program)
     if new is not None:
