@@ -204,7 +204,7 @@ def test_what_the_callback_changes_is_seen():
 
 
 def test_the_callback_stops():
-    result = tg.optimize.gradient_descent(rosenbrock, START, callback=lambda view: True, max_iter=10**6)
+    result = tg.optimize.gradient_descent(lambda x: rosenbrock(x), START, callback=lambda view: True, max_iter=10**6)
     assert not result.success and "callback" in result.message and result.nit == 0
 
     def stop(view):
