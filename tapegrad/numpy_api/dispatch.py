@@ -27,6 +27,7 @@ from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
+from .lists import CODE
 from .refused import REFUSED
 
 #: ufuncs whose results carry no derivative; they give plain values.
@@ -129,25 +130,12 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
         tokens = store.tokens
         index = len(tokens)
         try:
+            value = None
             if y is None:
                 opcode, function = _OF_ONE[ufunc]
-                number = self._v
-                if type(number) is float and index < store.limit:
-                    value = function(number)
-                    frame = _frame(1)
-                    if frame.f_code is not store.code:
-                        store.note_code(frame.f_code)
-                    store.ops.append(opcode)
-                    store.lefts.append(self._i)
-                    store.rights.append(0)
-                    store.offsets.append(frame.f_lasti)
-                    t = Tensor()
-                    t._k = token = 1.0 * value
-                    tokens.append(token)
-                    t._v = value
-                    t._t = store
-                    t._i = index
-                    return t
+                left, right = self._i, 0
+                if type(self._v) is float and index < store.limit:
+                    value = function(self._v)
             elif index < store.limit:
                 opcode, function = _OF_TWO[ufunc]
                 if type(x) is Tensor and x._t is store:
@@ -160,20 +148,23 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                     other = right = _constant(y)
                 if type(number) is float and type(other) is float:
                     value = function(number, other)
-                    frame = _frame(1)
-                    if frame.f_code is not store.code:
-                        store.note_code(frame.f_code)
-                    store.ops.append(opcode)
-                    store.lefts.append(left)
-                    store.rights.append(right)
-                    store.offsets.append(frame.f_lasti)
-                    t = Tensor()
-                    t._k = token = 1.0 * value
-                    tokens.append(token)
-                    t._v = value
-                    t._t = store
-                    t._i = index
-                    return t
+            if value is not None:
+                frame = _frame(1)
+                if frame.f_code is CODE:
+                    frame = frame.f_back
+                if frame.f_code is not store.code:
+                    store.note_code(frame.f_code)
+                store.ops.append(opcode)
+                store.lefts.append(left)
+                store.rights.append(right)
+                store.offsets.append(frame.f_lasti)
+                t = Tensor()
+                t._k = token = 1.0 * value
+                tokens.append(token)
+                t._v = value
+                t._t = store
+                t._i = index
+                return t
         except (KeyError, ArithmeticError, ValueError):
             # Another ufunc, or Python has no value where NumPy has one.
             pass
