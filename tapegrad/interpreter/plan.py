@@ -18,11 +18,12 @@ import numpy as np
 from ..codegen.matrices import CORES, MatrixLoop
 from ..common.errors import InternalError, require
 from ..rules import lang as L
+from ..rules.shapes import inside
 from ..tape.meta import SCALAR, c_strides
 from . import program as P
 from .contributions import Scattered, Windowed
 from .registered import Registered
-from .symbolic import ITEMSIZE, Atom, Sym, inside
+from .symbolic import ITEMSIZE, Atom, Sym
 from .windows import aligned, aligned_shape, coalesce, fits, longest_inside, renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
