@@ -5,8 +5,6 @@ In the order in which `run_passes` runs them:
     simplifying   each value once, stores forwarded to loads, invariants out of loops
     pruning       only what outputs and guards need
     renaming      what is copied to an output is stored there
-    filling       only what is not overwritten is filled with zeros
-    splitting     loops over several rows become a loop for each row
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
     peeling       loops that meet one iteration later are shifted, and fused
@@ -22,14 +20,12 @@ elements a statement touches, and `rewriting`, changes to statements.  Read `ker
 
 from __future__ import annotations
 
-from .filling import narrow
 from .fusing import fuse
 from .peeling import peel
 from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
 from .simplifying import simplify
-from .splitting import split
 
 
 def run_passes(program):
@@ -37,11 +33,6 @@ def run_passes(program):
     simplify(program)
     prune(program)
     rename(program)
-    narrow(program)
-    new = split(program)
-    if new is not None:
-        simplify(program, new)
-        narrow(program)
     fuse(program)
     simplify(program)
     prune(program)

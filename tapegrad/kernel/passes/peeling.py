@@ -19,9 +19,12 @@ the rests may become one loop is for `fusing` to find out.
 
 from __future__ import annotations
 
+from collections import ChainMap
+
+from ...rules import lang as L
 from .. import ir
 from .fusing import accesses, shifts
-from .rewriting import Copying, resolve
+from .rewriting import rebuilt, reindexed, resolve
 
 #: Iterations that are peeled, at most.
 MOST = 2
@@ -100,7 +103,7 @@ def _apart(first, second):
 
 def _without_first(loop, count, new):
     """The first iterations of `loop` by themselves, and a loop over the others."""
-    copying, result = Copying(new), []
+    copying, result = _Copying(new), []
     now = copying.iterations(loop, range(count), [resolve(carry.init, new) for carry in loop.carries], result)
     result.append(copying.loop(loop, loop.extent - count, count, now))
     new.update(copying.copies)
@@ -109,8 +112,62 @@ def _without_first(loop, count, new):
 
 def _without_last(loop, count, new):
     """A loop over all but the last iterations of `loop`, and these by themselves."""
-    copying = Copying(new)
-    result = [copying.loop(loop, loop.extent - count)]
+    copying = _Copying(new)
+    result = [copying.loop(loop, loop.extent - count, 0, [carry.init for carry in loop.carries])]
     copying.iterations(loop, range(loop.extent - count, loop.extent), [c.next for c in result[0].carries], result)
     new.update(copying.copies)
     return result
+
+
+class _Copying:
+    """Copies of what is in a loop that can be peeled.
+
+    Parameters
+    ----------
+    new : dict
+        Values that others stand for already.
+
+    Attributes
+    ----------
+    copies : dict
+        Values, and the last copies of them.
+    """
+
+    def __init__(self, new):
+        self.copies = {}
+        self.new = ChainMap(self.copies, new)
+
+    def body(self, loop, counter):
+        """Copies of the statements of `loop`; `counter` as in `reindexed`."""
+        result, new, loops = [], self.new, {loop: counter}
+        for statement in loop.body:
+            if isinstance(statement, ir.Let):
+                copy = ir.Let(rebuilt(statement.expr, lambda value: L.arg(resolve(value, new))), statement.char)
+            elif isinstance(statement, ir.Load):
+                copy = ir.Load(statement.buffer, reindexed(statement.index, new, loops))
+            else:
+                copy = ir.Store(statement.buffer, reindexed(statement.index, new, loops), resolve(statement.value, new))
+            result.append(copy)
+            self.copies[statement] = copy
+        return result
+
+    def loop(self, loop, extent, first, inits):
+        """A loop over `extent` iterations of `loop`, from `first` on."""
+        copy = ir.Loop(extent)
+        copy.carries = [ir.Carry(resolve(init, self.new), reorder=c.reorder) for c, init in zip(loop.carries, inits)]
+        self.copies.update(zip(loop.carries, copy.carries))
+        copy.body = self.body(loop, (copy, 1, first))
+        for carry, own in zip(loop.carries, copy.carries):
+            own.next = resolve(carry.next, self.new)
+        return copy
+
+    def iterations(self, loop, numbers, now, result):
+        """Append the iterations `numbers` of `loop` to `result`.
+
+        `now` are the values of its carries before them; returns those after them.
+        """
+        for k in numbers:
+            self.copies.update(zip(loop.carries, now))
+            result += self.body(loop, (None, 1, k))
+            now = [resolve(carry.next, self.new) for carry in loop.carries]
+        return now
