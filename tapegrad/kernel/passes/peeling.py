@@ -20,11 +20,11 @@ the rests may become one loop is for `fusing` to find out.
 from __future__ import annotations
 
 from collections import ChainMap
+from copy import copy
 
-from ...rules import lang as L
 from .. import ir
 from .fusing import accesses, shifts
-from .rewriting import rebuilt, reindexed, resolve
+from .rewriting import resolve, rewrite
 
 #: Iterations that are peeled, at most.
 MOST = 2
@@ -57,7 +57,7 @@ def _peeled(body, new):
             continue
         apart = _apart(before, statement) if before is not None else 0
         if apart:
-            parts[before], parts[statement] = _without_first(before, apart, new), _without_last(statement, apart, new)
+            parts[before], parts[statement] = _without_first(before, apart, new), without_last(statement, apart, new)
         # A loop is peeled once.
         before = None if apart else statement
     if parts:
@@ -80,10 +80,8 @@ def _apart(first, second):
     """By how many iterations `first` has to be ahead for them to be one loop; 0 if that is not it."""
     if first.extent != second.extent:
         return 0
-    own = {*first.body, *first.carries}
-    used = [v for carry in second.carries for v in (carry.init, carry.next)]
-    used += [v for statement in second.body for v in ir.operands(statement)]
-    if not own.isdisjoint(used):
+    own = ir.own([first])
+    if any(not own.isdisjoint(ir.operands(statement)) for statement in ir.walk([second])):
         return 0
     touched = {}
     for buffer, index, stores in accesses(first.body):
@@ -110,7 +108,7 @@ def _without_first(loop, count, new):
     return result
 
 
-def _without_last(loop, count, new):
+def without_last(loop, count, new):
     """A loop over all but the last iterations of `loop`, and these by themselves."""
     copying = _Copying(new)
     result = [copying.loop(loop, loop.extent - count, 0, [carry.init for carry in loop.carries])]
@@ -139,27 +137,22 @@ class _Copying:
 
     def body(self, loop, counter):
         """Copies of the statements of `loop`; `counter` as in `reindexed`."""
-        result, new, loops = [], self.new, {loop: counter}
+        result = []
         for statement in loop.body:
-            if isinstance(statement, ir.Let):
-                copy = ir.Let(rebuilt(statement.expr, lambda value: L.arg(resolve(value, new))), statement.char)
-            elif isinstance(statement, ir.Load):
-                copy = ir.Load(statement.buffer, reindexed(statement.index, new, loops))
-            else:
-                copy = ir.Store(statement.buffer, reindexed(statement.index, new, loops), resolve(statement.value, new))
-            result.append(copy)
-            self.copies[statement] = copy
+            result.append(copy(statement))
+            rewrite(result[-1], self.new, {loop: counter})
+            self.copies[statement] = result[-1]
         return result
 
     def loop(self, loop, extent, first, inits):
         """A loop over `extent` iterations of `loop`, from `first` on."""
-        copy = ir.Loop(extent)
-        copy.carries = [ir.Carry(resolve(init, self.new), reorder=c.reorder) for c, init in zip(loop.carries, inits)]
-        self.copies.update(zip(loop.carries, copy.carries))
-        copy.body = self.body(loop, (copy, 1, first))
-        for carry, own in zip(loop.carries, copy.carries):
+        other = ir.Loop(extent)
+        other.carries = [ir.Carry(resolve(init, self.new), reorder=c.reorder) for c, init in zip(loop.carries, inits)]
+        self.copies.update(zip(loop.carries, other.carries))
+        other.body = self.body(loop, (other, 1, first))
+        for carry, own in zip(loop.carries, other.carries):
             own.next = resolve(carry.next, self.new)
-        return copy
+        return other
 
     def iterations(self, loop, numbers, now, result):
         """Append the iterations `numbers` of `loop` to `result`.

@@ -58,20 +58,33 @@ def reindexed(index, new=None, loops=None):
     return ir.Index(base, tuple((loop, step) for loop, step in steps.items() if step), index.table, plus)
 
 
-def reindex(body, loops):
-    """Replace counters in all of `body`, in place (see `reindexed`)."""
-    for statement in ir.walk(body):
-        if isinstance(statement, (ir.Load, ir.Store)):
-            statement.index = reindexed(statement.index, loops=loops)
-        elif isinstance(statement, ir.Guard):
-            if not isinstance(statement.number, int):
-                statement.number = reindexed(statement.number, loops=loops)
-        elif isinstance(statement, ir.Run):
-            statement.operands = [(r, b, reindexed(index, loops=loops)) for r, b, index in statement.operands]
-            if statement.integer is not None:
-                statement.integer = reindexed(statement.integer, loops=loops)
-        elif isinstance(statement, ir.Loop) and statement.which is not None:
-            statement.which = reindexed(statement.which, loops=loops)
+def rewrite(statement, new, loops=None):
+    """Let a statement use other values and counters, in place; a loop, where it begins and what it goes on with.
+
+    `new` and `loops` are as those of `reindexed`.
+    """
+    if isinstance(statement, ir.Let):
+        if new:
+            statement.expr = rebuilt(statement.expr, lambda value: L.arg(resolve(value, new)))
+    elif isinstance(statement, (ir.Load, ir.Store)):
+        statement.index = reindexed(statement.index, new, loops)
+        if isinstance(statement, ir.Store):
+            statement.value = resolve(statement.value, new)
+    elif isinstance(statement, ir.Guard):
+        statement.value = resolve(statement.value, new)
+        if isinstance(statement.seen, ir.Load):
+            statement.seen = resolve(statement.seen, new)
+        if not isinstance(statement.number, int):
+            statement.number = reindexed(statement.number, new, loops)
+    elif isinstance(statement, ir.Run):
+        statement.operands = [(register, buffer, reindexed(index, new, loops)) for register, buffer, index in statement.operands]
+        if statement.integer is not None:
+            statement.integer = reindexed(statement.integer, new, loops)
+    else:
+        if statement.which is not None:
+            statement.which = reindexed(statement.which, new, loops)
+        for carry in statement.carries:
+            carry.init, carry.next = resolve(carry.init, new), resolve(carry.next, new)
 
 
 def written(body):
