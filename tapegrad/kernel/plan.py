@@ -67,7 +67,7 @@ def lives(pieces):
     """Temporaries with the first and last piece that refers to them: ``{id: (buffer, first, last)}``."""
     intervals = {}
     for k, piece in enumerate(pieces):
-        for buffer in buffers(piece):
+        for buffer in buffers(piece.body):
             if buffer.role == ir.TEMPORARY:
                 intervals[id(buffer)] = (buffer, intervals[id(buffer)][1] if id(buffer) in intervals else k, k)
     return intervals

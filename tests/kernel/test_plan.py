@@ -84,7 +84,7 @@ def test_temporaries_live_from_first_to_last_use():
     pieces = cut(program, 1, single_loops=True)
     found = sorted((first, last) for _, first, last in lives(pieces).values())
     assert len(pieces) == 4 and found == [(0, 1), (1, 2), (2, 3)]
-    assert [len(buffers(piece)) for piece in pieces] == [2, 2, 2, 2]
+    assert [len(buffers(piece.body)) for piece in pieces] == [2, 2, 2, 2]
 
 
 def test_ragged_counters_and_array_programs_have_memory():

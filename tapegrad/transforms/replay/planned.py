@@ -44,7 +44,7 @@ def of_directions(read, kernel_of=None, then=None):
     """What is read off a recording, by kernels of several directions.
 
     ``read(recording, structure)`` gives the result; ``kernel_of(tape, forward, count)`` the kernel and its lanes, if that is
-    not a `LanesKernel`; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
+    not one of several directions; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
     """
 
     def planned(kept, structure):
