@@ -46,15 +46,6 @@ def test_a_chain_of_loops_needs_two_temporaries_if_cut_and_all_if_not():
     assert plan(cut(program, 10**6), program).nbytes == 64 + 5 * 4032
 
 
-def test_small_temporaries_of_one_piece_are_on_its_stack():
-    program = chain(6, 100)
-    assert plan(cut(program, 10**6), program).nbytes == 64
-    # Those that cross from one piece to the next are not, nor more than fit.
-    assert plan(cut(program, 10**6, single_loops=True), program).nbytes == 64 + 2 * 832
-    many = chain(31, 100)
-    assert plan(cut(many, 10**6), many).nbytes == 64 + (30 - 16384 // 832) * 832
-
-
 def test_pieces_hold_all_statements_in_order_within_the_limit():
     program = chain(20, 3)
     cost = costs(program.body)
