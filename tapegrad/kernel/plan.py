@@ -8,7 +8,8 @@
     temporaries each at a multiple of 64 bytes; what is not used by the same pieces may share its place
 
 Temporaries live from the first to the last piece that refers to them, and are
-laid out in order of their first piece, each at the first place that is free during its life.  Within a piece no two buffers overlap, which is what its code assumes.
+laid out in order of their first piece, each at the first place that is free during its life.  Within a piece no two
+buffers overlap, which is what its code assumes.
 """
 
 from __future__ import annotations
