@@ -67,7 +67,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     Parameters
     ----------
     run : callable
-        ``run(handle, history, room, budget)``: the compiled loop on `state`.
+        A compiled loop (`optimize.loop`).
     endless : bool
         Whether all of `max_iter` iterations are usually done: then the time remaining is shown.
 
@@ -100,7 +100,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
             budget = min(budget, objective.until_kernel())
             with interrupts:
                 chunk, earlier = time.perf_counter(), state.evaluations
-                why = run(handle, history.ctypes.data, ROOM, budget)
+                why = run(handle, history, budget, *state.arrays)
                 took, count = time.perf_counter() - chunk, state.evaluations - earlier
                 objective.note(count)
                 rows = int(integers[P.I_ROWS])
