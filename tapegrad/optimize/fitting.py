@@ -18,12 +18,11 @@ from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
 from ..common.uninterrupted import imported, uninterrupted
 from ..sparse.api import sparse_jacobian
-from ..transforms.functional import jit
 from ..transforms.keep import kept
 from .bounds import as_bounds
 from .layout import Layout, flat
 from .progress import Progress
-from .proof import DIFFERS
+from .proof import DIFFERS, recorded
 from .vector_function import VectorFunction
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _jacobian_for(jac, residuals, layout, function, args):
     if jac == "exact":
         return _finite(residuals)
     if jac == "sparse":
-        derivative = kept(flat(function, layout, args), "sparse_jacobian", lambda function: jit(sparse_jacobian(function)))
+        derivative = recorded(flat(function, layout, args), "sparse_jacobian", sparse_jacobian, function)
         return lambda x: derivative(np.array(x))
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
 

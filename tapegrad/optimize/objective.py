@@ -65,7 +65,8 @@ class Objective:
     def __init__(self, function, x0, args=()):
         self.args = args if isinstance(args, tuple) else (args,)
         self.layout = Layout(x0)
-        options, recorded = options_of(function), None
+        #: What says how to record: the function as it was given.
+        self.like, options, recorded = function, options_of(function), None
         if isinstance(function, Transformed):
             asked = function._replayed
             if asked.argnums not in ((), (0,)) or asked.has_aux or not asked.scalar:
