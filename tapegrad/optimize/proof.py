@@ -134,6 +134,12 @@ class Proof:
             return None
 
 
+def proved(solve, start, stands):
+    """What ``solve(start)`` ends with; where that is no solution of the function itself, what it ends with from there on."""
+    solution = solve(start)
+    return solution if stands(solution.x) else solve(np.array(solution.x))
+
+
 def wants_tensors(error):
     """Whether an error of a function on plain arrays says that it takes only tensors: it has asked an array for an attribute of
     tensors, or given it to a function of this library that refuses it."""
