@@ -57,7 +57,7 @@ class Running:
         start = time.perf_counter()
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad():
-            trace = Trace(tape.store, self.surroundings.arrays, any(map(is_reordered, static)))
+            trace = Trace(tape.store, self.surroundings.read, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
             wanted = [mark[-1] for mark in static if is_input(mark)]
