@@ -60,7 +60,6 @@ REFUSED = {
     "numpy.polyadd": _POLYNOMIAL,
     "numpy.polyder": _POLYNOMIAL,
     "numpy.polydiv": _POLYNOMIAL,
-    "numpy.polyfit": "its scaling and rank depend on values; solve np.linalg.lstsq(np.vander(x, degree + 1), y) instead",
     "numpy.polyint": _POLYNOMIAL,
     "numpy.polymul": _POLYNOMIAL,
     "numpy.polysub": _POLYNOMIAL,

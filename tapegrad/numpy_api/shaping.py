@@ -431,7 +431,7 @@ def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **d
         array = np.full_like(np.asarray(values_of(a, False)), values_of(fill_value), dtype, order, subok, shape, **device)
         return plain(normalise(array))
     shape = a.shape if shape is None else _sizes(shape)
-    return F.broadcast_to(cast(as_tensor(fill_value), dtype or a.dtype), shape)
+    return F.clone(F.broadcast_to(cast(as_tensor(fill_value), dtype or a.dtype), shape))
 
 
 @implements(np.full)
@@ -440,7 +440,7 @@ def _full(shape, fill_value, dtype=None, order="C", **device):
     if not any_tracked(fill_value):
         return plain(normalise(np.full(shape, values_of(fill_value), dtype, order, **device)))
     fill_value = as_tensor(fill_value)
-    return F.broadcast_to(cast(fill_value, dtype or fill_value.dtype), _sizes(shape))
+    return F.clone(F.broadcast_to(cast(fill_value, dtype or fill_value.dtype), _sizes(shape)))
 
 
 @implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
