@@ -131,24 +131,9 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
         try:
             if y is None:
                 opcode, function = _OF_ONE[ufunc]
-                number = self._v
-                if type(number) is float and index < store.limit:
-                    value = function(number)
-                    frame = _frame(1)
-                    if frame.f_code is not store.code:
-                        store.note_code(frame.f_code)
-                    store.ops.append(opcode)
-                    store.lefts.append(self._i)
-                    store.rights.append(0)
-                    store.offsets.append(frame.f_lasti)
-                    t = Tensor()
-                    t._k = token = 1.0 * value
-                    tokens.append(token)
-                    t._v = value
-                    t._t = store
-                    t._i = index
-                    return t
-            elif index < store.limit:
+                number, left, right = self._v, self._i, 0
+                value = function(number) if type(number) is float else None
+            else:
                 opcode, function = _OF_TWO[ufunc]
                 if type(x) is Tensor and x._t is store:
                     number, left = x._v, x._i
@@ -158,22 +143,22 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                     other, right = y._v, y._i
                 else:
                     other = right = _constant(y)
-                if type(number) is float and type(other) is float:
-                    value = function(number, other)
-                    frame = _frame(1)
-                    if frame.f_code is not store.code:
-                        store.note_code(frame.f_code)
-                    store.ops.append(opcode)
-                    store.lefts.append(left)
-                    store.rights.append(right)
-                    store.offsets.append(frame.f_lasti)
-                    t = Tensor()
-                    t._k = token = 1.0 * value
-                    tokens.append(token)
-                    t._v = value
-                    t._t = store
-                    t._i = index
-                    return t
+                value = function(number, other) if type(number) is float and type(other) is float else None
+            if value is not None and index < store.limit:
+                frame = _frame(1)
+                if frame.f_code is not store.code:
+                    store.note_code(frame.f_code)
+                store.ops.append(opcode)
+                store.lefts.append(left)
+                store.rights.append(right)
+                store.offsets.append(frame.f_lasti)
+                t = Tensor()
+                t._k = token = 1.0 * value
+                tokens.append(token)
+                t._v = value
+                t._t = store
+                t._i = index
+                return t
         except (KeyError, ArithmeticError, ValueError):
             # Another ufunc, or Python has no value where NumPy has one.
             pass
