@@ -2,7 +2,7 @@
 
 The first evaluations go the long way (`transforms.replay.function`): the function is recorded, and run
 plainly beside, to see whether the recording stands for it (`optimize.proof`).  From then on `handle` gives loops and SciPy's methods the
-compiled way to the tape used last, by its kernel when it has one (`transforms.replay.kernels`); where a guard sees something else,
+compiled way to the tape used last, by its kernel when it has one (`transforms.replay.function`); where a guard sees something else,
 `record` finds the tape of that path, or records it.  What the function depends on besides its
 arguments is looked at when an optimisation begins, and after user code has run
 (`suspect`); in between nothing but our own code runs.
@@ -193,7 +193,7 @@ class Objective:
         """Go on with the tape that answered the last call, if compiled code can."""
         inputs, key, _ = sort_arguments(args, {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
-        kept = kind.tapes.first() if kind is not None else None
+        kept = kind.recent if kind is not None else None
         if kept is None:
             self._current = None
             return
@@ -255,7 +255,7 @@ class _Handle:
         self.address = self._handle.pointer
 
     def promote(self, replayed):
-        """Go on with the tape's kernel if it has one, or if it is time to make it (`transforms.replay.kernels`)."""
+        """Go on with the tape's kernel if it has one, or if it is time to make it (`transforms.replay.function`)."""
         kept, kernels = self.kept, self.kept.kernels
         if self.kernel is not None or kept.tape.outputs[0][0] == 0:
             return
