@@ -33,7 +33,7 @@ from .adjoint import between
 from .backward import Pass
 from .passes import sweep_recorded
 from .reading import Stretch
-from .recording import check_result, in_differentiation
+from .recording import check_result
 from .tangents import push
 
 
@@ -41,8 +41,8 @@ def inside():
     """Whether this thread is computing some derivative already."""
     if running.level:
         return True
-    tapes = thread_state().tapes
-    return bool(tapes) and (in_differentiation() or current_trace() is not None)
+    state = thread_state()
+    return bool(state.tapes) and (bool(state.variables) or current_trace() is not None)
 
 
 def current_trace():
@@ -54,22 +54,26 @@ def is_nested(args, kwargs):
     """Whether a functional derivative called with these arguments has to be recorded itself."""
     if inside():
         return True
-    if not kwargs and all([type(a) is np.ndarray and a.dtype.char != "O" or type(a) is float for a in args]):
-        return False
+    for a in args:
+        if not (type(a) is np.ndarray and a.dtype.char != "O" or type(a) is float):
+            break
+    else:
+        if not kwargs:
+            return False
     return any(map(tracked, flatten((args, kwargs))[0]))
 
 
-def beside(ordinary, recorded):
-    """The answer of `ordinary`, a call by a recording of its own; of `recorded` if the function uses numbers on a tape outside.
+def beside(ordinary, recorded, *arguments):
+    """What `ordinary`, a call by a recording of its own, makes of `arguments`; `recorded`, if the function uses numbers on a tape outside.
 
     Such a number is found out when the function has used it: the function is called a second time then.
     """
     try:
-        return ordinary()
+        return ordinary(*arguments)
     except TapeMismatchError:
         if inside():
             raise
-    return recorded()
+    return recorded(*arguments)
 
 
 def parts_of(value):

@@ -108,7 +108,7 @@ class Transformed(Generic[R]):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
-        return nested.beside(lambda: self._ordinary(args, kwargs), lambda: self._inside(args, kwargs))
+        return nested.beside(self._ordinary, self._inside, args, kwargs)
 
     def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
         """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
@@ -178,10 +178,14 @@ class Jitted(Transformed[R]):
             return answer
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
-            return self.__wrapped__(*args, **kwargs)
-        return nested.beside(
-            lambda: self._replayed.call(args, kwargs, backward=False).value(), lambda: self.__wrapped__(*args, **kwargs)
-        )
+            return self._inside(args, kwargs)
+        return nested.beside(self._ordinary, self._inside, args, kwargs)
+
+    def _ordinary(self, args, kwargs):
+        return self._replayed.call(args, kwargs, backward=False).value()
+
+    def _inside(self, args, kwargs):
+        return self.__wrapped__(*args, **kwargs)
 
     def _planned(self, kept, structure):
         kernel = kept.kernels.get(False)

@@ -120,10 +120,11 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
     """
     if nested.is_nested(primals, {}):
         return nested.vjp(f, primals)
-    return nested.beside(lambda: _vjp(f, own(primals)), lambda: nested.vjp(f, primals))
+    return nested.beside(_vjp, nested.vjp, f, primals)
 
 
 def _vjp(f, primals):
+    primals = own(primals)
     before, recording = Captured(f), _recorded(f, primals)
 
     def pullback(cotangent):
@@ -172,10 +173,11 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """
     if nested.is_nested(primals, {}):
         return nested.linearize(f, primals)
-    return nested.beside(lambda: _linearize(f, own(primals)), lambda: nested.linearize(f, primals))
+    return nested.beside(_linearize, nested.linearize, f, primals)
 
 
 def _linearize(f, primals):
+    primals = own(primals)
     before, recording = Captured(f), _recorded(f, primals)
 
     def push(*tangents):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...array.record import normalise
+from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
@@ -43,7 +43,7 @@ PATIENCE = 5.0
 _RECORDING = threading.local()
 
 
-@dataclass
+@dataclass(slots=True)
 class Outcome:
     """The answer to one call: the values of the results, and gradients of the wanted inputs."""
 
@@ -131,6 +131,8 @@ class Running:
                 self.give_up(trace.cannot)
                 return None
             results, shape = flatten(result)
+            # A constant is given out as any result is: as an array, a new one at each call.
+            results = [r._v if isinstance(r, Tensor) and not tracked(r) else r for r in results]
             plain.checked(results, shape, self.function, tape.store, self.has_aux, backward is True and self.scalar, backward is False)
             if backward is True and self.scalar and np.ndim(results[0]):
                 # An array of one element is differentiated as that number.
