@@ -68,7 +68,8 @@ class Term(RuleArray):
         if first.number is not None:
             # Elements that are all one number are so in another place, too.
             if BY_NAME[name].effect == "view":
-                return self._number(first.number, dict(attrs).get("shape") or permuted(first, attrs[0][1]), first.char)
+                shape = dict(attrs).get("shape")
+                return self._number(first.number, permuted(first, attrs[0][1]) if shape is None else shape, first.char)
             if name == "sum" and first.char == "d":
                 shape = reduced(first, **dict(attrs))
                 return self._number(first.number * (first.size // max(math.prod(shape), 1)), shape)
