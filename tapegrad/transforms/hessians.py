@@ -70,12 +70,6 @@ class OfGradient(JacobianFunction):
         """Leaves, in the order of the arguments, in their containers."""
         return self._contained(self._structures(args), leaves)
 
-    def _contained(self, structures, leaves):
-        leaves, parts = iter(leaves), {}
-        for k, structure in zip(self._argnums_in_order, structures):
-            parts[k] = unflatten(structure, [next(leaves) for _ in range(structure.count)])
-        return parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums)
-
 
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
 #: directions are carried as an axis of arrays (one replay for many) instead of by sweeps of up to 16.

@@ -319,10 +319,6 @@ class JacobianFunction(Transformed[Any]):
         # What explains itself does so at each call.
         return None if self._explain else of_directions(kept, lambda recording: self._read(recording, structure))
 
-    @property
-    def _argnums_in_order(self):
-        return sorted(set(self._argnums))
-
     def _read(self, recording, structure):
         """The answer from a recording, for arguments of this structure."""
         return self._together(self._blocks(recording), recording.structure, [structure.parts[0].parts[k] for k in self._argnums_in_order])
@@ -333,13 +329,7 @@ class JacobianFunction(Transformed[Any]):
 
     def _together(self, blocks, of_results, structures):
         """Blocks ``[output][input]`` in the containers of the results, and of the arguments."""
-        rows = []
-        for row in blocks:
-            row, parts = iter(row), {}
-            for k, structure in zip(self._argnums_in_order, structures):
-                parts[k] = unflatten(structure, [next(row) for _ in range(structure.count)])
-            rows.append(parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums))
-        return unflatten(of_results, rows)
+        return unflatten(of_results, [self._contained(structures, row) for row in blocks])
 
     def tape(self, *args, **kwargs):
         """The finished tape of the function that answers a call with these arguments."""
