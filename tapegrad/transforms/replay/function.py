@@ -13,7 +13,7 @@ Three questions are answered here, for each call of ``g = tg.jit(tg.value_and_gr
    policy     a tape becomes a kernel
    ========== =====================================================================================
    "auto"     the first path of a function at its first call, later ones at their third, if the
-              kernel is predicted to be made within `SECONDS` (`kernel.prediction`)
+              kernel is predicted to be made within `kernels.SECONDS` (`kernel.prediction`)
    "always"   every path at its first call
    "never"    never: the interpreter answers
    ========== =====================================================================================
@@ -29,8 +29,8 @@ So calls of ``f = lambda x: x if x > 9 else x * x if x > 0 else -x``::
                  x > 9 ?  --False-->  x > 0 ?  --True-->   A
                           --True--->  C        --False-->  B
 
-    g(4.0)       C stops at its first guard, which saw False: B or A, whichever was used last; if B, its second guard leads to A
-    g(np.ones(1))   another kind, with a tree of its own
+    g(4.0)       C stops at its first guard, which saw False: on to B, recorded after A; its second guard leads to A, which answers
+    g(np.float32(4.0))   another kind, with a tree of its own
 
 A call goes the short way first (`Replayed.quick`): each of the kinds met last has, for each tape, a *call site*, which is the whole
 of 1. and 3. as one Python function written for it (`transforms.replay.site`).  What no site answers goes the long way
@@ -104,11 +104,6 @@ class Kernels(Making):
         self.visits[key] += 1
         return self.left(key) == 0
 
-    def note(self, gradients, inputs, outcome, stats, name):
-        """Note an `Outcome` by interpreter at `inputs`, and `promote` if it is time."""
-        if self.visited(gradients):
-            expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
-            self.promote(gradients, lambda kernel: kernel.answer(inputs), expected, stats, name)
 
 class _Node:
     """The tapes that agree so far; `recent` is one of them."""

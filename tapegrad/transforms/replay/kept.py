@@ -100,7 +100,9 @@ class Kept(Pool):
         """Note an answer of the interpreter, and make a kernel of the tape if it is time."""
         kernels = self.kernels
         if not callable(backward):
-            kernels.note(backward, inputs, outcome, stats, self.name)
+            if kernels.visited(backward):
+                expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
+                kernels.promote(backward, lambda kernel: kernel.answer(inputs), expected, stats, self.name)
         elif not hasattr(backward, "by_kernel"):
             recording = workspace.recording
             asked, recording.asked = recording.asked, []
