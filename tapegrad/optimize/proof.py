@@ -91,11 +91,12 @@ class Proof:
             return self._judged(x, outcome, backward, False)
         return outcome
 
-    def stands(self, x, backward=True):
-        """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
+    def stands(self, x, backward=True, outcome=None):
+        """Whether the function itself gives at the solution `x` what was recorded, the `Outcome` where that is known; if not, it is
+        run plainly from now on."""
         if self.differs or self.replayed.plain:
             return True
-        outcome = self.replayed.call(self._at(x), {}, backward)
+        outcome = outcome or self.replayed.call(self._at(x), {}, backward)
         if outcome.tape is not None:
             self._judged(x, outcome, backward, outcome.tape not in _PROVED)
             if not self.differs:
