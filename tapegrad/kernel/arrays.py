@@ -29,6 +29,8 @@ one execution; what must outlive an iteration needs a target.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..common.host_functions import HostFunction
@@ -130,10 +132,10 @@ class Arrays:
                 return body, x if target is None or _here(x, target) else plan.copy(x, target)
             if row.name in ADDITIONS:
                 return body, plan.added_to(row.name, attrs, target, _is_zero(x))
-        if out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS:
-            raise NotLowered(f"{row.name} of {out.char} has no machine code", place)
+        plan.refusal = self.guards
+        of_integers = out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS
         try:
-            result = plan.row(row, attrs, target)
+            result = plan.called(partial(row.value, **attrs), target) if of_integers else plan.row(row, attrs, target)
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
         if row.name in FINITE:
@@ -172,7 +174,8 @@ class Arrays:
             program = ValueProgram.of_ufunc(ufunc, metas, result)
             if program is not None:
                 return plan.run(program, ufunc.__name__, target)
-        raise NotLowered(f"{entry.name} is computed by calling NumPy", place)
+        plan.refusal = self.guards
+        return plan.called(entry.function, target)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):

@@ -20,6 +20,7 @@ inverse, ...       LAPACK through NumPy's loops (`Run`)
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -433,7 +434,9 @@ class LoopPlanner(Products, Planner):
             result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
             return self.deliver(FORWARDS[row.name](result, *operands, **attrs), target)
         if row.forward is None:
-            raise NotLowered(f"{row.name} is computed by calling NumPy")
+            if row.dynamic:
+                raise NotLowered(f"{row.name} is computed by calling NumPy")
+            return self.called(partial(row.value, **attrs), target)
         return self.deliver(row.forward(*operands, **attrs), target)
 
     def deliver(self, sym, target):

@@ -172,7 +172,7 @@ class Objective:
             return
         inputs, key, _ = sort_arguments((self.layout.container(x), *self.args), {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
-        kept = kind.tapes.first() if kind is not None else None
+        kept = kind.recent if kind is not None else None
         if kept is None or kept.tape is not tape:
             # Another thread has gone on to another path.
             return

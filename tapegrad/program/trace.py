@@ -478,8 +478,9 @@ class Operand(int):
 
 
 def _promoted(args):
-    """Operands of a ufunc with Python numbers made arrays of the dtype they take beside the others."""
+    """Operands of a ufunc with numbers made arrays of the dtype they take beside the others."""
     dtypes = [a.dtype for a in args if hasattr(a, "dtype")]
+    args = [np.asarray(a) if isinstance(a, np.generic) else a for a in args]
     return [_array_of(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
 
 
