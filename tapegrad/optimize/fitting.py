@@ -84,7 +84,7 @@ def least_squares(
     args = args if isinstance(args, tuple) else (args,)
     residuals = VectorFunction(function, layout, args, "the residuals")
     residuals.shown = Progress(progress, unit="Jacobians")
-    residuals.refuse(layout.vector)
+    residuals.refuse(layout.vector, derivative=jac == "exact")
     keywords: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
         keywords["bounds"] = _two_sided(bounds, layout)

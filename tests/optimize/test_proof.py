@@ -229,6 +229,12 @@ def test_a_function_that_gives_arrays_to_what_takes_only_tensors():
     assert result.fun < 1e-10 and DIFFERS not in result.message and result.counts["runs"] == 1 + FIRST + 1
 
 
+def test_equations_that_take_only_tensors_by_a_method_that_needs_no_jacobian():
+    result = tg.optimize.root(lambda x: x + (0.5 * x).detach() - tg.tensor(TARGET), np.zeros(3), method="krylov")
+    np.testing.assert_allclose(result.x, TARGET / 1.5, atol=1e-5)
+    assert DIFFERS not in result.message
+
+
 def test_a_number_at_which_python_would_raise():
     """1 / 0 is infinite, and the step is shortened, as it is with tensors."""
     result = tg.optimize.lbfgs(lambda x: 1.0 / x + x + (x - 1.0) ** 2, 1.0)
@@ -291,3 +297,7 @@ def test_the_next_optimisation_compares_again():
     result = tg.optimize.lbfgs(f, np.zeros(3))
     np.testing.assert_allclose(result.x, TARGET + 5.0, atol=1e-6)
     assert result.message.endswith(DIFFERS) and result.counts["records"] == 0
+    # It was found at the solution; the next one finds it at once.
+    found_late, result = result.counts["evaluations"] - result.counts["runs"], tg.optimize.lbfgs(f, np.zeros(3))
+    np.testing.assert_allclose(result.x, TARGET + 5.0, atol=1e-6)
+    assert result.message.endswith(DIFFERS) and result.counts["evaluations"] - result.counts["runs"] <= 0 < found_late
