@@ -52,8 +52,6 @@ _FIXED_SHAPE = frozenset(
 )
 #: Ways of reading a value that cut its derivative on purpose.
 _CUTS = ("item()", "numpy()", "tolist()")
-#: Rows that write into a copy of their first operand.
-_WRITES = ("setitem", "put")
 
 
 class Entry:
@@ -209,7 +207,7 @@ class Trace:
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
-        if row.name in _WRITES and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
+        if row.effect == "write" and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
         if row.primitive is not None:
