@@ -156,7 +156,7 @@ def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
         if value is not None and index < store.limit:
             frame = _frame(1)
             if frame.f_code is not store.code:
-                store.note_code(frame.f_code)
+                store.note_code(frame)
             store.ops.append(opcode)
             store.lefts.append(left)
             store.rights.append(right)
