@@ -27,6 +27,7 @@ from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
+from .lists import CODE
 from .refused import REFUSED
 
 #: ufuncs whose results carry no derivative; they give plain values.
@@ -155,6 +156,8 @@ def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
             pass
         if value is not None and index < store.limit:
             frame = _frame(1)
+            if frame.f_code is CODE:
+                frame = frame.f_back
             if frame.f_code is not store.code:
                 store.note_code(frame)
             store.ops.append(opcode)

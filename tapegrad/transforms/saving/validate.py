@@ -20,8 +20,10 @@ from ...rules import BY_NAME
 from ...rules.scalars import scalar_rows
 from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ...tape.meta import SCALAR, meta_of
-from .abstract import INDEX, planned
+from .abstract import planned
 from .archive import CHARS, need
+
+_RESHAPE = BY_NAME["reshape"]
 
 
 def check(tape, limit):
@@ -130,8 +132,8 @@ class _Check:
         if key not in self.known:
             planned(row, metas, dict(entry.attrs), entry.integer, entry.meta, self.limit, entry.differentiable)
             self.known.add(key)
-        if row.name in INDEX:
-            self._positions(row, operands, metas, dict(entry.attrs))
+        if row.index is not None:
+            self._positions(row, operands, metas, entry.meta)
         count = len(row.slots(len(operands)))
         count = (count + 1) // 4 if count > 2 else 0
         need(all(op == CONTINUES for op in self.ops[item.slot - count : item.slot]), "records of further operands")
@@ -152,19 +154,20 @@ class _Check:
         # In between there may be a few arrays of eight bytes an element.
         need(32 * cells <= self.limit, f"it may make arrays of {cells} elements; raise max_bytes")
 
-    def _positions(self, row, operands, metas, attrs):
+    def _positions(self, row, operands, metas, out):
         """Flat positions must be in range; those that are computed are looked at when they are."""
-        limit = int(np.prod(attrs["shape"], dtype=np.int64)) if row.name == "scatter" else metas[0].size
-        index = operands[INDEX[row.name]]
+        # Of what is added or written they are in the result, else in the operand.
+        limit = out.size if row.adds or row.effect == "write" else metas[0].size
+        index, once = operands[row.index], row.effect == "write" and not row.adds
         if index < 0:
             positions = self.tape.constants[-1 - index]
             need(positions.flags.c_contiguous, "positions")
             need(not positions.size or positions.min() >= 0 and positions.max() < limit, f"positions outside {limit} elements")
-            need(row.name != "put" or len(np.unique(positions)) == positions.size, "an element assigned to twice")
+            need(not once or len(np.unique(positions)) == positions.size, "an element assigned to twice")
             return
-        need(row.name != "put", "an assignment at positions that are computed")
+        need(not once, "an assignment at positions that are computed")
         item = self.items.get(index)
-        while item is not None and item.entry.kind == ROW and item.entry.function is BY_NAME["reshape"]:
+        while item is not None and item.entry.kind == ROW and item.entry.function is _RESHAPE:
             item = self.items.get(item.operands[0])
         need(item is not None and item.entry.kind == HOST and item.entry.function.ufunc is None, "positions of no known origin")
         host = item.entry.function
