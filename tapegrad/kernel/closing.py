@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..program.finish import FinishedTape, Guard, Item
-from ..program.trace import GUARD, ROW
+from ..program.trace import GUARD
 from ..rules import BY_NAME, ROWS
 from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
@@ -150,16 +150,14 @@ class _Closing:
         at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
         elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
         origins = np.asarray(tape.origins)[source]
-        finished = FinishedTape(
+        return FinishedTape(
             records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in self.inputs)], leaves=leaves, elements=elements,
             items=items, constants=writer.values,
             guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
-            outputs=outputs, active=None, metas=metas, origins=origins, code_runs=list(tape.code_runs),
+            outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *self.wanted), cuts=list(tape.cuts),
             structure=tape.structure, forward_only=True,
         )
-        finished.active = activity(finished)
-        return finished
 
 
 def _slots_by(table, operands):
@@ -178,23 +176,3 @@ def columns_of(items, count):
     item_of = np.full(count, -1, np.int32)
     item_of[[slot for slot, *_ in items]] = np.arange(len(items))
     return starts, operands, item_of
-
-
-def activity(tape):
-    """Which slots depend differentiably on a wanted argument."""
-    active = np.zeros(len(tape.records), bool)
-    active[[slot for k, slot in enumerate(tape.leaves) if slot and tape.wanted[k]]] = True
-    active[[slot for k, _, slot in tape.elements if tape.wanted[k]]] = True
-    passing = []
-    for item in tape.items:
-        entry = item.entry
-        if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
-            slots = entry.function.slots(len(item.operands))
-            passing.append((item.slot, [item.operands[k] for k in slots]))
-        else:
-            passing.append((item.slot, ()))
-    starts, operands, item_of = columns_of(passing, len(tape.records))
-    ops, lefts, rights = (np.ascontiguousarray(tape.records[name]) for name in ("op", "a", "b"))
-    T.spread_active(ops, lefts, rights, starts, operands, item_of, active)
-    active[0] = False
-    return active

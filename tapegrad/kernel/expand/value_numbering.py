@@ -1,7 +1,7 @@
 """What repeats is computed once, what is constant becomes a constant, what nobody needs is dropped.
 
-`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` and
-`spread_active` are the walks of liveness down and of activity up.  All on columns, for `kernel.closing`.
+`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` is the
+walk of liveness down.  Both on columns, for `kernel.closing`.
 """
 
 from __future__ import annotations
@@ -127,17 +127,3 @@ def sweep_needed(first, count, ops, lefts, rights, starts, operands, item_of, ne
         elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
             needed[lefts[i]] = needed[rights[i]] = 1
     needed[0] = 1
-
-
-@compiled_on_arrays("void(int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
-def spread_active(ops, lefts, rights, starts, operands, item_of, active):
-    """Mark every slot that depends on a slot marked active; items by the operands listed for them."""
-    for i in range(1, len(ops)):
-        k = item_of[i]
-        if k >= 0:
-            for j in range(starts[k], starts[k + 1]):
-                if operands[j] > 0 and active[operands[j]]:
-                    active[i] = True
-        elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
-            if active[lefts[i]] or active[rights[i]]:
-                active[i] = True
