@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..interpreter.contributions import Scattered, Windowed
+from ..array.rule_array import accumulated
 from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
@@ -139,9 +139,7 @@ class _Adjoint:
             contributions = [g.strided((), (), k) for k in wanted]
         else:
             operands = [Term.of(writer, o) for o in item.operands]
-            attrs = dict(entry.attrs)
-            if row.dynamic:
-                attrs[row.dynamic] = entry.integer
+            attrs = row.keywords(entry.attrs, entry.integer)
             try:
                 contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
             except NotLowered as reason:
@@ -162,14 +160,10 @@ class _Adjoint:
 
     def _add(self, slot, meta, part):
         """Add a contribution to the adjoint of `slot`."""
-        adjoint = self.terms.get(slot)
-        if isinstance(part, (Windowed, Scattered)):
-            self.terms[slot] = part.joined(adjoint, part.source.cast(meta.char))
-            return
-        part = _fitted(part, meta)
         if meta is not SCALAR:
-            self.terms[slot] = part if adjoint is None else adjoint + part
+            self.terms[slot] = accumulated(self.terms.get(slot), part, meta)
             return
+        part = part.as_adjoint(meta)
         term = part.slot if part.number is None or part.slot > 0 else self.writer.fixed(part.number)
         word = int(self.word[slot])
         self.word[slot] = self.writer.scalar(BY_NAME["add"], word, term) if word else term
@@ -208,7 +202,7 @@ class _Adjoint:
             return 0, np.zeros(shape, meta.char)
         zero = Term(writer, 0, meta.shape, meta.char, 0.0)
         slots = tuple(reference or zero.reference() for reference in references)
-        slot = writer.entry(_STACK, slots, shape, meta.char, (("axis", 0),))
+        slot = writer.entry(_STACK, slots, (("axis", 0),))
         return slot, writer.meta(slot)
 
     def _elements(self):
@@ -225,23 +219,8 @@ class _Adjoint:
         """The gradient of an array from those of its elements."""
         writer = self.writer
         slots = tuple(words.tolist())
-        gradient = Term(writer, writer.entry(_STACK, slots, (len(slots),), "d", (("axis", 0),)), (len(slots),), "d")
+        gradient = Term.of(writer, writer.entry(_STACK, slots, (("axis", 0),)))
         if len(slots) == meta.size:
             return gradient.reshape(meta.shape)
         index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
         return gradient.scattered(index, meta.shape)
-
-
-def _fitted(part, meta):
-    """A contribution, which may have the broadcast shape of the result or lack axes, as one of the operand's description."""
-    shape = meta.shape
-    whole = np.broadcast_shapes(part.shape, shape)
-    if whole != part.shape:
-        if whole == shape:
-            return part.cast(meta.char).broadcast_to(shape)
-        part = part.broadcast_to(whole)
-    if part.shape != shape:
-        lead = part.ndim - len(shape)
-        axes = [d for d in range(part.ndim) if d < lead or shape[d - lead] == 1 and part.shape[d] != 1]
-        part = part.reduce("add", axes).reshape(shape)
-    return part.cast(meta.char)

@@ -12,6 +12,7 @@ import numpy as np
 from ..program.finish import key_of
 from ..program.trace import HOST, ROW, Entry, Host, Operand
 from ..rules import BY_NAME
+from ..rules.table import described
 from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 
@@ -112,9 +113,11 @@ class Writer:
         self.metas[slot] = SCALAR
         return slot
 
-    def entry(self, row, operands, shape, char, attrs=(), integer=0):
-        """An instruction on arrays; returns its slot."""
-        return self._entry(Entry.described(ROW, row, tuple(attrs), operands, integer, laid_out(shape, char)), operands)
+    def entry(self, row, operands, attrs=(), integer=0, result=None):
+        """An instruction on arrays; its row says shape and dtype of the result, if they are not given.  Returns its slot."""
+        if result is None:
+            result = described(row, tuple([self.meta(o) for o in operands]), attrs, integer)
+        return self._entry(Entry.described(ROW, row, attrs, operands, integer, laid_out(*result)), operands)
 
     def ufunc(self, function, operands, shape, char):
         """A call of a ufunc that has no derivative."""
