@@ -315,7 +315,7 @@ def test_instructions_belong_to_the_line_that_calls():
         with tg.Tape() as tape:
             y = np.sin(t * 2.0)
             y = np.add(y, t)
-            y = np.maximum.reduce([y, t])
+            y = np.maximum(y, 0.3)
             np.sum(np.exp(v), axis=0)
         return [tape.store.place(i.slot).text for i in tape.instructions]
 
