@@ -19,7 +19,7 @@ _HEAD = """# Reference
 *Made by `python -m tapegrad reference` from the docstrings; do not edit.*
 
 Functions that NumPy has, too, serve `np.f(tensor)` as well; [every function](supported.md) lists them all with
-their primitives. `tapegrad.scipy` mirrors SciPy under its names.
+their primitives. `tapegrad.scipy` mirrors SciPy under its names, [`tapegrad.numpy`](numpy.md) has all of NumPy's.
 """
 
 #: Modules with public functions, and which: those named, all of `__all__` (None), or the classes of errors (none named).
