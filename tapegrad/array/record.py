@@ -202,12 +202,11 @@ def apply(row, operands, attrs=(), value=None, integer=0):
     """
     if row.__class__ is str:
         row = BY_NAME[row]
-    Tensor, Parameter, Whole = registry.Tensor, registry.Parameter, registry.Whole
+    Tensor = registry.Tensor
     operands = list(operands)
     values, metas, flags, scalars, strong = [], [], [], True, []
     for k, o in enumerate(operands):
-        kind = o.__class__
-        if kind is Tensor or kind is Parameter or kind is Whole:
+        if isinstance(o, Tensor):
             v = o._v
             flags.append(o._t is not None or o._r)
             if v.__class__ is float:
@@ -216,7 +215,7 @@ def apply(row, operands, attrs=(), value=None, integer=0):
                 metas.append(o._m or _described(o))
                 scalars = False
         else:
-            if kind is registry.Dual:
+            if o.__class__ is registry.Dual:
                 return o._apply_row(row, operands, attrs, value, integer)
             v = operands[k] = as_operand(o, row.name)
             if isinstance(v, Differentiable):
@@ -338,30 +337,28 @@ def apply_two(row, a, b, depth=3):
     each frame in between costs more than writing the instruction.  The two
     operands are looked at by the same lines twice, for the same reason.
     """
-    Tensor, Parameter, Whole = registry.Tensor, registry.Parameter, registry.Whole
+    Tensor = registry.Tensor
     raw_a = raw_b = None
-    kind = a.__class__
-    if kind is Tensor or kind is Parameter or kind is Whole:
+    if isinstance(a, Tensor):
         x = a._v
         on_a = a._t is not None or a._r
     else:
-        if kind is registry.Dual:
+        if a.__class__ is registry.Dual:
             return a._apply_two(row, a, b)
         raw_a = x = a
-        if kind is not float:
+        if a.__class__ is not float:
             x = a = as_operand(a, row.name)
             if isinstance(x, Differentiable):
                 return apply_two(row, x, b, depth + 1)
         on_a = False
-    kind = b.__class__
-    if kind is Tensor or kind is Parameter or kind is Whole:
+    if isinstance(b, Tensor):
         y = b._v
         on_b = b._t is not None or b._r
     else:
-        if kind is registry.Dual:
+        if b.__class__ is registry.Dual:
             return b._apply_two(row, a if raw_a is None else raw_a, b)
         raw_b = y = b
-        if kind is not float:
+        if b.__class__ is not float:
             y = b = as_operand(b, row.name)
             if isinstance(y, Differentiable):
                 return apply_two(row, a if raw_a is None else raw_a, y, depth + 1)

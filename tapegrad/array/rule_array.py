@@ -28,11 +28,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
-from ..codegen.ufuncs import reduced_svd
 from ..interpreter.contributions import Scattered, Windowed, fills, once
 from ..rules import lang as L
+from ..rules.linalg import results
 from ..rules.shapes import axes_of
 from ..rules.shaping import logical_view
 from ..tape.meta import c_strides
@@ -149,11 +148,10 @@ class RuleArray(L.Operators):
         return result.reshape(shape[:-1] if column else shape)
 
     def _matrices(self, name, *others):
-        # As in the sweep: no error for a singular matrix, but NaN.
         operands = (self, *others)
         ndim = max(x.ndim for x in operands)
         of = next((x for x in operands if x.lanes is not None), self)
-        return of._call(name, tuple(x.aligned(ndim) for x in operands), compute=getattr(_umath_linalg, name))
+        return of._call(name, tuple(x.aligned(ndim) for x in operands), compute=lambda *arrays: results(name, *arrays)[0])
 
     def inv(self):
         """The inverses of matrices."""
@@ -410,7 +408,7 @@ def _one_product(x, y):
 
 def _packed_svd(a):
     """The row ``svd``, with NaN where it would raise."""
-    u, s, vh = reduced_svd(*a.shape[-2:])(a)
+    u, s, vh = results("svd", a)
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
 
 

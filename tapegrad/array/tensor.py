@@ -392,5 +392,4 @@ def tensor(data: TensorLike, requires_grad: bool = False, dtype: DTypeLike | Non
 
 
 registry.Tensor = Tensor
-registry.Parameter = Parameter
 

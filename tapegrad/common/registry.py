@@ -25,7 +25,6 @@ class Owner(NamedTuple):
 
 OWNERS = {
     "Tensor": Owner("array.tensor", "type", "the class that recording makes its results of"),
-    "Parameter": Owner("array.tensor", "type", "the leaf that requires a gradient by default, a subclass of Tensor"),
     "Whole": Owner("array.whole", "type", "live integers and booleans of a functional recording, a subclass of Tensor"),
     "Dual": Owner("array.dual", "type", "dual numbers: recording leaves operations on them to the class itself"),
     "objects": Owner("array.objects", "namespace", "arrays and lists that hold tensors: joined, stacked, holds_tensors, operand"),

@@ -17,9 +17,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
-from ..codegen.ufuncs import reduced_svd
 from ..common.errors import require
 from ..rules import lang as L
 from ..rules.shapes import axes_of, inside
@@ -202,19 +200,19 @@ class Sym(L.Operators):
 
     def inv(self):
         """The inverses of matrices; NaN where one is singular."""
-        return self.plan.gufunc(_umath_linalg.inv, self)[0]
+        return self.plan.matrices("inv", self)[0]
 
     def det(self):
         """The determinants of matrices."""
-        return self.plan.gufunc(_umath_linalg.det, self)[0]
+        return self.plan.matrices("det", self)[0]
 
     def solve(self, other):
         """The solutions X of ``self @ X = other``; NaN where a matrix is singular."""
-        return self.plan.gufunc(_umath_linalg.solve, self, other)[0]
+        return self.plan.matrices("solve", self, other)[0]
 
     def svd(self):
         """The reduced singular value decomposition ``U, s, Vh``."""
-        return self.plan.gufunc(reduced_svd(*self.shape[-2:]), self)
+        return self.plan.matrices("svd", self)
 
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         """Cumulative sum or product along `axis`."""

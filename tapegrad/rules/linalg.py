@@ -43,6 +43,26 @@ def _inverse_or_zero(x):
     return L.select(L.eq(x, 0.0), 0.0, 1.0 / x)
 
 
+_FUNCTIONS = {
+    "inv": lambda a: [np.linalg.inv(a)], "solve": lambda a, b: [np.linalg.solve(a, b)], "det": lambda a: [np.linalg.det(a)],
+    "svd": lambda a: list(np.linalg.svd(a, full_matrices=False)),
+}  # fmt: skip
+
+
+def results(name, *arrays):
+    """The list of what ``"inv"``, ``"solve"``, ``"det"`` or ``"svd"`` gives, of stacks of matrices; NaN for those where NumPy raises."""
+    try:
+        with np.errstate(all="ignore"):
+            return _FUNCTIONS[name](*arrays)
+    except np.linalg.LinAlgError:
+        lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+        if not lead:
+            return [part * np.nan for part in _FUNCTIONS[name](*(np.eye(*a.shape, dtype=a.dtype) for a in arrays))]
+    stacks = [np.broadcast_to(a, (*lead, *a.shape[-2:])).reshape(-1, *a.shape[-2:]) for a in arrays]
+    parts = zip(*(results(name, *matrices) for matrices in zip(*stacks)))
+    return [np.stack(part).reshape(*lead, *part[0].shape) for part in parts]
+
+
 # ---- inverse, solution, determinant -----------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from hypothesis.extra import numpy as hnp
 from tapegrad.array.record import normalise
 from tapegrad.array.recorded import Recorded
 from tapegrad.array.rule_array import accumulated
-from tapegrad.codegen.loops import loop_kernel
 from tapegrad.interpreter import program as P
 from tapegrad.interpreter.plan import Planner, Signature
 from tapegrad.rules import BY_NAME, ROWS
@@ -223,7 +222,7 @@ def run(example, planner, tangents):
     row, value = example.row, example.value
     words = np.array(planner.words, np.int64)
     for position, spec in planner.kernels:
-        words[position] = loop_kernel(spec)
+        words[position] = spec.address()
     result = np.empty(value.shape, value.dtype)
     scratch = np.zeros(8192, np.uint8)
     registers = scratch[4096:].view(np.int64)

@@ -99,14 +99,14 @@ def arrays():
             ("NAME[3 * n] += 7.0", "NAME[3 + 509 * (n - 1)], NAME[3 + 509 * n] = 0.0, 1.0"),
         )
         yield Kind(f"{name}one-hot array moved by 509", 9, small, one_hot, "float(np.flatnonzero(NAME)[0]) * 0.01")
+        # Of a large array writability is looked at, which the first thaw changes and no later write: those are a kind of their own.
+        thawed = replaced(FROZEN, ("500.0 * n\n    NAME.flags.writeable = False\n", "500.0 * n\n"), ("SIZE", str(size)))
         yield Kind(f"{name}frozen array thawed and frozen again", 11, small, replaced(FROZEN, ("SIZE", str(size))), frozen)
         yield Kind(
             f"{name}frozen array thawed",
             11,
-            small,
-            replaced(FROZEN, ("SIZE", str(size)), ("    NAME.flags.writeable = False\n", ""))
-            .replace("view = NAME[:]", "view = NAME[:]\nNAME.flags.writeable = False")
-            .replace("False\nNAME.flags.writeable = False", "False"),
+            True,
+            thawed if small else replaced(thawed, ("def change(n):\n", "def change(n):\n    if NAME.flags.writeable:\n        return\n")),
             frozen,
         )
         yield Kind(
@@ -128,6 +128,7 @@ def arrays():
             replaced(GLOBAL, ("= A", f"= np.ones({size})"), ("= B(n)", f"= np.ones({size}) + n")),
             "float(NAME[-1])",
         )
+    yield Kind("large frozen array thawed, and written again", 11, False, thawed, frozen)
     yield Kind("array of 64 KB", None, True, replaced(ARRAY, ("SIZE", "8192")), "float(NAME[:30].sum()) * 0.3")
     boxes = "np.empty(2, object)\nNAME[0], NAME[1] = [1.0], [2.0]"
     yield Kind(
