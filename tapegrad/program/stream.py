@@ -182,7 +182,8 @@ class Layout:
             program = ValueProgram.of_ufunc(ufunc, metas, meta_of(target)) if ufunc is not None else None
             self._step(item, program, entry.function, target)
             return
-        row, attrs = entry.function, dict(entry.attrs)
+        row = entry.function
+        attrs = row.keywords(entry.attrs, entry.integer)
         if row is _STACK and len(entry.meta.shape) == 1 and all(self._static_meta(o) is SCALAR for o in operands):
             target = self._allocate(item)
             addresses = [self.address_of(o) for o in operands]
@@ -192,8 +193,6 @@ class Layout:
         if row.primitive is not None:
             self._primitive(item)
             return
-        if row.dynamic:
-            attrs[row.dynamic] = entry.integer
         if row.effect == "view" and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
             source = self.arrays[operands[0]]
             view = row.value(source, **attrs)
