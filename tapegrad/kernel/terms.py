@@ -15,7 +15,7 @@ from ..array.recorded import LOGICAL, row_of, value_function
 from ..array.rule_array import RuleArray
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..rules.shapes import permuted, promoted, reduced
+from ..rules.shapes import promoted
 from ..tape.meta import SCALAR
 from .reasons import NotLowered
 from .templates import COMPARISONS
@@ -64,16 +64,13 @@ class Term(RuleArray):
 
     # -- writing ------------------------------------------------------------------
     def _call(self, name, operands, attrs=(), integer=0, compute=None):
-        first = operands[0]
-        if first.number is not None:
+        row, first = BY_NAME[name], operands[0]
+        if first.number is not None and (row.effect == "view" or name == "sum" and first.char == "d"):
             # Elements that are all one number are so in another place, too.
-            if BY_NAME[name].effect == "view":
-                shape = dict(attrs).get("shape")
-                return self._number(first.number, permuted(first, attrs[0][1]) if shape is None else shape, first.char)
-            if name == "sum" and first.char == "d":
-                shape = reduced(first, **dict(attrs))
-                return self._number(first.number * (first.size // max(math.prod(shape), 1)), shape)
-        slot = self.writer.entry(BY_NAME[name], tuple([t.reference() for t in operands]), attrs, integer)
+            shape, char = row.shape(first, **row.keywords(attrs, integer))
+            number = first.number if name != "sum" else first.number * (first.size // max(math.prod(shape), 1))
+            return self._number(number, shape, char)
+        slot = self.writer.entry(row, tuple([t.reference() for t in operands]), attrs, integer)
         meta = self.writer.meta(slot)
         return Term(self.writer, slot, meta.shape, meta.char)
 
