@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..array.functions.shapes import JOIN
 from ..interpreter.contributions import Scattered, Windowed
 from ..program.trace import GUARD
 from ..rules import BY_NAME
@@ -25,10 +26,10 @@ from .expand.scalars import expand
 from .reasons import NotLowered
 from .templates import planned
 from .terms import Term
-from .writing import Writer
+from .writing import STACK, Writer, with_flat_stacks
 
 _ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
-_STACK = BY_NAME["stack"]
+_CONCATENATE = BY_NAME["concatenate"]
 
 
 def adjoint(tape, seeds=False, lanes=None):
@@ -55,13 +56,34 @@ def adjoint(tape, seeds=False, lanes=None):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return _Adjoint(tape, seeds, lanes).run()
+    return _Adjoint(with_flat_stacks(tape), seeds, lanes).run()
+
+
+def gradient(tape):
+    """The gradient of a tape as a tape that is differentiated again.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+
+    Returns
+    -------
+    FinishedTape
+        With the arguments and guards of `tape`.  Outputs are the gradients of the wanted arguments, in order, which are
+        wanted here, too.
+
+    Raises
+    ------
+    NotLowered
+        As of `adjoint`.
+    """
+    return _Adjoint(tape, False, None, again=True).run()
 
 
 class _Adjoint:
-    def __init__(self, tape, seeds, lanes):
+    def __init__(self, tape, seeds, lanes, again=False):
         self.tape, self.seeds, self.lanes = tape, seeds, lanes
-        self.writer = Writer(tape)
+        self.writer = Writer(tape, again=again)
         #: Adjoints: slots of scalars, terms of arrays.
         self.word = np.zeros(len(tape.records), np.int64)
         self.terms = {}
@@ -135,7 +157,7 @@ class _Adjoint:
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
         wanted = [k for k in row.slots(len(item.operands)) if item.operands[k] > 0 and tape.active[item.operands[k]]]
-        if row is _STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
+        if row is STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
             contributions = [g.strided((), (), k) for k in wanted]
         else:
             operands = [Term.of(writer, o) for o in item.operands]
@@ -208,7 +230,7 @@ class _Adjoint:
             return 0, np.zeros(shape, meta.char)
         zero = Term(writer, 0, meta.shape, meta.char, 0.0)
         slots = tuple(reference or zero.reference() for reference in references)
-        slot = writer.entry(_STACK, slots, shape, meta.char, (("axis", 0),))
+        slot = writer.entry(STACK, slots, shape, meta.char, (("axis", 0),))
         return slot, writer.meta(slot)
 
     def _elements(self):
@@ -224,12 +246,25 @@ class _Adjoint:
     def _collected(self, positions, words, meta):
         """The gradient of an array from those of its elements."""
         writer = self.writer
-        slots = tuple(words.tolist())
-        gradient = Term(writer, writer.entry(_STACK, slots, (len(slots),), "d", (("axis", 0),)), (len(slots),), "d")
-        if len(slots) == meta.size:
+        gradient = self._joined(words.tolist())
+        if len(words) == meta.size:
             return gradient.reshape(meta.shape)
         index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
         return gradient.scattered(index, meta.shape)
+
+
+    def _joined(self, slots):
+        """Numbers as one array; in a tape that will be swept, by instructions of a few operands each."""
+        most = JOIN if self.writer.again else len(slots)
+        parts = [self._row(STACK, slots[k : k + most]) for k in range(0, len(slots), most)]
+        while len(parts) > 1:
+            parts = [self._row(_CONCATENATE, [p.slot for p in parts[k : k + JOIN]]) for k in range(0, len(parts), JOIN)]
+        return parts[0]
+
+    def _row(self, row, slots):
+        writer = self.writer
+        total = sum(writer.meta(slot).size for slot in slots)
+        return Term(writer, writer.entry(row, tuple(slots), (total,), "d", (("axis", 0),)), (total,), "d")
 
 
 def _fitted(part, meta):

@@ -2,8 +2,8 @@
 
 A `Term` offers a rule the operations of `interpreter.symbolic.Sym` and writes each at once as an
 instruction of a `Writer`: one on float64 scalars as a scalar instruction, any other as an
-entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain: what is
-written here answers only where every result is finite, so zero need not be absolute.
+entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain, for what is
+written answers only where every result is finite; in what will be differentiated again (`Writer.again`) zero is absolute.
 """
 
 from __future__ import annotations
@@ -99,8 +99,9 @@ class Term(L.Operators):
 
     # -- element-wise ---------------------------------------------------------------
     def _apply(self, name, *args):
-        name = "mul" if name == "mul0" else name
         args = [self._lift(a) for a in args]
+        if name == "mul0" and (not self.writer.again or any(a.number is not None and 0.0 < abs(a.number) < np.inf for a in args)):
+            name = "mul"
         if all(a.number is not None for a in args):
             shape, char = np.broadcast_shapes(*(a.shape for a in args)), _result(args)
             with np.errstate(all="ignore"):
@@ -180,7 +181,8 @@ class Term(L.Operators):
         a = (1, *self.shape) if row else self.shape
         b = (*other.shape, 1) if column else other.shape
         shape = (*np.broadcast_shapes(a[:-2], b[:-2]), *(() if row else a[-2:-1]), *(() if column else b[-1:]))
-        return self._entry("matmul", shape, others=(other,), char=_result([self, other]))
+        name = "absolute_matmul" if self.writer.again else "matmul"
+        return self._entry(name, shape, others=(other,), char=_result([self, other]))
 
     def constant(self, array):
         """A constant array in the dtype of this value."""
@@ -345,7 +347,7 @@ class Term(L.Operators):
         attrs = (("axis", axis), ("reverse", reverse), ("lag", lag))
         result = operands[0]._entry("recurrence", shape, attrs, others=operands[1:], char=char)
         if exclusive:
-            result = operands[1] * result if lag else result
+            result = L.absolute_product(operands[1], result) if lag else result
             result = result.flip([axis])._delayed(axis, 0.0).flip([axis]) if reverse else result._delayed(axis, 0.0)
         return result
 

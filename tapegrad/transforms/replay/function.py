@@ -103,6 +103,9 @@ class Replayed(Running):
 
     Attributes
     ----------
+    derived : object or None
+        If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
+        ``of(tape, structure)`` makes the tape, for arguments of this structure.
     plain : str
         Why the function is not recorded any more although it is under `jit`; empty otherwise.
     """
@@ -112,7 +115,7 @@ class Replayed(Running):
         self.captures, self.adjoints, self.jit = captures, adjoints, jit
         self.kinds = {}
         self.clock = 0
-        self.plain = ""
+        self.plain, self.derived = "", None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.recent, self.quiet = [], 0
         self.lock = remade(threading.RLock())
@@ -182,9 +185,11 @@ class Replayed(Running):
 
     def recorded_once(self):
         """The same for one call that needs a tape, of a function that is not under `jit`."""
-        return Replayed(
+        once = Replayed(
             self.function, self.argnums, self.has_aux, self.scalar, self.captures, self.adjoints, Options("never"), self.stats
         )
+        once.derived = self.derived
+        return once
 
     def check_positions(self, args):
         """Raise if one of the arguments to differentiate is missing."""

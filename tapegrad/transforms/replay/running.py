@@ -21,6 +21,7 @@ from ...autograd.recording import Recording, captured_message, refuse_captured, 
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, PathWarning
 from ...common.tree import flatten, of_one, unflatten
+from ...kernel.reasons import NotLowered
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
@@ -63,8 +64,10 @@ class Running:
             wanted = [mark[-1] for mark in static if is_input(mark)]
             with self.lock:
                 self.stats.records += 1
+            derived = self.derived
+            function = self.function if derived is None else derived.function
             try:
-                result = self.function(*args, **kwargs)
+                result = function(*args, **kwargs)
             except GradientError:
                 if not (trace.cannot or trace.unkept):
                     raise
@@ -76,8 +79,9 @@ class Running:
                 self.give_up(trace.cannot)
                 return None
             results, shape = flatten(result)
-            plain.checked(results, shape, self.function, tape.store, self.has_aux, backward is True and self.scalar, backward is False)
-            if backward is True and self.scalar and np.ndim(results[0]):
+            number = self.scalar and (backward is True or derived is not None)
+            plain.checked(results, shape, self.function, tape.store, self.has_aux, number, backward is False)
+            if number and np.ndim(results[0]):
                 # An array of one element is differentiated as that number.
                 shape = of_one(shape, np.ndim(results[0]))
                 results[0] = np.reshape(results[0], ())
@@ -99,6 +103,13 @@ class Running:
             self.give_up("the rules of custom primitives run in Python, for one seed at a time")
             return None
         finished.structure = shape
+        if derived is not None:
+            try:
+                finished = derived.of(finished, structure)
+            except NotLowered:
+                # A rule that is not written in instructions: then the derivative itself is run and recorded.
+                self.derived = None
+                return self._recorded(kind, inputs, key, leaves, backward)
         self.stats.seconds["record"] += middle - start
         self.stats.seconds["finish"] += time.perf_counter() - middle
         for how, place in trace.cuts:
