@@ -1,8 +1,9 @@
 """Gradients that are not under `jit`: what a call costs when the function runs every time.
 
-Twenty operations on numbers, where everything around them shows; Runge-Kutta steps, where only recording and
-sweeping do, beside `backward()` on tensors; the README's misfit, half of whose work is NumPy's functions on
-numbers, beside the plain function and finite differences; and the memory of a Monte-Carlo gradient.
+Twenty operations on numbers, where everything around them shows, in a loop of their own (where calls of others come
+between, the processor has to learn the interpreter's branches again: some 5 us, printed beside); Runge-Kutta steps,
+where only recording and sweeping do, beside `backward()` on tensors; the README's misfit, half of whose work is
+NumPy's functions on numbers, beside the plain function and finite differences; and the memory of a Monte-Carlo gradient.
 """
 
 from __future__ import annotations
@@ -81,10 +82,13 @@ def timed(make: Callable[[Callable], Callable], x: np.ndarray, budget: float) ->
 
 
 def small(quick: bool) -> Iterator[Row]:
-    times, missing = timed(twenty, POINT, 1.0 if quick else 5.0)
+    budget = 1.0 if quick else 5.0
+    times, missing = timed(twenty, POINT, budget)
+    alone = measure({"tapegrad": ours(twenty(), POINT)["tapegrad"]}, budget=budget)["tapegrad"]
     yield Row(
-        "20 scalar operations: value and gradient", "at most 20 us", times["tapegrad"].minimum * 1e6, 20.0, "us", missing, times=times
-    )
+        "20 scalar operations: value and gradient", "at most 20 us", alone.minimum * 1e6, 20.0, "us",
+        {"in turns with the others": str(times["tapegrad"]), **missing}, times={**times, "tapegrad": alone},
+    )  # fmt: skip
 
 
 def runge_kutta(quick: bool) -> Iterator[Row]:

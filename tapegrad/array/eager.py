@@ -7,12 +7,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
-from ..codegen.ufuncs import reduced_svd
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.accumulating import add_at_value, add_window_value
+from ..rules.linalg import results
 from ..rules.products import absolute_matmul_value
 from ..rules.scans import recurrence_value
 from ..tape.meta import c_strides
@@ -62,23 +61,17 @@ class Eager(L.Operators):
     def constant(self, array):
         return Eager(np.asarray(array, self.a.dtype))
 
-    def _linalg(self, name, *others):
-        # As in the sweep: no error for a singular matrix, but NaN.
-        with np.errstate(all="ignore"):
-            return getattr(_umath_linalg, name)(self.a, *(o.a for o in others))
-
     def inv(self):
-        return Eager(self._linalg("inv"))
+        return Eager(results("inv", self.a)[0])
 
     def det(self):
-        return Eager(self._linalg("det"))
+        return Eager(results("det", self.a)[0])
 
     def solve(self, other):
-        return Eager(self._linalg("solve", other))
+        return Eager(results("solve", self.a, other.a)[0])
 
     def svd(self):
-        with np.errstate(all="ignore"):
-            return [Eager(part) for part in reduced_svd(*self.shape[-2:])(self.a)]
+        return [Eager(part) for part in results("svd", self.a)]
 
     def own(self):
         return Eager(self.a.copy())

@@ -211,7 +211,8 @@ def getitem(x, key):
         if store is not None and store.ident == get_ident() and store.trace is None:
             # An element of a vector on a live tape is written as the operators write theirs.
             signature = store.signatures.get(x._m)
-            index = len(store.tokens)
+            tokens = store.tokens
+            index = len(tokens)
             if signature is not None and index < store.limit:
                 selected = value.item(key)
                 frame = _frame(1)
@@ -221,10 +222,12 @@ def getitem(x, key):
                 store.lefts.append((x._i, 0, key + 0.0 if key >= 0 else key + float(len(value))))
                 store.rights.append(0)
                 store.offsets.append(frame.f_lasti)
-                t = plain(selected)
+                t = registry.Tensor()
                 t._k = token = 1.0 * selected
-                store.tokens.append(token)
-                t._t, t._i = store, index
+                tokens.append(token)
+                t._v = selected
+                t._t = store
+                t._i = index
                 return t
     if (kind is int or kind is tuple) and (x._t is not None or x._r) and type(value) is not float:
         # One element of a float64 array, in a loop: the shortest way.

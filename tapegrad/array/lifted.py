@@ -14,14 +14,13 @@ On plain arrays without lanes `tapegrad.array.eager.Eager` does the same faster.
 from __future__ import annotations
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
-from ..codegen.ufuncs import reduced_svd
 from ..common.errors import HigherOrderError
 from ..interpreter.contributions import Scattered, Windowed, fills, once
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..rules.accumulating import add_at_value, add_window_value
+from ..rules.linalg import results
 from ..rules.products import absolute_matmul_value
 from ..rules.shaping import logical_view
 from ..rules.transposed import place_value, scatter_value
@@ -179,12 +178,10 @@ class Lifted(L.Operators):
         return Lifted(np.asarray(array, self.a.dtype))
 
     def _linalg(self, name, *others):
-        # As in the sweep: no error for a singular matrix, but NaN.
         operands = (self, *others)
         ndim = max(x.ndim for x in operands)
         arrays = [x.aligned(ndim) for x in operands]
-        with np.errstate(all="ignore"):
-            value = getattr(_umath_linalg, name)(*(np.asarray(_value(x)) for x in arrays))
+        (value,) = results(name, *(np.asarray(_value(x)) for x in arrays))
         if any(isinstance(x, Differentiable) for x in arrays):
             value = apply(name, arrays, value=value if value.ndim or value.dtype.char != "d" else float(value))
         return Lifted(value, _lanes(operands))
@@ -204,8 +201,7 @@ class Lifted(L.Operators):
     def svd(self):
         if isinstance(self.a, Differentiable):
             return [self._with(part) for part in np.linalg.svd(self.a, full_matrices=False)]
-        with np.errstate(all="ignore"):
-            return [self._with(part) for part in reduced_svd(*self.shape[-2:])(self.a)]
+        return [self._with(part) for part in results("svd", self.a)]
 
     # -- movement of data -------------------------------------------------------
     def own(self):

@@ -49,6 +49,8 @@ def joined(thing: Any, plain_numbers: bool = False) -> Any:
 
 
 _NUMBERS = (float, int, complex, np.number, np.bool)
+#: What most lists of numbers hold.
+PLAIN = frozenset((float, int, bool, np.float64, np.int64, np.bool, type(None), str, slice))
 
 
 def in_objects(tensor: Any) -> Any:
@@ -62,7 +64,7 @@ def in_objects(tensor: Any) -> Any:
 def holds_tensors(thing: Any) -> bool:
     """Whether there are tensors or dual numbers in nested lists and arrays."""
     if isinstance(thing, (list, tuple)):
-        return any([holds_tensors(part) for part in thing])
+        return not PLAIN.issuperset(map(type, thing)) and any([holds_tensors(part) for part in thing])
     if isinstance(thing, np.ndarray):
         return thing.dtype.char == "O" and holds_tensors(thing.ravel().tolist())
     return isinstance(thing, Differentiable)

@@ -88,7 +88,7 @@ def sweep_straight(root, variables):
         or len(store.leaf_list) != len(variables) or exposed_since(store.watched.born)
     ):  # fmt: skip
         return None
-    return walks.load().swept(store, root._i, [(t._i, t._v) for t in variables], Release)
+    return walks.load().swept(store, root._i, variables, Release)
 
 
 class Release:

@@ -33,7 +33,7 @@ from .adjoint import between
 from .backward import Pass
 from .passes import sweep_recorded
 from .reading import Stretch
-from .recording import check_result, in_differentiation
+from .recording import check_result
 from .tangents import push
 
 
@@ -41,8 +41,8 @@ def inside():
     """Whether this thread is computing some derivative already."""
     if running.level:
         return True
-    tapes = thread_state().tapes
-    return bool(tapes) and (in_differentiation() or current_trace() is not None)
+    state = thread_state()
+    return bool(state.tapes) and (bool(state.variables) or current_trace() is not None)
 
 
 def current_trace():
@@ -54,8 +54,12 @@ def is_nested(args, kwargs):
     """Whether a functional derivative called with these arguments has to be recorded itself."""
     if inside():
         return True
-    if not kwargs and all([type(a) is np.ndarray and a.dtype.char != "O" or type(a) is float for a in args]):
-        return False
+    for a in args:
+        if not (type(a) is np.ndarray and a.dtype.char != "O" or type(a) is float):
+            break
+    else:
+        if not kwargs:
+            return False
     return any(map(tracked, flatten((args, kwargs))[0]))
 
 

@@ -8,7 +8,6 @@ unit seeds through it, up or down (`interpreter.tangent`).
 from __future__ import annotations
 
 import contextlib
-import threading
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, MARK
 from ..tape.meta import SCALAR, meta_of
 from ..tape.modes import enable_grad
 from ..tape.places import function_name, name_of
+from ..tape.store import thread_state
 from .backward import Pass
 from .gradients import grad
 from .tape import Tape
@@ -78,34 +78,22 @@ def input_of(value, what):
     return tensor(value, requires_grad=True)
 
 
-class _Outer(threading.local):
-    """The leaves with respect to which functions are being differentiated in this thread, define-by-run."""
-
-    leaves = ()
-
-
-OUTER = _Outer()
-
-
 @contextlib.contextmanager
 def differentiating(leaves):
     """While a function runs on `leaves`: functional derivatives inside may not take them for constants."""
-    before, OUTER.leaves = OUTER.leaves, (*OUTER.leaves, *leaves)
+    state = thread_state()
+    before, state.variables = state.variables, (*state.variables, *leaves)
     try:
         yield
     finally:
-        OUTER.leaves = before
-
-
-def in_differentiation():
-    """Whether this thread is differentiating a function define-by-run."""
-    return bool(OUTER.leaves)
+        state.variables = before
 
 
 def refuse_outer(store):
     """Raise if a leaf of a function that is being differentiated outside was used on `store`."""
-    if OUTER.leaves:
-        outer = {id(leaf) for leaf in OUTER.leaves}
+    variables = thread_state().variables
+    if variables:
+        outer = {id(leaf) for leaf in variables}
         if any(id(reference()) in outer for _, reference, _ in store.leaf_list):
             raise nesting_error("a number that the function uses without having it as an argument")
 

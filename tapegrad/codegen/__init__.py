@@ -6,10 +6,11 @@ Nothing here knows tapes or tensors; the sweeps, replays and kernels are made wi
 
 from expressions to LLVM
     `emit`              lowers an expression of the rules' language.
-    `library`           what stands for its functions: intrinsics, libm, SciPy's ufuncs, functions of our own
-                        (`incomplete_gamma`); `vector_math`, glibc's functions on vectors.
+    `library`           what stands for its functions: intrinsics, libm, SciPy's special functions, some of our own
+                        (`gamma`); `vector_math`, glibc's functions on vectors.
     `scalars`           one switch over all scalar rows, in one function a direction; `switches`, their LLVM.
     `loops`             strided loops over arrays; `loops_module`, their LLVM.
+    `matrices`          functions of stacks of matrices; `lapack`, the loops that compute them.
 
 from functions to machine code
     `compile`           functions of numbers, written in Python for Numba, as object code that loads without Numba.

@@ -2,7 +2,7 @@
 
 `Emitter` turns an `Expr` into values of an llvmlite builder, once per distinct
 sub-expression.  Functions go to LLVM intrinsics, to libm by name (the same libm
-that Python's ``math`` calls), or to the inner loop of a SciPy ufunc.
+that Python's ``math`` calls), or to SciPy's special functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from ..common.errors import InternalError
 from ..rules import lang as L
-from .library import COMPOSED, INTRINSICS, LIBM, UFUNCS
+from .library import COMPOSED, INTRINSICS, LIBM, SPECIAL
 
 F64, F32, I1, I8, I32, I64 = (
     ir.DoubleType(), ir.FloatType(), ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64),
@@ -104,9 +104,10 @@ class Emitter:
             signature = ir.FunctionType(self.ftype, [self.ftype] * len(values))
             return b.call(b.module.declare_intrinsic(f"llvm.{INTRINSICS[op]}", [self.ftype], signature), values)
         if op in LIBM:
-            return self._in_double(values, lambda xs: b.call(self._libm(LIBM[op], len(xs)), xs))
-        if op in UFUNCS:
-            return self._in_double(values, lambda xs: self._ufunc(op, xs))
+            return self._in_double(values, lambda xs: b.call(self._outside(LIBM[op], [F64] * len(xs)), xs))
+        if op in SPECIAL:
+            # The last argument is for methods in Cython.
+            return self._in_double(values, lambda xs: b.call(self._outside(f"tapegrad_{op}", [F64] * len(xs) + [I32]), [*xs, ir.Constant(I32, 0)]))
         if op in L.COMPILED_BINARY:
             return self._in_double(values, lambda xs: self._compiled(op, xs))
         raise InternalError(f"the emitter has no lowering for {op!r}")
@@ -118,11 +119,11 @@ class Emitter:
         wide = [self.b.fpext(v, F64) for v in values]
         return self.b.fptrunc(call(wide), self.ftype)
 
-    def _libm(self, name, nargs):
+    def _outside(self, name, kinds):
         module = self.b.module
         function = module.globals.get(name)
         if function is None:
-            function = ir.Function(module, ir.FunctionType(F64, [F64] * nargs), name)
+            function = ir.Function(module, ir.FunctionType(F64, kinds), name)
             function.attributes.add("nounwind")
             function.attributes.add("readnone")
         return function
@@ -141,33 +142,4 @@ class Emitter:
             w.store(ir.Constant(F64, float("nan")), result)
             w.call(callee, [result, problem, *wrapper.args])
             w.ret(w.load(result))
-        return b.call(wrapper, values)
-
-    def _ufunc(self, name, values):
-        """Call a ufunc's loop on one element kept on the stack."""
-        b, module = self.b, self.b.module
-        loop_type = ir.FunctionType(ir.VoidType(), [PTR, PTR, PTR, PTR])
-        wrapper_name = f"call_{name}"
-        wrapper = module.globals.get(wrapper_name)
-        if wrapper is None:
-            loop = ir.Function(module, loop_type, f"tapegrad_{name}_loop")
-            data = ir.GlobalVariable(module, I8, f"tapegrad_{name}_data")
-            wrapper = ir.Function(module, ir.FunctionType(F64, [F64] * len(values)), wrapper_name)
-            wrapper.linkage = "internal"
-            w = ir.IRBuilder(wrapper.append_basic_block())
-            nargs = len(values) + 1
-            cells = [w.alloca(F64) for _ in range(nargs)]
-            for cell, value in zip(cells, wrapper.args):
-                w.store(value, cell)
-            pointers = w.alloca(ir.ArrayType(PTR, nargs))
-            steps = w.alloca(ir.ArrayType(I64, nargs))
-            count = w.alloca(I64)
-            w.store(ir.Constant(I64, 1), count)
-            zero = ir.Constant(I32, 0)
-            for k, cell in enumerate(cells):
-                index = [zero, ir.Constant(I32, k)]
-                w.store(w.bitcast(cell, PTR), w.gep(pointers, index))
-                w.store(ir.Constant(I64, 8), w.gep(steps, index))
-            w.call(loop, [w.bitcast(pointers, PTR), w.bitcast(count, PTR), w.bitcast(steps, PTR), data])
-            w.ret(w.load(cells[-1]))
         return b.call(wrapper, values)

@@ -1,6 +1,6 @@
 """What stands for the functions of the rules' language in machine code.
 
-LLVM's intrinsics, functions of the C library, the inner loops of SciPy's ufuncs,
+LLVM's intrinsics, functions of the C library, SciPy's special functions (`scipy.special.cython_special`),
 functions of our own that Numba compiles, and compositions of others.
 """
 
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..common.uninterrupted import imported
 from ..rules import lang as L
-from .symbols import define
-from .ufuncs import inner_loop
+from .symbols import capsule, define
 
 #: Functions with an LLVM intrinsic that is exact.
 INTRINSICS = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
@@ -26,10 +24,10 @@ LIBM = {
     "erf": "erf",
 }
 
-#: Functions that are inner loops of SciPy ufuncs: name -> (ufunc, types).
-UFUNCS = {
-    "lgamma": ("gammaln", "d->d"), "digamma": ("psi", "d->d"), "zeta": ("_zeta", "dd->d"),
-    **{name: (name, "d->d") for name in L.SCIPY_UNARY}, **{name: (name, "dd->d") for name in L.SCIPY_BINARY},
+#: Functions of `scipy.special.cython_special`: name -> (name there, number of arguments).
+SPECIAL = {
+    "lgamma": ("gammaln", 1), "digamma": ("psi", 1), **{name: (name, 1) for name in L.SCIPY_UNARY},
+    **{name: (name, 2) for name in L.SCIPY_BINARY},
 }  # fmt: skip
 
 #: Functions written in the language itself.
@@ -46,12 +44,12 @@ COMPOSED = {
 
 def needs_symbols(expr):
     """Define the addresses that the machine code of `expr` calls, before it is loaded."""
-    for name in {node.op for node in _walk(expr)}:
-        if name == "polygamma":
-            _define_ufunc("zeta")
-            _define_ufunc("gamma")
-        elif name in UFUNCS:
-            _define_ufunc(name)
+    names = {node.op for node in _walk(expr)}
+    for name in names | ({"zeta", "gamma"} if "polygamma" in names else set()):
+        if name in SPECIAL:
+            function, count = SPECIAL[name]
+            prototype = f"double ({count * 'double, '}int __pyx_skip_dispatch)"
+            define(f"tapegrad_{name}", capsule("scipy.special.cython_special", function, prototype))
         elif name in L.COMPILED_BINARY:
             from .compile import native_address
 
@@ -73,16 +71,7 @@ def _walk(expr):
 @cache
 def compiled_function(name):
     """A function of two floats that is written in Python, compiled by Numba."""
-    from . import incomplete_gamma
+    from . import gamma
     from .compile import compiled
 
-    return compiled("float64(float64, float64)")(getattr(incomplete_gamma, name))
-
-
-def _define_ufunc(name):
-    special = imported("scipy.special")
-    ufunc, types = UFUNCS[name]
-    function = getattr(special, ufunc, None) or getattr(special._ufuncs, ufunc)
-    address, data = inner_loop(function, types)
-    define(f"tapegrad_{name}_loop", address)
-    define(f"tapegrad_{name}_data", data or 8)
+    return compiled("float64(float64, float64)")(getattr(gamma, name))

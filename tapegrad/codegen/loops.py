@@ -29,6 +29,9 @@ from .vector_math import available, vectorise_calls
 IDENTITY = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
+_ADDRESSES: dict[str, int] = {}
+
+
 class LoopSpec:
     """What a loop kernel computes.
 
@@ -56,23 +59,19 @@ class LoopSpec:
         marks = ",".join(a or "store" for a in self.accumulate)
         return f"{body}|{self.inputs}->{self.outputs}|{self.pattern}|{marks}"
 
+    def address(self):
+        """Address of the kernel, compiled (or loaded) when first asked for."""
+        key = self.key()
+        address = _ADDRESSES.get(key)
+        if address is None:
+            for expr in self.exprs:
+                needs_symbols(expr)
 
-_ADDRESSES: dict[str, int] = {}
+            def build():
+                from .loops_module import module
 
+                return vectorise_calls(str(module(self)))
 
-def loop_kernel(spec):
-    """Address of the kernel for `spec`, compiled (or loaded) when first asked for."""
-    key = spec.key()
-    address = _ADDRESSES.get(key)
-    if address is None:
-        for expr in spec.exprs:
-            needs_symbols(expr)
-
-        def build():
-            from .loops_module import module
-
-            return vectorise_calls(str(module(spec)))
-
-        (address,) = machine_code(f"loop {key} {available()}", build, ["kernel"])
-        _ADDRESSES[key] = address
-    return address
+            (address,) = machine_code(f"loop {key} {available()}", build, ["kernel"])
+            _ADDRESSES[key] = address
+        return address

@@ -6,6 +6,7 @@ global constant of a Numba function comes back stale from its disk cache.
 
 from __future__ import annotations
 
+import inspect
 import os
 from functools import cache
 from typing import Any
@@ -47,29 +48,67 @@ def _types(result, *arguments):
     return getattr(types, result)(*(getattr(types, name) for name in arguments))
 
 
-def _loader(llvm_type, numba_type, extend=None):
-    @intrinsic
-    def load(typingctx, address):
-        def codegen(context, builder, signature, args):
-            value = builder.load(builder.inttoptr(args[0], llvm_type().as_pointer()))
-            return value if extend is None else getattr(builder, extend)(value, _i64())
-
-        return _types(numba_type, "int64"), codegen
-
-    return load
+def _c_type(name):
+    return {"int64": _i64, "int32": _i32, "float64": _double, "void": ir.VoidType}[name]()
 
 
-def _storer(llvm_type, numba_type, truncate=False):
-    @intrinsic
-    def store(typingctx, address, value):
-        def codegen(context, builder, signature, args):
-            value = builder.trunc(args[1], llvm_type()) if truncate else args[1]
-            builder.store(value, builder.inttoptr(args[0], llvm_type().as_pointer()))
+def _of_types(codegen, result, *arguments):
+    """An intrinsic of these types, which is `codegen` in LLVM."""
+
+    def typed(typingctx, *args):
+        return _types(result, *arguments), codegen
+
+    names = ["typingctx", *(f"a{k}" for k in range(len(arguments)))]
+    typed.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
+    return intrinsic(typed)
+
+
+def c_function(name, result, *arguments):
+    """An intrinsic that calls a function of C by name, or (None) by its address, which is the first argument then.
+
+    The types are ``"int64"`` (addresses, too), ``"int32"`` (C's int, an int64 to Numba), ``"float64"`` and, of the result, ``"void"``.
+    """
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(_c_type(result), [_c_type(a) for a in arguments])
+        if name is None:
+            function, args = builder.inttoptr(args[0], kind.as_pointer()), args[1:]
+        else:
+            function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        value = builder.call(function, [builder.trunc(a, _i32()) if k == "int32" else a for a, k in zip(args, arguments)])
+        if result == "void":
             return context.get_dummy_value()
+        return builder.sext(value, _i64()) if result == "int32" else value
 
-        return _types("void", "int64", numba_type), codegen
+    address = ["int64"] if name is None else []
+    return _of_types(codegen, *(k.replace("int32", "int64") for k in (result, *address, *arguments)))
 
-    return store
+
+def _loader(llvm_type, numba_type, extend=None, index=()):
+    """An intrinsic that reads at an address; `index`: element i of the array there, a form in which LLVM vectorises loops."""
+
+    def codegen(context, builder, signature, args):
+        value = builder.load(_pointer(builder, llvm_type, args))
+        return value if extend is None else getattr(builder, extend)(value, _i64())
+
+    return _of_types(codegen, numba_type, "int64", *index)
+
+
+def _storer(llvm_type, numba_type, truncate=False, index=()):
+    """An intrinsic that writes to an address; see `_loader`."""
+
+    def codegen(context, builder, signature, args):
+        *place, value = args
+        builder.store(builder.trunc(value, llvm_type()) if truncate else value, _pointer(builder, llvm_type, place))
+        return context.get_dummy_value()
+
+    return _of_types(codegen, "void", "int64", *index, numba_type)
+
+
+def _pointer(builder, llvm_type, place):
+    address, *index = place
+    pointer = builder.inttoptr(address, llvm_type().as_pointer())
+    return builder.gep(pointer, index, inbounds=True) if index else pointer
 
 
 load_int = _loader(_i64, "int64")
@@ -82,52 +121,12 @@ store_int32 = _storer(_i32, "int64", truncate=True)
 store_byte = _storer(_byte, "int64", truncate=True)
 store_double = _storer(_double, "float64")
 store_float = _storer(_float, "float32")
-
-
-def _element_loader(llvm_type, numba_type):
-    @intrinsic
-    def load(typingctx, base, index):
-        def codegen(context, builder, signature, args):
-            pointer = builder.inttoptr(args[0], llvm_type().as_pointer())
-            return builder.load(builder.gep(pointer, [args[1]], inbounds=True))
-
-        return _types(numba_type, "int64", "int64"), codegen
-
-    return load
-
-
-def _element_storer(llvm_type, numba_type):
-    @intrinsic
-    def store(typingctx, base, index, value):
-        def codegen(context, builder, signature, args):
-            pointer = builder.inttoptr(args[0], llvm_type().as_pointer())
-            builder.store(args[2], builder.gep(pointer, [args[1]], inbounds=True))
-            return context.get_dummy_value()
-
-        return _types("void", "int64", "int64", numba_type), codegen
-
-    return store
-
-
-# Element i of the array at an address: in this form LLVM vectorises loops.
-int_at = _element_loader(_i64, "int64")
-double_at = _element_loader(_double, "float64")
-float_at = _element_loader(_float, "float32")
-set_int_at = _element_storer(_i64, "int64")
-set_double_at = _element_storer(_double, "float64")
-set_float_at = _element_storer(_float, "float32")
-
-
-def _caller(nargs, returns):
-    """Call ``int64/void function(int64 * nargs)`` at an address."""
-    result = _i64() if returns else ir.VoidType()
-
-    def codegen(context, builder, signature, args):
-        ftype = ir.FunctionType(result, [_i64()] * nargs)
-        value = builder.call(builder.inttoptr(args[0], ftype.as_pointer()), args[1:])
-        return value if returns else context.get_dummy_value()
-
-    return _types("int64" if returns else "void", *["int64"] * (nargs + 1)), codegen
+int_at = _loader(_i64, "int64", index=["int64"])
+double_at = _loader(_double, "float64", index=["int64"])
+float_at = _loader(_float, "float32", index=["int64"])
+set_int_at = _storer(_i64, "int64", index=["int64"])
+set_double_at = _storer(_double, "float64", index=["int64"])
+set_float_at = _storer(_float, "float32", index=["int64"])
 
 
 @intrinsic
@@ -149,40 +148,12 @@ def call_entry(typingctx, address, handle, x, g):
     return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
 
 
-@intrinsic
-def call2(typingctx, address, a, b):
-    """``void f(a, b)``: a loop kernel on registers and parameters."""
-    return _caller(2, False)
-
-
-@intrinsic
-def call4(typingctx, address, a, b, c, d):
-    """``void f(a, b, c, d)``: the inner loop of a ufunc."""
-    return _caller(4, False)
-
-
-@intrinsic
-def call3_int(typingctx, address, a, b, c):
-    """``int64 f(a, b, c)``: a kernel."""
-    return _caller(3, True)
-
-
-@intrinsic
-def call4_int(typingctx, address, a, b, c, d):
-    """``int64 f(a, b, c, d)``."""
-    return _caller(4, True)
-
-
-@intrinsic
-def call5_int(typingctx, address, a, b, c, d, e):
-    """``int64 f(a, b, c, d, e)``."""
-    return _caller(5, True)
-
-
-@intrinsic
-def call6_int(typingctx, address, a, b, c, d, e, f):
-    """``int64 f(a, b, c, d, e, f)``."""
-    return _caller(6, True)
+#: ``void f(a, b)``: a loop kernel on registers and parameters.
+call2 = c_function(None, "void", *["int64"] * 2)
+#: ``void f(a, b, c, d)``: the inner loop of a ufunc.
+call4 = c_function(None, "void", *["int64"] * 4)
+#: ``int64 f(a, b, c)``, a kernel, and of more arguments.
+call3_int, call4_int, call5_int, call6_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4, 5, 6))
 
 
 @intrinsic
@@ -206,88 +177,28 @@ def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
     return _types("void", *["int64"] * 8), codegen
 
 
-@intrinsic
-def acquire(typingctx, address):
-    """Atomically turn the word at an address from 0 to 1; whether that was done."""
-
-    def codegen(context, builder, signature, args):
-        pointer = builder.inttoptr(args[0], _i64().as_pointer())
-        zero, one = ir.Constant(_i64(), 0), ir.Constant(_i64(), 1)
-        return builder.extract_value(builder.cmpxchg(pointer, zero, one, "acquire", "monotonic"), 1)
-
-    return _types("boolean", "int64"), codegen
+def _acquire(context, builder, signature, args):
+    pointer = builder.inttoptr(args[0], _i64().as_pointer())
+    zero, one = ir.Constant(_i64(), 0), ir.Constant(_i64(), 1)
+    return builder.extract_value(builder.cmpxchg(pointer, zero, one, "acquire", "monotonic"), 1)
 
 
-@intrinsic
-def set_free(typingctx, address):
-    """Atomically make the word at an address 0, after everything written before."""
-
-    def codegen(context, builder, signature, args):
-        pointer = builder.inttoptr(args[0], _i64().as_pointer())
-        builder.store_atomic(ir.Constant(_i64(), 0), pointer, "release", 8)
-        return context.get_dummy_value()
-
-    return _types("void", "int64"), codegen
+def _set_free(context, builder, signature, args):
+    builder.store_atomic(ir.Constant(_i64(), 0), builder.inttoptr(args[0], _i64().as_pointer()), "release", 8)
+    return context.get_dummy_value()
 
 
-@intrinsic
-def yield_processor(typingctx):
-    """Let another thread run."""
-    return _external("SwitchToThread" if os.name == "nt" else "sched_yield", False, 0)
-
-
-def _external(name, result, nargs):
-    def codegen(context, builder, signature, args):
-        ftype = ir.FunctionType(_i64() if result else ir.VoidType(), [_i64()] * nargs)
-        function = builder.module.globals.get(name)
-        if function is None:
-            function = ir.Function(builder.module, ftype, name)
-        value = builder.call(function, args)
-        return value if result else context.get_dummy_value()
-
-    return _types("int64" if result else "void", *["int64"] * nargs), codegen
-
-
-@intrinsic
-def allocate(typingctx, nbytes):
-    """``malloc``; the address."""
-    return _external("malloc", True, 1)
-
-
-@intrinsic
-def allocate_zeros(typingctx, count, size):
-    """``calloc``; the address."""
-    return _external("calloc", True, 2)
-
-
-@intrinsic
-def release(typingctx, address):
-    """``free``."""
-    return _external("free", False, 1)
-
-
-@intrinsic
-def copy_bytes(typingctx, target, source, nbytes):
-    """``memcpy``."""
-
-    def codegen(context, builder, signature, args):
-        ftype = ir.FunctionType(_i64(), [_i64()] * 3)
-        function = builder.module.globals.get("memcpy") or ir.Function(builder.module, ftype, "memcpy")
-        builder.call(function, args)
-        return context.get_dummy_value()
-
-    return _types("void", *["int64"] * 3), codegen
-
-
-@intrinsic
-def differ(typingctx, a, b, nbytes):
-    """``memcmp``: not zero if the bytes at two addresses differ."""
-
-    def codegen(context, builder, signature, args):
-        result = _i32()
-        function = builder.module.globals.get("memcmp")
-        if function is None:
-            function = ir.Function(builder.module, ir.FunctionType(result, [_i64()] * 3), "memcmp")
-        return builder.sext(builder.call(function, args), _i64())
-
-    return _types("int64", *["int64"] * 3), codegen
+#: Atomically turn the word at an address from 0 to 1; whether that was done.
+acquire = _of_types(_acquire, "boolean", "int64")
+#: Atomically make the word at an address 0, after everything written before.
+set_free = _of_types(_set_free, "void", "int64")
+#: Let another thread run.
+yield_processor = c_function("SwitchToThread" if os.name == "nt" else "sched_yield", "void")
+#: Memory of so many bytes, of so many zeros of a size, and back; addresses.
+allocate = c_function("malloc", "int64", "int64")
+allocate_zeros = c_function("calloc", "int64", "int64", "int64")
+release = c_function("free", "void", "int64")
+#: Not zero if the bytes at two addresses differ, of so many.
+differ = c_function("memcmp", "int32", *["int64"] * 3)
+#: Copy bytes to an address from another.
+copy_bytes = c_function("memcpy", "int64", *["int64"] * 3)

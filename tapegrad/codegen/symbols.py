@@ -1,11 +1,16 @@
 """Names of the functions outside that machine code calls.
 
 Those of the C library, of its vectors of functions and of Python LLVM finds in the
-process.  Others, loops of SciPy's ufuncs and compiled functions of our own, are
+process.  Others, SciPy's special functions and compiled functions of our own, are
 `define`d before code that names them is loaded.
 """
 
 from __future__ import annotations
+
+import ctypes
+
+from ..common.errors import InternalError
+from ..common.uninterrupted import imported
 
 #: File name of glibc's functions on vectors.
 VECTORS = "libmvec.so.1"
@@ -25,3 +30,21 @@ def tell(add_symbol):
     for name in _DEFINED.keys() - _TOLD:
         add_symbol(name, _DEFINED[name])
         _TOLD.add(name)
+
+
+_name = ctypes.pythonapi.PyCapsule_GetName
+_name.argtypes, _name.restype = [ctypes.py_object], ctypes.c_char_p
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+
+
+def capsule(module, name, prototype=None):
+    """The address of a C function that one of SciPy's Cython modules publishes.
+
+    A function of several types has a name for each; `prototype` says which one is meant, as C declares it.
+    """
+    published = imported(module).__pyx_capi__
+    for key in (name, *(f"__pyx_fuse_{k}{name}" for k in range(4))):
+        if key in published and prototype in (None, _name(published[key]).decode()):
+            return _pointer(published[key], _name(published[key]))
+    raise InternalError(f"{module} has no {prototype or 'function'} {name}")

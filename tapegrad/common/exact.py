@@ -12,8 +12,8 @@ import enum
 import numpy as np
 
 
-class _Identity:
-    """Equal to the mark of the same object only, which it keeps alive."""
+class Identity:
+    """A mark that is equal to that of the same object only, which it keeps alive."""
 
     __slots__ = ("thing",)
 
@@ -21,7 +21,7 @@ class _Identity:
         self.thing = thing
 
     def __eq__(self, other):
-        return isinstance(other, _Identity) and self.thing is other.thing
+        return isinstance(other, Identity) and self.thing is other.thing
 
     def __hash__(self):
         return id(self.thing)
@@ -60,7 +60,7 @@ def exact(value):
         return kind, (value.shape, value.strides, value.dtype, value.tobytes())
     if _is_frozen(value):
         return kind, tuple([exact(getattr(value, field.name)) for field in dataclasses.fields(value)])
-    return kind, _Identity(value)
+    return kind, Identity(value)
 
 
 def _is_frozen(value):

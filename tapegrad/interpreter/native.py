@@ -198,16 +198,10 @@ class Room:
 
     @classmethod
     def of(cls, count):
-        """One for `count` slots, with adjoints and marks of zero."""
-        try:
-            room = _ROOMS.pop()
-        except IndexError:
-            room = None
-        if room is None or room.size < count:
-            return cls(max(count, 1024))
-        room.adjoint[:count] = 0.0
-        room.marks[: count + 16] = 0
-        return room
+        """One for `count` slots."""
+        if _ROOMS and (room := _ROOMS.pop()).size >= count:
+            return room
+        return cls(max(count, 1024))
 
     def close(self):
         """Give it back."""
@@ -216,7 +210,7 @@ class Room:
 
 
 def swept(store, root, leaves, let_go):
-    """The adjoints of `leaves`, pairs of slot and value, by a sweep from the number at slot `root`; None if it may not be made so.
+    """The adjoints of `leaves` by a sweep from the number at slot `root`; None if it may not be made so.
 
     It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
     of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
@@ -230,33 +224,32 @@ def swept(store, root, leaves, let_go):
     room = Room.of(root + 1)
     adjoint, marks, scratch = room.addresses
     try:
-        room.marks[root] = MARK
-        packed = walk.mark(records, marks, table, root, 1, 1)
-        low = packed & 0xFFFFFFFF
-        if packed < 0 or store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
-            return None
         Signature.compile_pending()
-        switch, run, saved_at = reverse_switch(store.special), run_address() if Signature.ALL else 0, 0
-        if store.savers:
-            saved = table_of_saved(store)
-            locate(store, saved, marks, low, root)
-            saved_at = data_address(saved)
-        room.adjoint[root] = 1.0
-        at, release = root, None
+        switch, run = reverse_switch(store.special), run_address() if Signature.ALL else 0
         try:
-            while True:
-                at = walk.reverse(records, adjoint, marks, at, low, switch, run, table, saved_at, scratch, 1)
-                if at >= 0:
-                    break
-                refuse_unknown(records, at)
-                if release is None:
-                    release = let_go(store)
-                release(-1 - at)
-                at = -2 - at
-                if at < low:
-                    break
+            low = walk.straight(records, adjoint, marks, root, table, switch, run, scratch, 1 if store.savers else 0)
+            if low > 0:
+                if store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
+                    return None
+                saved, at, release = table_of_saved(store), root, None
+                locate(store, saved, marks, low, root)
+                saved_at = data_address(saved)
+                while at >= low:
+                    at = walk.reverse(records, adjoint, marks, at, low, switch, run, table, saved_at, scratch, 1)
+                    if at >= 0:
+                        break
+                    refuse_unknown(records, at)
+                    if release is None:
+                        release = let_go(store)
+                    release(-1 - at)
+                    at = -2 - at
+            elif low == -1:
+                return None
+            else:
+                refuse_unknown(records, low)
             gradients = []
-            for slot, value in leaves:
+            for t in leaves:
+                slot, value = t._i, t._v
                 if type(value) is float:
                     gradients.append(room.adjoint.item(slot) if slot <= root else 0.0)
                 elif slot > root or not room.words[slot]:

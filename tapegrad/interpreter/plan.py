@@ -15,14 +15,15 @@ import struct
 
 import numpy as np
 
-from ..codegen.ufuncs import core_dimensions, inner_loop
+from ..codegen.matrices import CORES, MatrixLoop
 from ..common.errors import InternalError, require
 from ..rules import lang as L
+from ..rules.shapes import inside
 from ..tape.meta import SCALAR, c_strides
 from . import program as P
 from .contributions import Scattered, Windowed
 from .registered import Registered
-from .symbolic import ITEMSIZE, Atom, Sym, inside
+from .symbolic import ITEMSIZE, Atom, Sym
 from .windows import aligned, aligned_shape, coalesce, fits, longest_inside, renumber
 
 #: Saved values of at least this many bytes are let go during the sweep.
@@ -46,7 +47,7 @@ class Planner:
     def __init__(self, metas, out):
         self.metas, self.out = metas, out
         self.words = []
-        self.kernels = []  # (position of the address word, LoopSpec)
+        self.kernels = []  # (position of the address word, LoopSpec or MatrixLoop)
         self.constants = []  # arrays whose addresses are in the words
         self.saved = []  # operand number or -1 for the result
         self.temporaries = P.FIRST_TEMPORARY
@@ -174,7 +175,7 @@ class Planner:
             return self._drop(self.matmul(a, b.expand_dims([1]), absolute), -1)
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
         a, b = (self._matrix(s, char) for s in (a, b))
-        (product,) = self.gufunc(np.matmul, a, b)
+        (product,) = self.matrices("matmul", a, b)
         if absolute and 0 not in product.shape and a.shape[-1]:
             # BLAS knows no absolute zero; a result that is not finite is computed again.
             batch = product.shape[:-2]
@@ -186,25 +187,27 @@ class Planner:
             self.step(P.REPAIR, *words)
         return product
 
-    def gufunc(self, ufunc, *syms):
-        """The results of a generalised ufunc of NumPy, computed by its own inner loop."""
-        inputs, outputs = core_dimensions(ufunc)
+    def matrices(self, name, *syms, upper=False):
+        """The results of a function of stacks of matrices (`codegen.matrices`)."""
+        inputs, outputs = CORES[name]
         char = "d" if any(s.char != "f" for s in syms) else "f"
         syms = [self._in_memory(s if s.char == char else self._cast(s, char)) for s in syms]
         extents, batches = {}, []
         for sym, names in zip(syms, inputs):
             split = sym.ndim - len(names)
-            require(split >= 0, f"{ufunc} of a shape {sym.shape}")
+            require(split >= 0, f"{name} of a shape {sym.shape}")
             batches.append(sym.shape[:split])
-            for name, extent in zip(names, sym.shape[split:]):
-                require(extents.setdefault(name, extent) == extent, f"{ufunc} of shapes {[s.shape for s in syms]}")
-        if "p" in (name for names in outputs for name in names):
+            for letter, extent in zip(names, sym.shape[split:]):
+                require(extents.setdefault(letter, extent) == extent, f"{name} of shapes {[s.shape for s in syms]}")
+        if "p" in "".join(outputs):
             extents["p"] = min(extents.values())  # (m, n) -> p
         batch = np.broadcast_shapes(*batches)
+        if name in ("det", "slogdet") and extents["n"] == 0:
+            return [self.constant(np.full(batch, value), char) for value in (1.0, 0.0)[: len(outputs)]]
         empty = 0 in batch or 0 in extents.values()
-        results = [self.temporary((*batch, *(extents[name] for name in names)), char, zero=empty) for names in outputs]
+        results = [self.temporary((*batch, *(extents[letter] for letter in names)), char, zero=empty) for names in outputs]
         if not empty:
-            loop, data = inner_loop(ufunc, f"{char * len(inputs)}->{char * len(outputs)}")
+            spec = MatrixLoop(name, upper, char)
             atoms = [*(s.atom for s in syms), *results]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
             dims, strides = coalesce(
@@ -215,11 +218,11 @@ class Planner:
             for x, k in zip(atoms, splits):
                 steps += x.strides[k:]
             addresses = self._gufunc_places(atoms, len(syms))
-            words = [loop, data, len(atoms), *(word for pair in addresses for word in pair)]
+            words = [0, spec.data(), len(atoms), *(word for pair in addresses for word in pair)]
             words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
             for d, extent in enumerate(outer):
                 words += [extent, *(s[d] for s in strides)]
-            self._gufunc_step(ufunc, words, addresses, atoms, len(syms))
+            self._gufunc_step(spec, words, addresses, atoms, len(syms))
         return [self._sym(x) for x in results]
 
     def _in_memory(self, sym):
@@ -230,7 +233,8 @@ class Planner:
         """Register and offset of each operand and result; of `atoms` the first are `inputs`."""
         return [(x.reg, x.offset) for x in atoms]
 
-    def _gufunc_step(self, ufunc, words, places, atoms, inputs):
+    def _gufunc_step(self, spec, words, places, atoms, inputs):
+        self.kernels.append((len(self.words) + 2, spec))
         self.step(P.GUFUNC, *words)
 
     def constant(self, array, char):

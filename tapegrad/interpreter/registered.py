@@ -115,11 +115,9 @@ class Registered:
         """Compile the loop kernels of all met since the last call."""
         if not cls._PENDING:
             return
-        from ..codegen.loops import loop_kernel
-
         with cls.LOCK:
             while cls._PENDING:
                 signature = cls._PENDING[-1]()
                 for position, spec in signature.kernels if signature is not None else ():
-                    signature.words[position] = loop_kernel(spec)
+                    signature.words[position] = spec.address()
                 cls._PENDING.pop()

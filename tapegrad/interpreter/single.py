@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..codegen.compile import compiled
-from ..codegen.loops import loop_kernel
 from ..codegen.memory import call2
 from ..tape.meta import c_strides, meta_of
 from .native import data_address
@@ -71,7 +70,7 @@ class TangentLoop:
         expr = renumber(result.expr, atoms)
         planner.loop([expr], [Atom(0, 0, self.shape, c_strides(self.shape, out.itemsize), out.char)], self.shape, [None])
         ((position, spec),) = planner.kernels
-        self.kernel, words = loop_kernel(spec), planner.words[position + 1 :]
+        self.kernel, words = spec.address(), planner.words[position + 1 :]
         count = len(spec.pattern)
         #: Of each input of the loop, whether it is a tangent, and of which operand (-1: the value of the result).
         self.inputs = [registers[reg] for reg in words[: count - 1]]

@@ -17,11 +17,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
-from ..codegen.ufuncs import reduced_svd
 from ..common.errors import require
 from ..rules import lang as L
+from ..rules.shapes import axes_of, inside
 from ..tape.meta import c_strides
 from .contributions import Scattered, Windowed
 from .windows import fits
@@ -61,24 +60,6 @@ def _contiguous(shape, strides, itemsize):
                 return False
             expected *= extent
     return True
-
-
-def normalize_axes(axis, ndim):
-    """`axis` (None, int or tuple) as a sorted tuple of non-negative ints."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    return tuple(sorted(a % ndim for a in axes))
-
-
-def inside(size, shape, strides, offset):
-    """Raise unless a window of these extents, strides and offset (in elements) lies in `size` elements."""
-    fits = len(strides) == len(shape) and all(isinstance(n, (int, np.integer)) for n in (*shape, *strides, offset))
-    require(fits and min(shape, default=0) >= 0, f"a window {shape} of strides {strides} at {offset}")
-    if 0 not in shape:
-        reach = [s * (n - 1) for s, n in zip(strides, shape)]
-        low, high = offset + sum(r for r in reach if r < 0), offset + sum(r for r in reach if r > 0)
-        require(low >= 0 and high < size, f"a window from {low} to {high} in {size} elements")
 
 
 class Sym(L.Operators):
@@ -200,7 +181,7 @@ class Sym(L.Operators):
 
     # -- steps ----------------------------------------------------------------
     def reduce(self, how, axis=None, keepdims=False):
-        axes = normalize_axes(axis, self.ndim)
+        axes = axes_of(self, axis)
         return self.plan.reduce(self, how, axes, keepdims) if axes else self
 
     def sum(self, axis=None, keepdims=False):
@@ -219,19 +200,19 @@ class Sym(L.Operators):
 
     def inv(self):
         """The inverses of matrices; NaN where one is singular."""
-        return self.plan.gufunc(_umath_linalg.inv, self)[0]
+        return self.plan.matrices("inv", self)[0]
 
     def det(self):
         """The determinants of matrices."""
-        return self.plan.gufunc(_umath_linalg.det, self)[0]
+        return self.plan.matrices("det", self)[0]
 
     def solve(self, other):
         """The solutions X of ``self @ X = other``; NaN where a matrix is singular."""
-        return self.plan.gufunc(_umath_linalg.solve, self, other)[0]
+        return self.plan.matrices("solve", self, other)[0]
 
     def svd(self):
         """The reduced singular value decomposition ``U, s, Vh``."""
-        return self.plan.gufunc(reduced_svd(*self.shape[-2:]), self)
+        return self.plan.matrices("svd", self)
 
     def scan(self, axis, how="add", reverse=False, exclusive=False):
         """Cumulative sum or product along `axis`."""

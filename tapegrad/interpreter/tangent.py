@@ -98,10 +98,8 @@ class TangentProgram:
 
     def compile(self):
         """Compile the loop kernels; the program can be run after that."""
-        from ..codegen.loops import loop_kernel
-
         for position, spec in self.kernels:
-            self.words[position] = loop_kernel(spec)
+            self.words[position] = spec.address()
 
 
 class Programs:

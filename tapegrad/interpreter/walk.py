@@ -1,6 +1,6 @@
 """The walks over a tape, compiled by Numba.
 
-Importing this module compiles (or loads from the cache) four functions; that
+Importing this module compiles (or loads from the cache) five functions; that
 happens at the first backward pass, not when tapegrad is imported.
 
 `pack`      writes staged instructions into records.
@@ -12,6 +12,7 @@ happens at the first backward pass, not when tapegrad is imported.
             adds each one's contributions to the adjoints of its operands.
             Runs of scalar instructions go to one generated switch
             (`codegen.scalars`), array instructions to `interpreter.steps.run`.
+`straight`  both, of the sweep that nobody watches.
 
 The adjoint of every slot is one 8-byte word: the number itself for a scalar
 slot, the address of a malloc'ed C-contiguous buffer (0: none yet) for an array.
@@ -196,3 +197,25 @@ def mark(records, marks, table, high, pending, refuse):
                     pending += 1
         i -= 1
     return (count << 32) | lowest
+
+
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def straight(records, adjoint, marks, root, table, switch, run, scratch, saved):
+    """Begin a sweep from the number at slot `root`: clear adjoints and marks up to there, mark its ancestors, seed it.
+
+    If nothing is `saved`, sweep at once.  Returns 0 if that is done, else the lowest ancestor; -1 if one was cleared; or ``UNKNOWN - i``.
+    """
+    for i in range(root + 1):
+        store_int(adjoint + 8 * i, 0)
+    for i in range(root // 8 + 2):
+        store_int(marks + 8 * i, 0)
+    store_byte(marks + root, MARK)
+    packed = mark(records, marks, table, root, 1, 1)
+    if packed < 0:
+        return -1
+    low = packed & 0xFFFFFFFF
+    store_double(adjoint + 8 * root, 1.0)
+    if saved:
+        return low
+    at = reverse(records, adjoint, marks, root, low, switch, run, table, 0, scratch, 0)
+    return at if at < 0 else 0

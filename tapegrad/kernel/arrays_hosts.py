@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
 from ..rules import lang as L
 
@@ -133,7 +132,7 @@ def _fails(plan, a, *rest):
         return None
     plan.demand(_all_finite(plan, a))
     upper = dict(attrs).get("upper", False)
-    (factor,) = plan.gufunc(_umath_linalg.cholesky_up if upper else _umath_linalg.cholesky_lo, a)
+    (factor,) = plan.matrices("cholesky", a, upper=upper)
     return L.logical_not(_all_finite(plan, factor))
 
 
@@ -142,7 +141,7 @@ RECOMPUTED = {
     "truth": _truth,
     "cast": _as_it_is,
     "all_finite": _all_finite,
-    "sign_of_det": lambda plan, a: plan.gufunc(_umath_linalg.slogdet, a)[0],
+    "sign_of_det": lambda plan, a: plan.matrices("slogdet", a)[0],
     "signs": lambda plan, w: L.sign(w).own().expand_dims([w.ndim - 1]),
     "undetermined": _undetermined,
     "at_classes": _at_classes,

@@ -1,4 +1,4 @@
-"""Matrix functions that replays leave to NumPy, by the LAPACK loops inside NumPy.
+"""Matrix functions that replays leave to NumPy, by LAPACK.
 
 Each is written as a row's `forward` is, but for the result `z`, a symbol of which only shape
 and dtype are read, as first argument.  Where NumPy raises, these give NaN; `FINITE` names the rows whose result
@@ -6,8 +6,6 @@ has to be looked at.
 """
 
 from __future__ import annotations
-
-from numpy.linalg import _umath_linalg
 
 from ..rules import ROWS
 from ..rules import lang as L
@@ -17,12 +15,12 @@ from .reasons import NotLowered
 
 
 def _cholesky(z, a, upper=False):
-    return a.plan.gufunc(_umath_linalg.cholesky_up if upper else _umath_linalg.cholesky_lo, a)[0]
+    return a.plan.matrices("cholesky", a, upper=upper)[0]
 
 
 def _eigh(z, a, UPLO="L"):
     axis = a.ndim - 2
-    values, vectors = a.plan.gufunc(_umath_linalg.eigh_lo if UPLO.upper() == "L" else _umath_linalg.eigh_up, a)
+    values, vectors = a.plan.matrices("eigh", a, upper=UPLO.upper() == "U")
     return tangent_of_parts(z, [values.expand_dims([axis]), vectors], [1, a.shape[-1]], axis)
 
 
@@ -33,7 +31,12 @@ def _svd(z, a):
 
 
 def _logabsdet(z, a):
-    return a.plan.gufunc(_umath_linalg.slogdet, a)[1]
+    return a.plan.matrices("slogdet", a)[1]
+
+
+def _qr(z, a):
+    (m, n), axis = a.shape[-2:], a.ndim - 2
+    return tangent_of_parts(z, a.plan.matrices("qr", a), [m, n], axis)
 
 
 def _pinv(z, a, rcond=1e-15, hermitian=False):
@@ -51,7 +54,7 @@ def _solve_triangular(z, a, b, trans=0, lower=False, unit=False):
 
 #: Row -> its value.
 FORWARDS = {
-    "cholesky": _cholesky, "eigh": _eigh, "svd": _svd, "logabsdet": _logabsdet, "pinv": _pinv, "solve_triangular": _solve_triangular,
+    "cholesky": _cholesky, "eigh": _eigh, "svd": _svd, "qr": _qr, "logabsdet": _logabsdet, "pinv": _pinv, "solve_triangular": _solve_triangular,
 }  # fmt: skip
 #: Rows whose result has to be finite: where it is not the eager operation raises, or (a recurrence) zero is absolute.
 FINITE = frozenset(("recurrence", *(row.name for row in ROWS if row.raises)))

@@ -40,7 +40,7 @@ class Products:
         if 0 in (m, k, n, *batch) or vector or max(m, k, n) <= TINY:
             return self._product(a, b, batch, char)
         a, b = (self._matrix(s, char) for s in (a, b))
-        return self.gufunc(np.matmul, a, b)[0]
+        return self.matrices("matmul", a, b)[0]
 
     def _product(self, a, b, batch, char):
         """A matrix product as a reduction of all products."""
@@ -60,10 +60,10 @@ class Products:
         saved = [P.FIRST_SAVED + k for k in range(len(atoms) - 1)]
         return [(register, 0) for register in (*saved[:inputs], 0, *saved[inputs:])]
 
-    def _gufunc_step(self, ufunc, words, places, atoms, inputs):
-        program = np.array([P.GUFUNC, len(words), *words, P.END, 0], np.int64)
-        run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, None, ufunc.__name__)
-        if ufunc is np.matmul and program[_BATCH] == 1 and program[_OUTER] == 0:
+    def _gufunc_step(self, spec, words, places, atoms, inputs):
+        program = np.array([P.GUFUNC, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
+        run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, None, spec.name)
+        if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
 
     def _run(self, program, places, inputs, keeps, name):

@@ -27,6 +27,7 @@ from ..common.observers import LISTENERS, notify
 from ..common.registry import attach
 from ..rules import BY_FUNCTION, BY_NAME
 from ..rules.special import SCIPY_UFUNCS
+from .lists import CODE
 from .refused import REFUSED
 
 #: ufuncs whose results carry no derivative; they give plain values.
@@ -119,37 +120,27 @@ _OF_ONE, _OF_TWO = _on_numbers(1), {**_on_numbers(2), np.power: (BY_NAME["power"
 _frame = sys._getframe
 
 
-def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
+def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
     """``Tensor.__array_ufunc__``: a short way for numbers on a live tape of this thread; all else goes to `ufunc_on_tensors`.
 
     It is written out because a call of a Python function costs as much as a tenth of the whole.
     """
     store = self._t
-    if store is not None and store.ident == get_ident() and method == "__call__" and not kwargs:
+    if store is not None and store.ident == get_ident() and not kwargs:
         tokens = store.tokens
         index = len(tokens)
+        value = None
         try:
-            if y is None:
+            if not others:
+                # Beside a call NumPy has no method of such an ufunc that takes one operand; to compare the name costs 30 ns.
                 opcode, function = _OF_ONE[ufunc]
                 number = self._v
-                if type(number) is float and index < store.limit:
+                if type(number) is float:
                     value = function(number)
-                    frame = _frame(1)
-                    if frame.f_code is not store.code:
-                        store.note_code(frame.f_code)
-                    store.ops.append(opcode)
-                    store.lefts.append(self._i)
-                    store.rights.append(0)
-                    store.offsets.append(frame.f_lasti)
-                    t = Tensor()
-                    t._k = token = 1.0 * value
-                    tokens.append(token)
-                    t._v = value
-                    t._t = store
-                    t._i = index
-                    return t
-            elif index < store.limit:
+                    left, right = self._i, 0
+            elif method == "__call__":
                 opcode, function = _OF_TWO[ufunc]
+                (y,) = others
                 if type(x) is Tensor and x._t is store:
                     number, left = x._v, x._i
                 else:
@@ -160,24 +151,27 @@ def ufunc_on_numbers(self, ufunc, method, x, y=None, *others, **kwargs):
                     other = right = _constant(y)
                 if type(number) is float and type(other) is float:
                     value = function(number, other)
-                    frame = _frame(1)
-                    if frame.f_code is not store.code:
-                        store.note_code(frame.f_code)
-                    store.ops.append(opcode)
-                    store.lefts.append(left)
-                    store.rights.append(right)
-                    store.offsets.append(frame.f_lasti)
-                    t = Tensor()
-                    t._k = token = 1.0 * value
-                    tokens.append(token)
-                    t._v = value
-                    t._t = store
-                    t._i = index
-                    return t
         except (KeyError, ArithmeticError, ValueError):
             # Another ufunc, or Python has no value where NumPy has one.
             pass
-    return ufunc_on_tensors(self, ufunc, method, x, *(() if y is None else (y,)), *others, **kwargs)
+        if value is not None and index < store.limit:
+            frame = _frame(1)
+            if frame.f_code is CODE:
+                frame = frame.f_back
+            if frame.f_code is not store.code:
+                store.note_code(frame.f_code)
+            store.ops.append(opcode)
+            store.lefts.append(left)
+            store.rights.append(right)
+            store.offsets.append(frame.f_lasti)
+            t = Tensor()
+            t._k = token = 1.0 * value
+            tokens.append(token)
+            t._v = value
+            t._t = store
+            t._i = index
+            return t
+    return ufunc_on_tensors(self, ufunc, method, x, *others, **kwargs)
 
 
 def _constant(operand):

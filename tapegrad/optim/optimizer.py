@@ -73,13 +73,13 @@ class Optimizer:
             what = f"parameter {k}"
             if not isinstance(p, Tensor):
                 raise OptimizationError(f"{what} is of type {type(p).__name__}; make it tg.Parameter(value)")
-            name = name_of(p)
-            what += f" ({name!r}, of shape {tuple(p.shape)})" if name else f" (of shape {tuple(p.shape)})"
-            if not p.is_leaf or not p.requires_grad:
+            if id(p) in ids or not p.is_leaf or not p.requires_grad:
+                name = name_of(p)
+                what += f" ({name!r}, of shape {tuple(p.shape)})" if name else f" (of shape {tuple(p.shape)})"
+                if p.is_leaf and p.requires_grad:
+                    raise OptimizationError(f"{what} is given twice")
                 how = "was computed from others" if not p.is_leaf else "does not require a gradient"
                 raise OptimizationError(f"{what} {how}; optimise leaves made with requires_grad=True, or tg.Parameter(value)")
-            if id(p) in ids:
-                raise OptimizationError(f"{what} is given twice")
             ids.add(id(p))
         self._check(group)
         self.param_groups.append(group)

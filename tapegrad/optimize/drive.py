@@ -129,7 +129,6 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
         why = INTERRUPTED
     finally:
         shown.close(state.iterations - begun, reals[P.R_VALUE], reals[P.R_NORM])
-        objective.close()
     if why == P.BROKEN:
         at = P.XT if integers[P.I_PHASE] == P.EVALUATED else P.X
         value, g = (reals[P.R_TRIAL], state.vectors[P.GT]) if at == P.XT else (reals[P.R_VALUE], state.vectors[P.G])

@@ -218,7 +218,6 @@ class _Drive:
             g = self._final_gradient(solution)
         finally:
             self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
-            self.objective.close()
         counts = self.objective.counts
         result = Result(solution)
         if self.objective.differs:

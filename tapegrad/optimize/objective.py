@@ -1,10 +1,9 @@
 """An objective as optimisers want it: value and gradient at a vector, at once, by replay.
 
-The first evaluations go the long way (`transforms.replay.function`): the function is recorded, and run
-plainly beside, to see whether the recording stands for it (`optimize.proof`).  From then on `handle` gives loops and SciPy's methods the
-compiled way to the tape used last, by its kernel when it has one (`transforms.replay.kernels`); where a guard sees something else,
-`record` finds the tape of that path, or records it.  What the function depends on besides its
-arguments is looked at when an optimisation begins, and after user code has run
+The first evaluations go the long way (`optimize.proof`): the function is recorded, and run plainly beside, to see whether the
+recording stands for it.  From then on `handle` gives loops and SciPy's methods the compiled way to the tape used last, by its
+kernel when it has one; where a guard sees something else, or a kernel is to be made, `record` goes the long way again.
+What the function depends on besides its arguments is looked at when an optimisation begins, and after user code has run
 (`suspect`); in between nothing but our own code runs.
 """
 
@@ -17,12 +16,11 @@ import numpy as np
 
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
-from ..tape.places import placed_name
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
 from .layout import Layout
-from .proof import FIRST, own_options, stands
+from .proof import Proof, own_options
 
 
 class Counts:
@@ -82,13 +80,17 @@ class Objective:
         options = options or own_options()
         self.function = function
         self.replayed = recorded or kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
+        self.proof = Proof(self.replayed, self.layout, self.args)
         self.counts = Counts()
         self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
-        #: Evaluations that are still to be run plainly, too; whether all are run plainly.
-        self._unproved, self.differs = FIRST, False
         self._value = np.empty(1)
         self._entry = self._data_address = None
+
+    @property
+    def differs(self):
+        """Whether the function gives something else than its recording."""
+        return self.proof.differs
 
     # -- compiled -------------------------------------------------------------------
     def suspect(self):
@@ -98,38 +100,29 @@ class Objective:
     def handle(self):
         """The address of the current handle (`program.handle`), or 0 if the next evaluation has to go the long way."""
         current = self._current
-        if current is None or self._unproved:
+        if current is None or self.proof.due:
             return 0
         if self._suspect:
             self._suspect = False
             if self.replayed.plain or not self.replayed.surroundings.same():
-                self.close()
+                self._current = None
                 return 0
-        current.promote(self.replayed)
-        return current.address
+        return current.ready()
 
     def until_kernel(self):
         """After how many evaluations by sweep the tape becomes a kernel (inf: never)."""
         current = self._current
-        if current is None or current.kernel is not None:
-            return math.inf
-        return max(1, current.kept.kernels.left(True))
+        return math.inf if current is None else max(1, current.kept.kernels.left(True))
 
     def evaluate(self, x, g):
         """The value at vector `x`; the gradient goes into `g`."""
-        value = self._answer(x, g)
-        return self.record(x, g) if value is None else value
-
-    def _answer(self, x, g):
-        """`evaluate` by compiled code, or None."""
         handle = self.handle()
-        if not handle:
-            return None
-        data_address = self._data_address
-        if self._entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value)) != self._entry.DONE:
-            return None
-        self.note(1)
-        return float(self._value[0])
+        if handle:
+            entry, data_address = self._entry, self._data_address
+            if entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value)) == entry.DONE:
+                self.note(1)
+                return float(self._value[0])
+        return self.record(x, g)
 
     def note(self, count):
         """Note evaluations by compiled code."""
@@ -149,70 +142,48 @@ class Objective:
     def record(self, x, g):
         """`evaluate` by the replayed function, which records where it has to."""
         start, replays = time.perf_counter(), self.replayed.stats.replays
-        args = (self.layout.container(x), *self.args)
-        if self.differs:
-            outcome = self.replayed.run(args, {}, True)
-        else:
-            outcome = self.replayed.call(args, {})
-            if self._unproved and not self.replayed.plain:
-                self._unproved -= 1
-                outcome = self._proved(outcome, args)
-            if not self.differs:
-                self._adopt(args)
+        outcome = self.proof.evaluate(x)
+        self._adopt(x, None if self.differs else outcome.tape)
         value = np.asarray(outcome.values[0], float).item()
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
             g[a:b] = np.reshape(part, -1)
-        counts, stats = self.counts, self.replayed.stats
-        counts.evaluations += 1
-        counts.replays += stats.replays > replays
-        counts.records, counts.runs = stats.records - self._before[0], stats.runs - self._before[1]
-        counts.seconds += time.perf_counter() - start
+        self.counts.evaluations += 1
+        self.counts.replays += self.replayed.stats.replays > replays
+        self._count(start)
         return value
 
-    def _proved(self, outcome, args):
-        """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
-        plainly = stands(self.replayed, outcome, args, True)
-        if plainly is None:
-            self.replayed.as_left()
-            self.suspect()
-            return outcome
-        self.differs = True
-        self.close()
-        return plainly
-
     def stands(self, x):
-        """Whether the recording gives at `x` what the function itself does; if not, it is run plainly from now on."""
-        if self.differs or self.replayed.plain:
-            return True
-        args = (self.layout.container(x.copy()), *self.args)
-        self._proved(self.replayed.call(args, {}), args)
-        self.counts.runs = self.replayed.stats.runs - self._before[1]
-        return not self.differs
+        """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
+        start = time.perf_counter()
+        stands = self.proof.stands(x)
+        if not stands:
+            self._current = None
+        self._count(start)
+        return stands
 
-    def _adopt(self, args):
-        """Go on with the tape that answered the last call, if compiled code can."""
-        inputs, key, _ = sort_arguments(args, {}, self.replayed.argnums)
+    def _count(self, start):
+        counts, stats = self.counts, self.replayed.stats
+        counts.records, counts.runs = stats.records - self._before[0], stats.runs - self._before[1]
+        counts.seconds += time.perf_counter() - start
+
+    def _adopt(self, x, tape):
+        """Go on with the tape that answered at `x`, if compiled code can."""
+        self._current = self._handles.get(tape)
+        if self._current is not None or tape is None:
+            return
+        inputs, key, _ = sort_arguments((self.layout.container(x), *self.args), {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
         kept = kind.tapes.first() if kind is not None else None
-        if kept is None:
-            self._current = None
+        if kept is None or kept.tape is not tape:
+            # Another thread has gone on to another path.
             return
-        found = self._handles.get(id(kept))
-        if found is None:
-            found = self._handles[id(kept)] = _Handle(kept, inputs, self.layout)
-        self._current = found if found.address else None
+        self._current = self._handles[tape] = _Handle(kept, inputs, self.layout)
         if self._entry is None:
             # Compiled code is loaded once there is something to run.
             from ..interpreter.native import data_address
             from ..program import handle
 
             self._entry, self._data_address = handle, data_address
-
-    def close(self):
-        """Give the workspaces back."""
-        for handle in self._handles.values():
-            handle.replay.close()
-        self._handles, self._current = {}, None
 
     # -- numbers that are none -----------------------------------------------------------
     def refuse(self, x, value, g, hint=""):
@@ -234,40 +205,27 @@ class Objective:
 
 
 class _Handle:
-    """A tape as compiled code calls it (`program.handle`): its replay, and its kernel if it has one.
-
-    `address` is 0 if compiled code cannot call it: an instruction needs the interpreter, or the value is no float64.
-    """
+    """A tape as compiled code calls it (`program.handle`): its replay, and its kernel if it has one."""
 
     def __init__(self, kept, inputs, layout):
         from ..program.handle import Handle
         from ..program.replayed import Replay
 
-        self.kept = kept
-        self.address, self.kernel = 0, None
-        self.replay = Replay(kept.tape, pool=kept)
-        if self.replay.why or self.replay.outputs[0] != ((), "d"):
-            return
-        count = len(layout.shapes)
-        #: Where the tape was used last.
-        self._inputs = [np.array(a) for a in inputs[:count]] + inputs[count:]
-        self._handle = Handle(self.replay, [8 * a for a in layout.offsets[:count]], self._inputs[count:])
-        self.address = self._handle.pointer
+        self.kept, self.kernel, self._handle = kept, None, None
+        if kept.replay is None:
+            kept.replay = Replay(kept.tape, pool=kept)
+        # Else an instruction needs the interpreter, or the value is no float64.
+        if not kept.replay.why and kept.replay.outputs[0] == ((), "d"):
+            count = len(layout.shapes)
+            self._handle = Handle(kept.replay, [8 * a for a in layout.offsets[:count]], inputs[count:])
 
-    def promote(self, replayed):
-        """Go on with the tape's kernel if it has one, or if it is time to make it (`transforms.replay.kernels`)."""
-        kept, kernels = self.kept, self.kept.kernels
-        if self.kernel is not None or kept.tape.outputs[0][0] == 0:
-            return
-        if kernels.left(True) <= 1:
-            from ..transforms.replay.running import Outcome
-
-            results = self.replay.answer(self._inputs)[1]
-            if results is not None:
-                outcome = Outcome(results[:1], kept.tape.structure, results[1:])
-                kernels.note(True, self._inputs, outcome, replayed.stats, placed_name(replayed.function))
-        kernel = kernels.get(True)
-        if kernel is not None:
-            self._handle.prefer(kernel)
-            self.kernel = kernel
-
+    def ready(self):
+        """The handle's address; 0 if compiled code cannot call it, or if it is time to make the kernel."""
+        kernels = self.kept.kernels
+        if self._handle is None or self.kernel is None and kernels.left(True) <= 1:
+            return 0
+        if self.kernel is None:
+            self.kernel = kernels.get(True)
+            if self.kernel is not None:
+                self._handle.prefer(self.kernel)
+        return self._handle.pointer

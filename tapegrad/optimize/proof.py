@@ -3,17 +3,31 @@
 An optimiser records its objective, although nobody has written `jit`.  That would freeze a random minibatch, a counter or a
 file.  So its first evaluations and the solution are run plainly, too, and compared: a function that differs is run plainly
 to the end, and the result says so.
+
+========================================== ========================================================
+what is compared                           how
+========================================== ========================================================
+the first `FIRST` evaluations              values
+the solution                               value and gradient: where both are right, it is one
+the solution of a later optimisation with  values; what the function reads was looked at when that
+a recording that has been compared so      optimisation began
+========================================== ========================================================
+
+Values are compared on plain arrays, in a small part of the time of a run on tensors.
 """
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 
-from ..common.tree import flatten
+from ..array.tensor import Tensor
 from ..transforms.replay.kernels import Options, agree, checked_policy
 
-#: Evaluations after which what an optimiser records by itself becomes machine code: most optimisations are done by then.
-EVALUATIONS = 100
+#: Evaluations after which what an optimiser records by itself becomes machine code.  To make that takes as long as 200 evaluations
+#: by sweep of a long tape, and 1500 of a short one; most optimisations are done by then.
+EVALUATIONS = 200
 #: Evaluations at the start of an optimisation that are run plainly, too.
 FIRST = 3
 
@@ -23,38 +37,118 @@ DIFFERS = (
     "(data that change belong in args=, random minibatches in a loop with tg.optim)"
 )
 
+#: Finished tapes that were compared at the first evaluations and at a solution.
+_PROVED: weakref.WeakSet = weakref.WeakSet()
+
 
 def own_options():
     """How an optimiser records a function that nobody has put under `jit`."""
     return Options(checked_policy(None), visits=EVALUATIONS)
 
 
-def stands(replayed, outcome, args, backward):
-    """None if the function itself gives what a replay says, an `Outcome`; else the `Outcome` of a plain run.
+class Proof:
+    """The answers of a recorded function in one optimisation, of which some are compared with plain runs.
 
-    Values on plain arrays tell, in a small part of the time of a run on tensors; where the function takes only tensors, or the
-    values differ, it is run on them.
+    Parameters
+    ----------
+    replayed : Replayed
+    layout : Layout
+        Of the vectors at which it is asked.
+    args : tuple
+        Further arguments.
+
+    Attributes
+    ----------
+    due : int
+        Evaluations that are still to be compared before the solution.
+    differs : bool
+        Whether the function has given something else than its recording, and is run plainly.
     """
-    replayed.stats.runs += 1
-    try:
-        values = [np.asarray(leaf, np.float64) for leaf in flatten(replayed.function(*args))[0]]
-        if len(values) == len(outcome.values) and all(map(_near, values, outcome.values)):
+
+    def __init__(self, replayed, layout, args):
+        self.replayed, self.layout, self.args = replayed, layout, args
+        self.due, self.differs = FIRST, False
+        self._on_tensors, self._compared = False, set()
+
+    def evaluate(self, x, backward=True):
+        """An `Outcome` at vector `x`; `backward` as of `Replayed.call`."""
+        args = self._at(x)
+        if self.differs:
+            return self.replayed.run(args, {}, backward)
+        outcome = self.replayed.call(args, {}, backward)
+        if outcome.tape in _PROVED:
+            self.due = 0
+        if self.due and outcome.tape is not None:
+            self.due -= 1
+            return self._judged(x, outcome, backward, False)
+        return outcome
+
+    def stands(self, x, backward=True):
+        """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
+        if self.differs or self.replayed.plain:
+            return True
+        outcome = self.replayed.call(self._at(x), {}, backward)
+        if outcome.tape is not None:
+            self._judged(x, outcome, backward, outcome.tape not in _PROVED)
+            if not self.differs:
+                _PROVED.update(self._compared)
+        return not self.differs
+
+    def _at(self, x):
+        # A copy: the function may keep what it is given.
+        return self.layout.container(np.array(x, np.float64)), *self.args
+
+    def _judged(self, x, outcome, backward, derivatives):
+        """`outcome`, of a replay at `x`, if the function itself gives the same; else what that gives."""
+        plainly = None if derivatives else self._values(x)
+        if plainly is None or not same(plainly, outcome, False):
+            plainly = self.replayed.run(self._at(x), {}, backward)
+            if not same(plainly, outcome, True):
+                self.differs = True
+                return plainly
+        self._compared.add(outcome.tape)
+        if not self.replayed.surroundings.same():
+            # What the function itself has changed, when it ran just now, is no change.
+            self.replayed.as_left()
+        return outcome
+
+    def _values(self, x):
+        """The `Outcome` of a run on plain arrays, without gradients; None of a function that takes only tensors."""
+        if self._on_tensors:
             return None
-    except Exception:  # noqa: BLE001, S110 - whatever it is, a run on tensors says it
-        pass
-    plainly = replayed.run(args, {}, backward)
-    return None if same(outcome, plainly) else plainly
+        try:
+            # Numbers are NumPy's, with which 1 / 0 is infinite as it is with tensors.
+            return self.replayed.run((self.layout.traced(np.array(x)), *self.args), {}, False)
+        except Exception as error:
+            self._on_tensors = wants_tensors(error)
+            if not self._on_tensors:
+                raise
+            return None
 
 
-def _near(value, replayed):
+def wants_tensors(error):
+    """Whether an error of a function on plain arrays says that it takes only tensors: it has asked an array for an attribute of
+    tensors, or given it to a function of this library that refuses it."""
+    if isinstance(error, AttributeError) and isinstance(error.obj, (np.ndarray, np.generic, float)):
+        return hasattr(Tensor, error.name)
+    traceback = error.__traceback__
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback.tb_frame.f_globals.get("__name__", "").startswith(f"{__package__.partition('.')[0]}.")
+
+
+def same(plainly, replayed, derivatives):
+    """Whether two `Outcome` have the same values, and with `derivatives` the same gradients, but for rounding."""
+    one, other = plainly.values, replayed.values
+    if derivatives:
+        one, other = [*one, *_flat(plainly.gradients)], [*other, *_flat(replayed.gradients)]
+    return len(one) == len(other) and all(map(_near, one, other))
+
+
+def _near(plainly, replayed):
+    plainly, shape = np.asarray(getattr(plainly, "_v", plainly), np.float64), np.shape(getattr(replayed, "_v", replayed))
     # An array of one element is differentiated as that number.
-    return (value.shape == np.shape(replayed) or value.size == np.size(replayed) == 1) and agree(value.reshape(np.shape(replayed)), replayed)
-
-
-def same(one, other):
-    """Whether two `Outcome` have the same values and gradients, but for rounding."""
-    pairs = [(one.values, other.values), (_flat(one.gradients), _flat(other.gradients))]
-    return all(len(a) == len(b) and all(map(agree, a, b)) for a, b in pairs)
+    return (plainly.shape == shape or plainly.size == np.prod(shape) == 1) and agree(plainly.reshape(shape), replayed)
 
 
 def _flat(gradients):

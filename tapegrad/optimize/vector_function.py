@@ -16,7 +16,7 @@ from ..common.tree import flatten
 from ..transforms.functional import options_of, under_jit
 from ..transforms.jacobians import jacobian
 from ..transforms.keep import kept
-from .proof import FIRST, own_options, stands
+from .proof import Proof, own_options
 
 
 class VectorFunction:
@@ -50,9 +50,13 @@ class VectorFunction:
         self.before = self.replayed.stats.records
         self.evaluations = self.jacobians = 0
         self.history, self.shown = [], None
-        #: Calls that are still to be run plainly, too; whether all are run plainly.
-        self._unproved, self.differs = FIRST, False
+        self._proof = Proof(self.replayed, layout, self.args)
         self._values = self._rows = (None, None)
+
+    @property
+    def differs(self):
+        """Whether the function gives something else than its recording."""
+        return self._proof.differs
 
     @property
     def records(self):
@@ -63,7 +67,7 @@ class VectorFunction:
         """All numbers at vector `x`, as a vector."""
         key = x.tobytes()
         if self._values[0] != key:
-            outcome = self._call(x, False)
+            outcome = self._proof.evaluate(x, False)
             self._values = key, self._joined(outcome)
             self.evaluations += 1
         return self._values[1].copy()
@@ -72,7 +76,7 @@ class VectorFunction:
         """The Jacobian at vector `x`: one row for each number."""
         key = x.tobytes()
         if self._rows[0] != key:
-            outcome = self._call(x, self.derivative._blocks)
+            outcome = self._proof.evaluate(x, self.derivative._blocks)
             size = self.layout.size
             rows = []
             for blocks, value in zip(outcome.gradients, outcome.values):
@@ -92,32 +96,10 @@ class VectorFunction:
         if self.shown is not None:
             self.shown.update(len(self.history), *self.history[-1])
 
-    def _call(self, x, backward):
-        # A copy: replays read its memory, and what is recorded may keep it.
-        args = self.layout.container(np.array(x, np.float64)), *self.args
-        if self.differs:
-            return self.replayed.run(args, {}, backward)
-        outcome = self.replayed.call(args, {}, backward)
-        if not self._unproved or self.replayed.plain:
-            return outcome
-        self._unproved -= 1
-        return self._proved(outcome, args, backward)
-
-    def _proved(self, outcome, args, backward):
-        """`outcome`, of a replay, if the function itself gives the same; else what that gives."""
-        plainly = stands(self.replayed, outcome, args, backward)
-        self.differs = plainly is not None
-        self.replayed.as_left()
-        return plainly if self.differs else outcome
-
     def stands(self, x):
-        """Whether the recording gives at `x` what the function itself does; if not, it is run plainly from now on."""
-        if self.differs or self.replayed.plain:
-            return True
-        args = self.layout.container(np.array(x, np.float64)), *self.args
-        self._proved(self.replayed.call(args, {}, False), args, False)
+        """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
         self._values = self._rows = (None, None)
-        return not self.differs
+        return self._proof.stands(x, self.derivative._blocks)
 
     @staticmethod
     def _joined(outcome):

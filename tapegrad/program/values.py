@@ -115,13 +115,11 @@ class ValueProgram:
     """
 
     def __init__(self, planner):
-        from ..codegen.loops import loop_kernel
-
         self.words = np.array(planner.words, np.int64)
         self.constants = planner.constants
         self.registers = planner.registers
         for position, spec in planner.kernels:
-            self.words[position] = loop_kernel(spec)
+            self.words[position] = spec.address()
 
     @classmethod
     @lru_cache(MOST)

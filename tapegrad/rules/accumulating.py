@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import shapes as S
 from .table import structural
 from .transposed import distinct
 
@@ -32,6 +33,11 @@ def add_at_value(x, v, index):
     return result
 
 
+def _window_shape(x, v, shape=(), strides=(), offset=0):
+    S.inside(x.size, S.fitting(v, shape), strides, offset)
+    return x.shape, x.char
+
+
 def _add_window_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
     to_x, to_v = tangents
     if to_v is None:
@@ -44,7 +50,13 @@ structural(
     "add_window", 2, add_window_value,
     lambda g, x, v, z, shape=(), strides=(), offset=0: (g, g.strided(shape, strides, offset)),
     jvp=_add_window_jvp, linear=True, node="AddWindow", doc="x with v added into a strided window", dynamic="offset",
+    shape=_window_shape, effect="write",
 )
+
+
+def _at_shape(x, v, index):
+    S.taken(index, v.shape)
+    return x.shape, x.char
 
 
 def _add_at_jvp(tangents, x, v, index, z):
@@ -58,4 +70,5 @@ structural(
     "add_at", 2, add_at_value,
     lambda g, x, v, index, z: (g, g.gather(index, v.shape)),
     jvp=_add_at_jvp, linear=True, node="AddAt", constants=(2,), doc="x with the elements of v added at given flat positions",
+    shape=_at_shape, effect="write",
 )

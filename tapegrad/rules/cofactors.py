@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import lang as L
+from . import shapes as S
 from .minors import change, cofactors, transposed, whole
 from .table import structural
 from .tangents import of_one
@@ -43,4 +44,5 @@ def _change(a, t):
 structural(
     "cofactors", 1, _value, lambda g, a, z: (_change(a, g),), jvp=of_one(lambda t, a, z: _change(a, t)), forward=cofactors,
     node="LinalgCofactors", doc="the cofactors of a matrix, the gradient of its determinant",
+    shape=lambda a: (S.square(a), S.floating(a)), effect="dense",
 )

@@ -31,8 +31,8 @@ BINARY = "pow arctan2 hypot fmod copysign polygamma".split()
 SCIPY_UNARY = "erfc erfinv erfcx logit log_expit gamma i0 i1 i0e i1e j0 j1 entr log_ndtr ndtr ndtri y0 y1 erfcinv".split()
 SCIPY_BINARY = "beta betaln gammainc gammaincc xlogy xlog1py rel_entr kl_div jv yv iv ive".split()
 
-#: Functions that are compiled from Python (`tapegrad.codegen.incomplete_gamma`).
-COMPILED_BINARY = ["gammainc_da"]
+#: Functions that are compiled from Python (`tapegrad.codegen.gamma`).
+COMPILED_BINARY = ["gammainc_da", "zeta"]
 
 
 class Operators:

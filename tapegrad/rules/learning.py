@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.errors import require
 from . import lang as L
+from . import shapes as S
 from .reductions import inverse
 from .table import structural
 from .tangents import added, of_one
@@ -43,6 +45,7 @@ structural(
     "softmax", 1, _softmax_value, lambda g, x, z, axis=-1: (_softmax_change(g, x, z, axis),),
     jvp=of_one(_softmax_change),
     forward=_softmax_forward, node="Softmax", doc="exponentials normalised to sum 1 along an axis",
+    shape=lambda x, axis=-1: (S.along(x, axis), S.floating(x)), effect="reduce",
 )
 structural(
     "log_softmax", 1, _log_softmax_value,
@@ -50,12 +53,17 @@ structural(
     jvp=of_one(lambda t, x, z, axis=-1: t - L.times(t, L.exp(z)).sum(axis=axis, keepdims=True)), forward=_log_softmax_forward,
     node="LogSoftmax",
     doc="logarithm of softmax, accurate where softmax underflows",
+    shape=lambda x, axis=-1: (S.along(x, axis), S.floating(x)), effect="reduce",
 )
 
 
 def _bce_value(x, y, reduction="mean"):
     loss = np.maximum(x, 0) - x * y + np.log1p(np.exp(-np.abs(x)))
     return np.mean(loss) if reduction == "mean" else np.sum(loss) if reduction == "sum" else loss
+
+
+def _bce_shape(x, y, reduction="mean"):
+    return np.broadcast_shapes(x.shape, y.shape) if reduction == "none" else (), S.floating(x, *(() if y.weak else (y,)))
 
 
 def _bce_forward(x, y, reduction="mean"):
@@ -87,6 +95,7 @@ def _bce_jvp(tangents, x, y, z, reduction="mean"):
 structural(
     "binary_cross_entropy_with_logits", 2, _bce_value, _bce_vjp, jvp=_bce_jvp, forward=_bce_forward, node="BinaryCrossEntropyWithLogits",
     doc="-y log s(x) - (1 - y) log(1 - s(x)) with s the sigmoid, reduced by mean, sum or none",
+    shape=_bce_shape, effect="reduce",
 )
 
 
@@ -103,6 +112,11 @@ def _cross_entropy_value(x, index, reduction="mean"):
         return losses.reshape(x.shape[:-1])
     total = np.add.reduce(losses)
     return total / losses.size if reduction == "mean" else total
+
+
+def _cross_entropy_shape(x, index, reduction="mean"):
+    require(S.taken(index, index.shape) == (x.size // max(x.shape[-1], 1),), f"classes {index.shape} of {x.shape}")
+    return x.shape[:-1] if reduction == "none" else (), S.floating(x)
 
 
 def _cross_entropy_forward(x, index, reduction="mean"):
@@ -141,4 +155,5 @@ structural(
     forward=_cross_entropy_forward,
     node="NllLoss", constants=(1,),
     doc="minus the log of the softmax of scores at the classes given, reduced by mean, sum or none",
+    shape=_cross_entropy_shape, effect="reduce",
 )

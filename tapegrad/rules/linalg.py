@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.errors import require
 from . import lang as L
+from . import shapes as S
 from .minors import cofactors, whole
 from .minors import transposed as _t
 from .table import structural
@@ -41,6 +43,26 @@ def _inverse_or_zero(x):
     return L.select(L.eq(x, 0.0), 0.0, 1.0 / x)
 
 
+_FUNCTIONS = {
+    "inv": lambda a: [np.linalg.inv(a)], "solve": lambda a, b: [np.linalg.solve(a, b)], "det": lambda a: [np.linalg.det(a)],
+    "svd": lambda a: list(np.linalg.svd(a, full_matrices=False)),
+}  # fmt: skip
+
+
+def results(name, *arrays):
+    """The list of what ``"inv"``, ``"solve"``, ``"det"`` or ``"svd"`` gives, of stacks of matrices; NaN for those where NumPy raises."""
+    try:
+        with np.errstate(all="ignore"):
+            return _FUNCTIONS[name](*arrays)
+    except np.linalg.LinAlgError:
+        lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+        if not lead:
+            return [part * np.nan for part in _FUNCTIONS[name](*(np.eye(*a.shape, dtype=a.dtype) for a in arrays))]
+    stacks = [np.broadcast_to(a, (*lead, *a.shape[-2:])).reshape(-1, *a.shape[-2:]) for a in arrays]
+    parts = zip(*(results(name, *matrices) for matrices in zip(*stacks)))
+    return [np.stack(part).reshape(*lead, *part[0].shape) for part in parts]
+
+
 # ---- inverse, solution, determinant -----------------------------------------------------
 
 
@@ -51,7 +73,7 @@ def _inv_vjp(g, a, z):
 
 structural(
     "inv", 1, np.linalg.inv, _inv_vjp, jvp=of_one(lambda t, a, z: -(z @ t @ z)), forward=lambda a: a.inv(), node="LinalgInv", raises=True,
-    doc="inverse of a matrix",
+    doc="inverse of a matrix", shape=lambda a: (S.square(a), S.floating(a)), effect="dense",
 )
 
 
@@ -68,6 +90,7 @@ def _solve_jvp(tangents, a, b, z):
 structural(
     "solve", 2, np.linalg.solve, _solve_vjp, jvp=_solve_jvp, forward=lambda a, b: a.solve(b), node="LinalgSolve", raises=True,
     doc="solution X of A @ X = B, B a matrix or a stack",
+    shape=lambda a, b: (S.solution(a, b), S.floating(a, b)), effect="dense",
 )
 
 
@@ -88,6 +111,7 @@ def _det_vjp(g, a, z):
 structural(
     "det", 1, np.linalg.det, _det_vjp, jvp=of_one(lambda t, a, z: _inner(t, _cofactors(a))), forward=lambda a: a.det(), node="LinalgDet",
     doc="determinant; its derivative holds at singular matrices too",
+    shape=lambda a: (S.square(a)[:-2], S.floating(a)), effect="dense",
 )
 
 
@@ -99,6 +123,7 @@ structural(
     "logabsdet", 1, lambda a: np.linalg.slogdet(a).logabsdet, _logabsdet_vjp,
     jvp=of_one(lambda t, a, z: _inner(t, _t(a.inv()))), node="LinalgSlogdet",
     doc="log(abs(det A)), the second result of slogdet; the derivative at a singular matrix is NaN",
+    shape=lambda a: (S.square(a)[:-2], S.floating(a)), effect="dense",
 )
 
 
@@ -132,6 +157,7 @@ def _cholesky_value(a, upper=False):
 structural(
     "cholesky", 1, _cholesky_value, _cholesky_vjp, jvp=of_one(_cholesky_jvp), node="LinalgCholesky", raises=True,
     doc="triangular factor of a positive definite matrix; the adjoint is symmetric",
+    shape=lambda a, upper=False: (S.square(a), S.floating(a)), effect="dense",
 )
 
 
@@ -160,6 +186,7 @@ structural(
     "eigh", 1, _eigh_value, _eigh_vjp, jvp=of_one(_eigh_jvp), node="LinalgEigh", raises=True,
     doc="eigenvalues (first row) and eigenvectors (columns of the rows below) of a symmetric matrix, packed; the terms "
     "1/(a-b) of equal eigenvalues count as 0; the adjoint is symmetric",
+    shape=lambda a, UPLO="L": ((*a.shape[:-2], S.square(a)[-1] + 1, a.shape[-1]), S.floating(a)), effect="dense",
 )
 
 
@@ -205,10 +232,15 @@ def _svd_jvp(t, a, z):
     return tangent_of_parts(z, [of_u, of_s, of_v], [m, 1, n], axis)
 
 
+def _svd_shape(a):
+    *batch, m, n = a.shape
+    return (*batch, m + 1 + n, min(m, n)), S.floating(a)
+
+
 structural(
     "svd", 1, _svd_value, _svd_vjp, jvp=of_one(_svd_jvp), node="LinalgSvd", raises=True,
     doc="reduced singular value decomposition U, s, V, packed below each other; the terms 1/(a-b) of equal singular "
-    "values and 1/a of zero ones count as 0",
+    "values and 1/a of zero ones count as 0", shape=_svd_shape, effect="dense",
 )
 
 
@@ -236,9 +268,16 @@ def _qr_jvp(t, a, z):
     return tangent_of_parts(z, [change - q @ upper, upper @ r], [m, n], axis)
 
 
+def _qr_shape(a):
+    *batch, m, n = a.shape
+    require(m >= n, f"the QR factors of a matrix of shape {a.shape}")
+    return (*batch, m + n, n), S.floating(a)
+
+
 structural(
     "qr", 1, _qr_value, _qr_vjp, jvp=of_one(_qr_jvp), node="LinalgQr",
     doc="reduced QR factors of a matrix with at least as many rows as columns, packed below each other",
+    shape=_qr_shape, effect="dense",
 )
 
 
@@ -260,4 +299,5 @@ def _pinv_jvp(t, a, z, rcond=1e-15, hermitian=False):
 structural(
     "pinv", 1, _pinv_value, _pinv_vjp, jvp=of_one(_pinv_jvp), node="LinalgPinv", raises=True,
     doc="pseudo-inverse of a matrix; the derivative holds where the rank is constant",
+    shape=lambda a, rcond=1e-15, hermitian=False: ((*a.shape[:-2], a.shape[-1], a.shape[-2]), S.floating(a)), effect="dense",
 )

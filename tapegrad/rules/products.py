@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import lang as L
+from . import shapes as S
 from .table import structural
 from .tangents import added
 from .transposed import absolute_product_value
@@ -37,9 +38,13 @@ def _matmul_jvp(tangents, a, b, z):
     return added(None if to_a is None else to_a @ b, None if to_b is None else a @ to_b)
 
 
+def _product_shape(a, b):
+    return S.product(a, b), S.together(a, b)
+
+
 structural(
     "matmul", 2, np.matmul, _matmul_vjp, jvp=_matmul_jvp, forward=lambda a, b: a.product(b), node="Mm", numpy=(np.matmul,),
-    doc="matrix product with NumPy's broadcasting",
+    doc="matrix product with NumPy's broadcasting", shape=_product_shape, effect="product",
 )
 
 
@@ -61,5 +66,5 @@ def _term_by_term(a, b):
 
 structural(
     "absolute_matmul", 2, absolute_matmul_value, _matmul_vjp, jvp=_matmul_jvp, forward=lambda a, b: a @ b, node="AbsoluteMm",
-    doc="matrix product in which zero times anything is zero (even beside infinity)",
+    doc="matrix product in which zero times anything is zero (even beside infinity)", shape=_product_shape, effect="product",
 )

@@ -12,6 +12,8 @@ import math
 import numpy as np
 
 from . import lang as L
+from . import shapes as S
+from .shapes import axes_of
 from .table import structural
 from .tangents import of_one
 
@@ -24,20 +26,28 @@ def spread(g, x, axis, keepdims):
     return g.expand_dims(axes) if axes else g
 
 
-def axes_of(x, axis):
-    """Axes as a sorted tuple of non-negative ints."""
-    if axis is None:
-        return tuple(range(x.ndim))
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else axis
-    return tuple(sorted(a % x.ndim for a in axes))
-
-
 def count_of(x, axis):
     """How many elements a reduction over `axis` combines."""
     count = 1
     for a in axes_of(x, axis):
         count *= x.shape[a]
     return count
+
+
+def _summed_shape(x, axis=None, keepdims=False):
+    return S.reduced(x, axis, keepdims), S.reduced_char(np.add, x.char)
+
+
+def _chosen_shape(x, axis=None, keepdims=False):
+    return S.reduced(x, axis, keepdims), x.char
+
+
+def _float_shape(x, axis=None, keepdims=False):
+    return S.reduced(x, axis, keepdims), S.floating(x)
+
+
+def _moment_shape(x, axis=None, ddof=0, keepdims=False):
+    return S.reduced(x, axis, keepdims), S.floating(x)
 
 
 def inverse(count):
@@ -52,6 +62,7 @@ def _sum_vjp(g, x, z, axis=None, keepdims=False):
 structural(
     "sum", 1, lambda x, axis=None, keepdims=False: np.add.reduce(x, axis, keepdims=keepdims), _sum_vjp,
     jvp=of_one(lambda t, x, z, axis=None, keepdims=False: t.sum(axis, keepdims)), linear=True, node="Sum", doc="sum over axes",
+    shape=_summed_shape, effect="reduce",
 )
 
 
@@ -77,7 +88,7 @@ def _mean_jvp(t, x, z, axis=None, keepdims=False):
 
 structural(
     "mean", 1, _mean_value, _mean_vjp, jvp=of_one(_mean_jvp), forward=_mean_forward,
-    node="Mean", doc="arithmetic mean over axes",
+    node="Mean", doc="arithmetic mean over axes", shape=_float_shape, effect="reduce",
 )
 
 
@@ -101,12 +112,12 @@ def _extremum_jvp(t, x, z, axis=None, keepdims=False):
 structural(
     "max", 1, lambda x, axis=None, keepdims=False: np.maximum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
     jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("max", axis, keepdims),
-    node="Max", doc="maximum over axes; ties share the derivative evenly",
+    node="Max", doc="maximum over axes; ties share the derivative evenly", shape=_chosen_shape, effect="reduce",
 )
 structural(
     "min", 1, lambda x, axis=None, keepdims=False: np.minimum.reduce(x, axis, keepdims=keepdims), _extremum_vjp,
     jvp=of_one(_extremum_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("min", axis, keepdims),
-    node="Min", doc="minimum over axes; ties share the derivative evenly",
+    node="Min", doc="minimum over axes; ties share the derivative evenly", shape=_chosen_shape, effect="reduce",
 )
 
 
@@ -133,6 +144,7 @@ structural(
     "prod", 1, lambda x, axis=None, keepdims=False: np.prod(x, axis=axis, keepdims=keepdims), _prod_vjp,
     jvp=of_one(_prod_jvp), forward=lambda x, axis=None, keepdims=False: x.reduce("mul", axis, keepdims),
     node="Prod", doc="product over axes, exact where factors are zero",
+    shape=lambda x, axis=None, keepdims=False: (S.reduced(x, axis, keepdims), S.reduced_char(np.multiply, x.char)), effect="reduce",
 )
 
 
@@ -159,6 +171,7 @@ def _var_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
 structural(
     "var", 1, lambda x, axis=None, ddof=0, keepdims=False: np.var(x, axis=axis, ddof=ddof, keepdims=keepdims),
     _var_vjp, jvp=of_one(_var_jvp), forward=_var_forward, node="Var", doc="variance over axes with `ddof`",
+    shape=_moment_shape, effect="reduce",
 )
 
 
@@ -181,7 +194,7 @@ def _std_jvp(t, x, z, axis=None, ddof=0, keepdims=False):
 structural(
     "std", 1, lambda x, axis=None, ddof=0, keepdims=False: np.std(x, axis=axis, ddof=ddof, keepdims=keepdims),
     _std_vjp, jvp=of_one(_std_jvp), forward=_std_forward, node="Std",
-    doc="standard deviation over axes with `ddof`; derivative 0 where it is 0",
+    doc="standard deviation over axes with `ddof`; derivative 0 where it is 0", shape=_moment_shape, effect="reduce",
 )
 
 
@@ -220,7 +233,7 @@ def _norm_jvp(t, x, z, axis=None, keepdims=False):
 
 structural(
     "norm", 1, _norm_value, _norm_vjp, jvp=of_one(_norm_jvp), forward=_norm_forward, node="Norm",
-    doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0",
+    doc="Euclidean norm over axes, scaled against overflow; derivative 0 at 0", shape=_float_shape, effect="reduce",
 )
 
 
@@ -255,7 +268,7 @@ def _logsumexp_jvp(t, x, z, axis=None, keepdims=False):
 
 structural(
     "logsumexp", 1, _logsumexp_value, _logsumexp_vjp, jvp=of_one(_logsumexp_jvp), forward=_logsumexp_forward, node="Logsumexp",
-    doc="log of the sum of exponentials over axes, without overflow",
+    doc="log of the sum of exponentials over axes, without overflow", shape=_float_shape, effect="reduce",
 )
 
 
@@ -273,6 +286,11 @@ def _cumsum_jvp(t, x, z, axis=None):
     return t.reshape(z.shape).scan(0) if axis is None else t.scan(axis)
 
 
+def _cumsum_shape(x, axis=None):
+    return (x.size,) if axis is None else S.along(x, axis), S.reduced_char(np.add, x.char)
+
+
 structural(
     "cumsum", 1, _cumsum_value, _cumsum_vjp, jvp=of_one(_cumsum_jvp), linear=True, node="Cumsum", doc="cumulative sum along an axis",
+    shape=_cumsum_shape, effect="scan",
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.errors import require
+from . import shapes as S
 from .table import structural
 
 
@@ -42,8 +44,13 @@ def _jvp(tangents, y, h, *rest, factors):
     return total
 
 
+def _shape(y, h, *stages, factors):
+    require(len(factors) == len(stages), f"{len(stages)} stages with {len(factors)} factors")
+    return np.broadcast_shapes(y.shape, h.shape, *(s.shape for s in stages)), S.promoted(y, h, *stages)
+
+
 structural(
     "runge_kutta_stage", -1, _value, _vjp, jvp=_jvp,
     forward=lambda y, h, *stages, factors: y + h * _sum(factors, stages), node="RungeKuttaStage",
-    doc="y + h * sum(factors * stages) for vectors y and stages and a scalar h",
+    doc="y + h * sum(factors * stages) for vectors y and stages and a scalar h", shape=_shape, effect="elementwise",
 )

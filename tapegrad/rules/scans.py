@@ -3,7 +3,7 @@
 The derivative of a cumulative product is a linear recurrence, and that of a linear
 recurrence another one, run the other way: O(n) for each line, without a division,
 so exact where factors are zero.  ``b.recur(f, axis)`` is the recurrence
-``y[k] = b[k] + f[k] * y[k - 1]`` of the rules' language; see `Eager.recur` for its
+``y[k] = b[k] + f[k] * y[k - 1]`` of the rules' language; see `RuleArray.recur` for its
 options.
 """
 
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..common.errors import require
 from . import lang as L
+from . import shapes as S
 from .table import structural
 from .transposed import absolute_product_value
 
@@ -35,11 +37,12 @@ structural(
     "cumprod", 1, _cumprod_value, _cumprod_vjp, jvp=_cumprod_jvp,
     forward=lambda x, axis=0: x.scan(axis, "mul"), node="Cumprod",
     doc="cumulative product along an axis, exact where factors are zero",
+    shape=lambda x, axis=0: (S.along(x, axis), S.reduced_char(np.multiply, x.char)), effect="scan",
 )
 
 
 def recurrence_value(b, f, axis=0, reverse=False, lag=False, exclusive=False):
-    """The recurrence on plain arrays; see `Eager.recur`.  Only derivatives are made of it: zero is absolute."""
+    """The recurrence on plain arrays; see `RuleArray.recur`.  Only derivatives are made of it: zero is absolute."""
     b, f = np.broadcast_arrays(b, f)
     result = np.empty(b.shape, np.result_type(b, f))
     b, f, lines = (np.moveaxis(a, axis, 0) for a in (b, f, result))
@@ -71,8 +74,14 @@ def _recurrence_jvp(tangents, b, f, z, axis=0, reverse=False, lag=False):
     return (moved if of_b is None else of_b + moved).recur(f, axis, reverse=reverse, lag=lag)
 
 
+def _recurrence_shape(b, f, axis=0, reverse=False, lag=False):
+    shape = np.broadcast_shapes(b.shape, f.shape)
+    require(-len(shape) <= axis < len(shape), f"the axis {axis} of {len(shape)}")
+    return shape, S.together(b, f)
+
+
 structural(
     "recurrence", 2, recurrence_value, _recurrence_vjp, jvp=_recurrence_jvp,
     forward=lambda b, f, axis=0, reverse=False, lag=False: b.recur(f, axis, reverse=reverse, lag=lag), node="Recurrence",
-    doc="y[k] = b[k] + f[k] * y[k - 1] along an axis; with `lag` the factor is f[k - 1]",
+    doc="y[k] = b[k] + f[k] * y[k - 1] along an axis; with `lag` the factor is f[k - 1]", shape=_recurrence_shape, effect="scan",
 )

@@ -12,6 +12,8 @@ import math
 
 import numpy as np
 
+from ..common.errors import require
+from . import shapes as S
 from .table import structural
 from .tangents import of_one, tangent_of_parts
 
@@ -79,6 +81,7 @@ for _name, _node, _doc in (
 ):
     VIEWS[_name] = structural(
         _name, 1, _view_value, _view_vjp, jvp=of_one(_view_jvp), linear=True, node=_node, doc=_doc, dynamic="offset",
+        shape=lambda x, shape=(), strides=(), offset=0: (S.window(x, shape, strides, offset), x.char), effect="view",
     )
 
 
@@ -99,7 +102,10 @@ for _name, _node, _doc in (
     ("squeeze", "Squeeze", "axes of extent 1 removed"),
     ("expand_dims", "Unsqueeze", "axes of extent 1 added"),
 ):
-    structural(_name, 1, _reshape_value, _reshape_vjp, jvp=of_one(_reshape_jvp), linear=True, node=_node, doc=_doc)
+    structural(
+        _name, 1, _reshape_value, _reshape_vjp, jvp=of_one(_reshape_jvp), linear=True, node=_node, doc=_doc,
+        shape=lambda x, shape=(): (S.counted(x, shape), x.char), effect="view",
+    )
 
 
 def _transpose_vjp(g, x, z, axes=()):
@@ -110,10 +116,12 @@ for _name, _node, _doc in (("transpose", "Permute", "axes permuted"), ("t", "T",
     structural(
         _name, 1, lambda x, axes=(): np.transpose(x, axes), _transpose_vjp,
         jvp=of_one(lambda t, x, z, axes=(): t.transpose(axes)), linear=True, node=_node, doc=_doc,
+        shape=lambda x, axes=(): (S.permuted(x, axes), x.char), effect="view",
     )
 structural(
     "flip", 1, lambda x, axes=(): np.flip(x, axes), lambda g, x, z, axes=(): (g.flip(axes),),
     jvp=of_one(lambda t, x, z, axes=(): t.flip(axes)), linear=True, node="Flip", doc="the order along axes reversed",
+    shape=lambda x, axes=(): (S.along(x, *axes), x.char), effect="view",
 )
 
 
@@ -136,6 +144,7 @@ for _name, _node, _doc in (
     structural(
         _name, 1, lambda x, index, shape=(): np.reshape(np.take(x, index), shape), _gather_vjp,
         jvp=of_one(_gather_jvp), linear=True, node=_node, doc=_doc, constants=(1,),
+        shape=lambda x, index, shape=(): (S.taken(index, shape), x.char), effect="move",
     )
 
 
@@ -155,6 +164,7 @@ def _concatenate_jvp(tangents, *rest, axis=0):
 structural(
     "concatenate", -1, lambda *xs, axis=0: np.concatenate(xs, axis=axis), _concatenate_vjp,
     jvp=_concatenate_jvp, linear=True, node="Cat", doc="arrays joined along an existing axis",
+    shape=lambda *xs, axis=0: (S.joined(xs, axis), S.together(*xs)), effect="move",
 )
 
 
@@ -172,12 +182,17 @@ def _stack_jvp(tangents, *rest, axis=0):
 
 structural(
     "stack", -1, lambda *xs, axis=0: np.stack(xs, axis=axis), _stack_vjp, jvp=_stack_jvp, linear=True, node="Stack",
-    doc="arrays joined along a new axis",
+    doc="arrays joined along a new axis", shape=lambda *xs, axis=0: (S.stacked(xs, axis), S.together(*xs)), effect="move",
 )
 
 
 def _diagflat_value(x, k=0, shape=()):
     return np.diag(x, k)
+
+
+def _diagflat_shape(x, k=0, shape=()):
+    require(x.ndim == 1 and shape == (x.size + abs(k),) * 2, f"{x.shape} on the diagonal {k} of {shape}")
+    return shape, x.char
 
 
 def _diagonal_window(x, k, shape):
@@ -194,7 +209,7 @@ def _diagflat_jvp(t, x, z, k=0, shape=()):
 
 structural(
     "diag", 1, _diagflat_value, _diagflat_vjp, jvp=of_one(_diagflat_jvp), linear=True, node="Diag",
-    doc="a matrix with a vector on its diagonal",
+    doc="a matrix with a vector on its diagonal", shape=_diagflat_shape, effect="move",
 )
 
 
@@ -204,6 +219,11 @@ def _assigned(x, v, shape, strides, offset):
         x.reshape(-1)[offset:], shape, [s * x.itemsize for s in strides]
     )[...] = v
     return x
+
+
+def _assigned_shape(x, v, shape=(), strides=(), offset=0):
+    S.inside(x.size, S.fitting(v, shape), strides, offset)
+    return x.shape, x.char
 
 
 def _assign_vjp(g, x, v, z, shape=(), strides=(), offset=0):
@@ -219,7 +239,7 @@ def _assign_jvp(tangents, x, v, z, shape=(), strides=(), offset=0):
 
 structural(
     "setitem", 2, lambda x, v, shape=(), strides=(), offset=0: _assigned(x, v, shape, strides, offset), _assign_vjp,
-    jvp=_assign_jvp, linear=True, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset",
+    jvp=_assign_jvp, linear=True, node="CopySlices", doc="x with x[i:j] = v", dynamic="offset", shape=_assigned_shape, effect="write",
 )
 
 
@@ -227,6 +247,11 @@ def _put_value(x, v, index, shape=()):
     x = np.array(x, order="C")
     x.reshape(-1)[index] = np.broadcast_to(v, shape).reshape(-1)
     return x
+
+
+def _put_shape(x, v, index, shape=()):
+    S.taken(index, S.fitting(v, shape))
+    return x.shape, x.char
 
 
 def _put_vjp(g, x, v, index, z, shape=()):
@@ -242,7 +267,7 @@ def _put_jvp(tangents, x, v, index, z, shape=()):
 
 structural(
     "put", 2, _put_value, _put_vjp, jvp=_put_jvp, linear=True, node="IndexPut", constants=(2,),
-    doc="x with x[index_array_or_mask] = v",
+    doc="x with x[index_array_or_mask] = v", shape=_put_shape, effect="write",
 )
 
 
@@ -251,8 +276,13 @@ def _astype_vjp(g, x, z, dtype="d"):
     return (g * 1.0,)
 
 
+def _astype_shape(x, dtype="d"):
+    require(dtype in ("d", "f"), f"the dtype {dtype!r}")
+    return x.shape, dtype
+
+
 structural(
     "astype", 1, lambda x, dtype="d": np.asarray(x).astype(dtype), _astype_vjp,
     jvp=of_one(lambda t, x, z, dtype="d": t * 1.0), linear=True, node="ToCopy",
-    doc="conversion between float32 and float64",
+    doc="conversion between float32 and float64", shape=_astype_shape, effect="elementwise",
 )

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from ..common.errors import InternalError
 from .lang import times
+from .shapes import of_elements
 
 #: Opcodes below FIRST_ROW are the tape's own entries, those from ROW_END on array instructions (see tape.layout).
 FIRST_ROW, ROW_END = 8, 1024
@@ -74,8 +75,18 @@ class Row:
         and at least one that is not None.
     numpy : tuple
         The NumPy functions that record this row when called on a tensor.
+    shape : callable
+        ``shape(*operands, **attrs) -> shape, dtype character`` of the result, from descriptions of the operands
+        (`rules.shapes`); element-wise rows have one in common.
+    effect : str
+        What the elements of the result are, as replays, kernels and patterns of sparsity need to know: ``"elementwise"``,
+        each is computed from those in its place (operands are broadcast); ``"view"``, a window on the memory of the operand;
+        ``"move"``, elements of the operands, or sums of them, in other places; ``"write"``, the first operand with some
+        elements changed; ``"reduce"``, each is computed from those along the axes of the attribute ``axis``, where there is
+        one; ``"scan"``, each from those before it along an axis; ``"product"``, each from a row of the first operand and a
+        column of the second; ``"dense"``, of matrices: each depends on all.
     constants : tuple of int
-        Positions of operands that never carry a derivative (conditions, indices).
+        Positions of operands that never carry a derivative: conditions of an element-wise row, flat positions of a structural one.
     dynamic : str, optional
         Name of the integer attribute that each instruction keeps for itself.
     calls_scipy : bool
@@ -119,6 +130,8 @@ class Row:
     forward: Callable | None = None
     primitive: object = None
     raises: bool = False
+    shape: Callable | None = None
+    effect: str = "dense"
     opcode: int = field(default=0, init=False)
     scalar_instruction: bool = field(init=False)
 
@@ -129,6 +142,18 @@ class Row:
     def elementwise(self):
         """Whether the row is element-wise (has partial derivatives)."""
         return bool(self.partials)
+
+    @property
+    def index(self):
+        """The position of the operand that holds flat positions, or None."""
+        return self.constants[0] if self.constants and not self.elementwise else None
+
+    def keywords(self, attrs, integer):
+        """All attributes as a dict, with the one that each instruction keeps for itself."""
+        attrs = dict(attrs)
+        if self.dynamic:
+            attrs[self.dynamic] = integer
+        return attrs
 
     @property
     def node_name(self):
@@ -235,25 +260,31 @@ def register(row):
 def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=(), calls_scipy=False, refused=None):
     """Register an element-wise row; its arity is the number of partials."""
     constants = tuple(k for k, partial in enumerate(partials) if partial is None)
-    return register(
-        Row(
-            name, len(partials), node, value, doc, scalar, expr, tuple(partials), None, tuple(numpy), constants,
-            calls_scipy=calls_scipy, refused=refused or {},
-        )
-    )
+    row = Row(
+        name, len(partials), node, value, doc, scalar, expr, tuple(partials), None, tuple(numpy), constants,
+        calls_scipy=calls_scipy, refused=refused or {}, effect="elementwise",
+    )  # fmt: skip
+    row.shape = lambda *operands: of_elements(row, operands)
+    return register(row)
 
 
 def structural(
-    name, arity, value, vjp, *, node, doc, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None,
+    name, arity, value, vjp, *, node, doc, shape, effect, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None,
     raises=False,
 ):  # fmt: skip
     """Register a structural row."""
     return register(
         Row(
             name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic,
-            jvp=jvp, linear=linear, forward=forward, raises=raises,
+            jvp=jvp, linear=linear, forward=forward, raises=raises, shape=shape, effect=effect,
         )
     )
+
+
+@lru_cache(4096)
+def described(row, operands, attrs, integer=0):
+    """Shape and dtype character of what a row gives for operands of these descriptions (a tuple)."""
+    return row.shape(*operands, **row.keywords(attrs, integer))
 
 
 def by_opcode(opcode):

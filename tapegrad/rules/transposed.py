@@ -10,7 +10,9 @@ import math
 
 import numpy as np
 
+from ..common.errors import require
 from . import lang as L
+from . import shapes as S
 from .table import elementwise, structural
 
 
@@ -63,11 +65,17 @@ def window_positions(shape, strides):
     return positions.reshape(-1)
 
 
+def _placed_shape(x, shape=(), strides=(), offset=0):
+    S.inside(math.prod(shape), x.shape, strides, offset)
+    return tuple(shape), x.char
+
+
 structural(
     "place", 1, place_value,
     lambda g, x, z, shape=(), strides=(), offset=0: (g.strided(x.shape, strides, offset),),
     jvp=lambda t, x, z, shape=(), strides=(), offset=0: t[0].placed(shape, strides, offset),
     linear=True, node="Place", doc="zeros with x added into a strided window", dynamic="offset",
+    shape=_placed_shape, effect="move",
 )
 
 
@@ -78,8 +86,15 @@ def scatter_value(x, index, shape=()):
     return np.bincount(np.ravel(index), x.reshape(-1), count).astype(x.dtype).reshape(shape)
 
 
+def _scattered_shape(x, index, shape=()):
+    S.taken(index, x.shape)
+    require(min(shape, default=0) >= 0, f"the shape {shape}")
+    return tuple(shape), x.char
+
+
 structural(
     "scatter", 1, scatter_value, lambda g, x, index, z, shape=(): (g.gather(index, x.shape),),
     jvp=lambda t, x, index, z, shape=(): t[0].scattered(index, shape),
     linear=True, node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
+    shape=_scattered_shape, effect="move",
 )

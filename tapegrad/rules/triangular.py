@@ -10,6 +10,7 @@ import numpy as np
 
 from ..common.uninterrupted import imported
 from . import lang as L
+from . import shapes as S
 from .table import structural
 
 
@@ -64,5 +65,7 @@ structural(
     jvp=_jvp,
     node="LinalgSolveTriangular",
     raises=True,
+    shape=lambda a, b, trans=0, lower=False, unit=False: (S.solution(a, b), S.floating(a, b)),
+    effect="dense",
     doc="solution X of A @ X = B for a triangular A; only that triangle is read and has an adjoint",
 )

@@ -22,14 +22,18 @@ class Meta:
     shape, strides : tuple of int
     char : str
         NumPy's dtype character (``"d"`` is float64).
-    size, nbytes, itemsize : int
+    size, ndim, nbytes, itemsize : int
     dtype : dtype
+    weak : bool
+        Whether it promotes as a number of Python does: of `SCALAR` only.
     """
 
-    __slots__ = ("shape", "strides", "char", "itemsize", "size", "nbytes", "dtype", "__weakref__")
+    __slots__ = ("shape", "ndim", "strides", "char", "itemsize", "size", "nbytes", "dtype", "weak", "__weakref__")
 
-    def __init__(self, shape, strides, char, itemsize):
+    def __init__(self, shape, strides, char, itemsize, weak=False):
         self.shape = shape
+        self.ndim = len(shape)
+        self.weak = weak
         self.strides = strides
         self.char = char
         self.itemsize = itemsize
@@ -44,7 +48,7 @@ class Meta:
 
 
 #: The one description of float64 scalars, which live in the records themselves.
-SCALAR = Meta((), (), "d", 8)
+SCALAR = Meta((), (), "d", 8, weak=True)
 
 #: By (shape, strides, char); when there are more than `_limit`, those that nothing else refers to are let go.
 _KNOWN = {}

@@ -338,18 +338,25 @@ class Store:
 
     def renew(self):
         """Forget what is recorded and begin anew, in the same memory: of a store that no tensor points to."""
-        self.tokens, self.code, self.special = [None], None, False
-        self.nbytes = self.others = self.cleared = 0
-        self.due = self.capacity
-        staged = self.ops, self.lefts, self.rights, self.offsets
-        for contents in (*staged, self.objects, self.savers, self.leaf_list, self.code_runs, self.clearings):
-            contents.clear()
-        for by_slot in (self.leaves, self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
-            by_slot.clear()
-        if self.watched.slots:
-            self.watched = Watched()
+        self.tokens, self.code, self.special, self.due = [None], None, False, self.capacity
+        self.leaves.clear()
+        self.leaf_list.clear()
+        self.code_runs.clear()
+        if self.ops:
+            for staged in (self.ops, self.lefts, self.rights, self.offsets):
+                staged.clear()
+        if self.savers:
+            self.nbytes, self.watched = 0, Watched()
+            self.objects.clear()
+            self.savers.clear()
         else:
             self.watched.born = Exposure.count
+        self.others = self.cleared = 0
+        if self.clearings:
+            self.clearings.clear()
+        if self.in_python or self.hooks or self.node_hooks or self.pre_hooks or self.retained:
+            for by_slot in (self.in_python, self.hooks, self.node_hooks, self.pre_hooks, self.retained):
+                by_slot.clear()
         self._stage(1)
 
     def forget(self):
@@ -390,9 +397,11 @@ class ThreadState:
         What has been entered, innermost last: explicit tapes, and calls of transformations. Each has its current `store`.
     spare : Store or None
         What the last call of a transformation was recorded on, empty, for the next one.
+    variables : tuple of Tensor
+        The leaves with respect to which functions are being differentiated, define-by-run.
     """
 
-    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "__weakref__")
+    __slots__ = ("ident", "enabled", "checking", "store", "anonymous", "tapes", "spare", "variables", "__weakref__")
 
     def __init__(self):
         self.ident = get_ident()
@@ -400,6 +409,7 @@ class ThreadState:
         self.checking = None
         self.tapes = []
         self.spare = None
+        self.variables = ()
         self.store = self.anonymous = Store(self)
 
     def set_enabled(self, enabled):

@@ -14,7 +14,9 @@ value, if it is another one.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -32,7 +34,7 @@ from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.modes import enable_grad
 from ..tape.places import function_name
 from ..tape.store import thread_state
-from .captured import States, as_it_was, captured
+from .captured import Captured
 
 #: How many levels of objects are looked into for what has changed.
 OBJECTS = 8
@@ -54,7 +56,7 @@ class _Layout:
     enabled : bool
         Whether tensors that are no arguments are refused: not under ``no_grad``.
     surroundings : Captured
-    states : States
+    states : _States
         Of the generators that the call has drawn from.
     """
 
@@ -64,6 +66,46 @@ class _Layout:
         self.arguments, self.result = arguments, None
         self.enabled = thread_state().enabled
         self.surroundings = self.states = None
+
+
+class _States:
+    """Where random generators are: those of `np.random` and `random`, and `generators`."""
+
+    def __init__(self, generators):
+        self.streams = []
+        for generator in [np.random, random, *generators]:
+            if isinstance(generator, np.random.Generator):
+                generator = generator.bit_generator
+            if isinstance(generator, np.random.BitGenerator):
+                stream = functools.partial(getattr, generator, "state"), functools.partial(setattr, generator, "state")
+            elif hasattr(generator, "get_state"):
+                stream = functools.partial(generator.get_state, legacy=False), generator.set_state
+            else:
+                stream = generator.getstate, generator.setstate
+            with contextlib.suppress(NotImplementedError):  # those of the operating system have no state
+                self.streams.append((*stream, stream[0]()))
+
+    def forget_unmoved(self):
+        """Keep the states only of generators that have been drawn from since."""
+        self.streams = [stream for stream in self.streams if not _same_state(stream[0](), stream[2])]
+
+    @contextlib.contextmanager
+    def restored(self):
+        """Inside, the generators are where they were; after it, where they are now."""
+        now = [(move, where()) for where, move, _ in self.streams]
+        try:
+            for _, move, state in self.streams:
+                move(state)
+            yield
+        finally:
+            for move, state in now:
+                move(state)
+
+
+def _same_state(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same_state(a[key], b[key]) for key in a)
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
 
 
 class _Segment(Primitive):
@@ -81,11 +123,11 @@ class _Segment(Primitive):
     def _run(self, *leaves, layout):
         if layout.surroundings is not None:
             # Asked again for the value of a call that has been made.
-            function = _on_leaves(self._as_it_was(leaves, layout), layout)
+            function = _as_it_was(layout)
             with layout.states.restored():
                 return _packed(self._values(function, leaves, layout))
-        surroundings = captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, leaves, layout), large=True)
-        states = States(surroundings.generators)
+        surroundings = Captured(self.checkpointed, OBJECTS, _objects(self.checkpointed, leaves, layout))
+        states = _States(surroundings.generators)
         values = self._values(_on_leaves(self.checkpointed, layout), leaves, layout)
         states.forget_unmoved()
         layout.surroundings, layout.states = surroundings, states
@@ -104,16 +146,9 @@ class _Segment(Primitive):
         return [r._v if isinstance(r, Differentiable) else r for r in results]
 
     # -- again ------------------------------------------------------------------------
-    def _as_it_was(self, leaves, layout):
-        """The function with its variables bound to what they were; raises if something else has changed."""
-        return as_it_was(
-            layout.surroundings, self.checkpointed, _objects(self.checkpointed, leaves, layout),
-            "between the call and the backward pass: a function under tg.checkpoint is run again on the way back",
-        )  # fmt: skip
-
     def _recorded(self, leaves, layout, result):
         """The call made again, on a tape of its own."""
-        function = _on_leaves(self._as_it_was(leaves, layout), layout)
+        function = _as_it_was(layout)
         with layout.states.restored():
             recording = Recording(function, leaves, _wanted(leaves))
         if layout.enabled:
@@ -140,7 +175,7 @@ class _Segment(Primitive):
     def _cotangents_recorded(self, call, arguments, parts, result, likes):
         """The function is run on tensors, and what it records is walked back."""
         layout = call.static["layout"]
-        function = _on_leaves(self._as_it_was(arguments, layout), layout)
+        function = _as_it_was(layout)
         wanted = [k for k, like in enumerate(likes) if like is not None]
         with Evaluation(function, arguments, wanted, {}) as e:
             with layout.states.restored():
@@ -162,6 +197,12 @@ def _on_leaves(function, layout):
         return function(*args, **kwargs)
 
     return on_leaves
+
+
+def _as_it_was(layout):
+    """The function of the leaves with its variables bound to what they were; raises if something else has changed."""
+    when = "between the call and the backward pass: a function under tg.checkpoint is run again on the way back"
+    return _on_leaves(layout.surroundings.as_it_was(when), layout)
 
 
 def _wanted(leaves):

@@ -171,27 +171,25 @@ class Transformed(Generic[R]):
 
     def _answered(self, args, kwargs):
         """Value and gradients."""
-        if not nested.is_nested(args, kwargs):
-            try:
-                return self._by_replay(args, kwargs)
-            except TapeMismatchError:
-                # The function uses a number on a tape outside (`nested.beside`).
-                if nested.inside():
-                    raise
-        return self._recorded(args, kwargs)
-
-    def _by_replay(self, args, kwargs):
+        if nested.is_nested(args, kwargs):
+            return self._recorded(args, kwargs)
         replayed = self._replayed
-        if replayed.jit is not None:
-            outcome = replayed.call(args, kwargs)
-            return self._value(outcome), self._gradients(outcome.gradients, args)
-        start = time.perf_counter()
-        values, structure, gradients = plain.value_and_gradients(
-            replayed.function, args, kwargs, replayed.argnums, self._has_aux, replayed.scalar
-        )
-        replayed.stats.runs += 1
-        replayed.spending.note(time.perf_counter() - start)
-        return values[0] if structure is LEAF else unflatten(structure, values), self._gradients(gradients, args)
+        try:
+            if replayed.jit is not None:
+                outcome = replayed.call(args, kwargs)
+                return self._value(outcome), self._gradients(outcome.gradients, args)
+            start = time.perf_counter()
+            values, structure, gradients = plain.value_and_gradients(
+                replayed.function, args, kwargs, replayed.argnums, self._has_aux, replayed.scalar
+            )
+            replayed.stats.runs += 1
+            replayed.spending.note(time.perf_counter() - start)
+            return values[0] if structure is LEAF else unflatten(structure, values), self._gradients(gradients, args)
+        except TapeMismatchError:
+            # The function uses a number on a tape outside (`nested.beside`).
+            if nested.inside():
+                raise
+        return self._recorded(args, kwargs)
 
     def _recorded(self, args, kwargs):
         """Value and gradients inside of another derivative: recorded there (`tapegrad.autograd.nested`)."""

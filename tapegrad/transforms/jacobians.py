@@ -23,7 +23,7 @@ from ..autograd.recording import Recording, as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
-from .captured import as_it_was, captured
+from .captured import Captured
 from .choosing import predict
 from .functional import Transformed, chosen
 from .replay.miss import MISS
@@ -125,12 +125,12 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
 
 
 def _vjp(f, primals):
-    before, recording = captured(f, large=True), _recorded(f, primals)
+    before, recording = Captured(f), _recorded(f, primals)
 
     def pullback(cotangent):
         if nested.is_nested((cotangent,), {}):
             recording.check()
-            return nested.vjp(as_it_was(before, f, (), _RUN_AGAIN), primals)[1](cotangent)
+            return nested.vjp(before.as_it_was(_RUN_AGAIN), primals)[1](cotangent)
         seeds = _fitted(cotangent, recording.structure, recording.outputs, "the cotangent", "the value")
         return _arguments(recording, recording.pull(seeds))
 
@@ -177,12 +177,12 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 
 
 def _linearize(f, primals):
-    before, recording = captured(f, large=True), _recorded(f, primals)
+    before, recording = Captured(f), _recorded(f, primals)
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
             recording.check()
-            return nested.linearize(as_it_was(before, f, (), _RUN_AGAIN), primals)[1](*tangents)
+            return nested.linearize(before.as_it_was(_RUN_AGAIN), primals)[1](*tangents)
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0

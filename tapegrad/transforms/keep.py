@@ -7,7 +7,8 @@ garbage collector takes when nobody refers to it any more.
 
 from __future__ import annotations
 
-from .captured import KEPT
+#: The attribute of a function or object under which its recordings are kept.
+KEPT = "__tapegrad__"
 
 
 class Keep:

@@ -15,7 +15,7 @@ from ..array.record import normalise, plain, tracked
 from ..array.tensor import Tensor
 from ..autograd.backward import sweep_back, sweep_straight
 from ..autograd.hooks import accumulate
-from ..autograd.recording import OUTER, check_result, refuse_captured, refuse_outer
+from ..autograd.recording import check_result, refuse_captured, refuse_outer
 from ..common.dtypes import readable
 from ..common.errors import NonScalarOutputError, StructureError
 from ..common.tree import LEAF, flatten, leaf_names, unflatten
@@ -69,13 +69,13 @@ def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
     arguments = [call.argument(k, value, variables if k in argnums else None) for k, value in enumerate(args)]
     if kwargs:
         kwargs = {name: _constant(value) for name, value in kwargs.items()}
-    OUTER.leaves = (*call.outer, *variables)
+    call.state.variables = (*call.outer, *variables)
     result = function(*arguments, **kwargs)
     if type(result) is Tensor and not has_aux:
         results, structure = [result], LEAF
     else:
         results, structure = flatten(result)
-    OUTER.leaves = call.outer
+    call.state.variables = call.outer
     if call.outer:
         refuse_outer(call.store)
     if call.enabled and len(call.store.leaf_list) > len(variables):
@@ -106,7 +106,7 @@ class _Call:
 
     def __init__(self):
         self.state = state = thread_state()
-        self.outer, self.enabled = OUTER.leaves, state.enabled
+        self.outer, self.enabled = state.variables, state.enabled
         if not self.enabled:
             state.set_enabled(True)
         store, state.spare = state.spare, None
@@ -121,7 +121,7 @@ class _Call:
     def end(self, answered):
         """Let the tape go; tensors that the function has left somewhere can no longer be differentiated."""
         state = self.state
-        OUTER.leaves = self.outer
+        state.variables = self.outer
         state.tapes.remove(self)
         state.store = state.tapes[-1].store if state.tapes else state.anonymous
         if not self.enabled:

@@ -65,7 +65,7 @@ def test_two_toy_rows_on_arrays(toys):
 def test_a_toy_row_that_moves_data(toys):
     twist = table.structural(
         "twist", 1, lambda x: np.flip(x, 0).T, lambda g, x, z: (g.transpose((1, 0)).flip((0,)),),
-        node="Twist", doc="flipped and transposed",
+        node="Twist", doc="flipped and transposed", shape=lambda x: (x.shape[::-1], x.char), effect="move",
     )  # fmt: skip
     x = tg.tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
     seed = np.arange(6.0).reshape(3, 2)

@@ -7,7 +7,7 @@ Temporaries begin as NaN (or as odd numbers), so that a read before a write show
 import numpy as np
 import scipy.special
 
-from tapegrad.codegen import incomplete_gamma
+from tapegrad.codegen import gamma
 from tapegrad.interpreter import native
 from tapegrad.kernel import ir
 
@@ -32,7 +32,7 @@ def _sigmoid(x):
 
 _OWN = {
     "mul0": _mul0, "sigmoid": _sigmoid, "softplus": lambda x: np.logaddexp(0, x), "sign": np.sign,
-    "sech2": lambda x: (1 / np.cosh(x)) ** 2, "gammainc_da": incomplete_gamma.gammainc_da,
+    "sech2": lambda x: (1 / np.cosh(x)) ** 2, "gammainc_da": gamma.gammainc_da,
     "polygamma": lambda n, x: scipy.special.polygamma(int(n), x),
 }  # fmt: skip
 

@@ -178,3 +178,14 @@ def test_elements_read_without_recording_inside_of_a_recording():
 
     for k in range(3):
         assert tg.grad(f)(np.array([2.0 + k, 3.0])).tolist() == [0.0, 2.0 + k]
+
+
+@pytest.mark.parametrize("ufunc", _OF_ONE, ids=lambda ufunc: ufunc.__name__)
+def test_a_ufunc_of_one_operand_has_no_other_method_with_one(ufunc):
+    # The short way relies on it: it does not look at the method's name.
+    t = tg.tensor(0.5, requires_grad=True) * 1.0
+    before = len(t._t)
+    for method in ("reduce", "accumulate", "reduceat", "outer", "at"):
+        with pytest.raises((ValueError, TypeError)):
+            getattr(ufunc, method)(t)
+    assert len(t._t) == before

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.common.errors import NonFiniteError
 from tapegrad.optimize.proof import DIFFERS, FIRST
 from tests.transforms.replay.agreement import quiet
 
@@ -144,6 +145,103 @@ def test_residuals_that_change_after_the_first_evaluations(solver):
     result = getattr(tg.optimize, solver)(residuals, np.zeros(3))
     assert result.message.endswith(DIFFERS)
     np.testing.assert_allclose(result.x, TARGET + 3.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("trust-constr", "Newton-CG")])
+def test_a_value_that_is_the_same_by_chance(method):
+    """At the minimum of what was recorded the function has the recorded value, and another gradient."""
+    calls = Calls()
+
+    def f(x):
+        calls.number += 1
+        # Recorded, and compared at the only evaluation; then comes the solution.
+        tilt = 0.0 if calls.number <= 2 else 0.5
+        return np.sum((x - TARGET) ** 2) + tilt * np.sum(x - TARGET)
+
+    result = METHODS[method](f, TARGET.copy())
+    assert result.message.endswith(DIFFERS)
+    np.testing.assert_allclose(result.x, TARGET - 0.25, atol=1e-3)
+
+
+def test_residuals_that_are_the_same_by_chance():
+    calls = Calls()
+
+    def residuals(x):
+        calls.number += 1
+        # Recorded, and compared when values and Jacobian are asked for; then comes the solution.
+        return [x[0] - 1.0, (0.0 if calls.number <= 3 else 1.0) * (x[1] - x[0] + 1.0) + 1.0, x[1]]
+
+    result = tg.optimize.least_squares(residuals, np.array([1.0, 0.0]))
+    assert result.message.endswith(DIFFERS)
+    x = np.linalg.lstsq(np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, 1.0]]), np.array([1.0, -2.0, 0.0]))[0]
+    np.testing.assert_allclose(result.x, x, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimise", [tg.optimize.lbfgs, tg.optimize.minimize, tg.optimize.least_squares])
+@pytest.mark.parametrize("at", range(2, 2 + FIRST + 1))
+def test_an_error_of_a_plain_run_is_the_users(optimise, at):
+    calls = Calls()
+
+    def f(x):
+        calls.number += 1
+        if calls.number == at:
+            raise OSError("the disk is full")
+        return np.sum((x - TARGET) ** 2)
+
+    with pytest.raises(OSError, match="the disk is full") as caught:
+        optimise(f, np.zeros(3))
+    assert calls.number == at and caught.traceback[-1].path.name == "test_proof.py"
+
+
+def test_a_function_that_gives_arrays_to_what_takes_only_tensors():
+    def energy(x):
+        return (x**4).sum() + (x**2).sum()
+
+    def f(x):
+        (g,) = tg.autograd.grad(energy(x), [x], create_graph=True)
+        return ((g - 1.0) ** 2).sum()
+
+    result = tg.optimize.lbfgs(f, np.ones(2))
+    assert result.fun < 1e-10 and DIFFERS not in result.message and result.counts["runs"] == 1 + FIRST + 1
+
+
+def test_a_number_at_which_python_would_raise():
+    """1 / 0 is infinite, and the step is shortened, as it is with tensors."""
+    result = tg.optimize.lbfgs(lambda x: 1.0 / x + x + (x - 1.0) ** 2, 1.0)
+    assert result.success and DIFFERS not in result.message and result.x == pytest.approx(1.0)
+    with np.errstate(divide="ignore"), pytest.raises(NonFiniteError):
+        tg.optimize.lbfgs(lambda x: 1.0 / x, 0.0)
+
+
+def test_a_recording_that_was_compared_is_compared_at_the_solution_only():
+    calls, data = Calls(), {"target": TARGET}
+
+    def f(x):
+        calls.number += 1
+        return np.sum((x - data["target"]) ** 2)
+
+    def runs():
+        calls.number = 0
+        result = tg.optimize.lbfgs(f, np.zeros(3))
+        np.testing.assert_allclose(result.x, data["target"], atol=1e-6)
+        return result.counts["records"], result.counts["runs"], calls.number
+
+    assert [runs(), runs()] == [(1, FIRST + 1, FIRST + 2), (0, 1, 1)]
+    # What is noticed is recorded again, and that is compared as the first one was.
+    data["target"] = TARGET + 1.0
+    assert [runs(), runs()] == [(1, FIRST + 1, FIRST + 2), (0, 1, 1)]
+
+
+def test_a_recording_that_differed_is_compared_from_the_first_evaluation():
+    calls = Calls()
+
+    def f(x):
+        calls.number += 1
+        return np.sum((x - TARGET) ** 2) * (1.0 + 0.1 * calls.number)
+
+    for _ in range(2):
+        result = tg.optimize.lbfgs(f, np.zeros(3))
+        assert result.message.endswith(DIFFERS) and result.counts["runs"] >= result.counts["evaluations"] - 1
 
 
 def test_args_are_looked_at():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...array.record import normalise
+from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
@@ -58,7 +58,7 @@ class Running:
         start = time.perf_counter()
         enabled = thread_state().enabled
         with Tape() as tape, enable_grad():
-            trace = Trace(tape.store, self.surroundings.arrays, any(map(is_reordered, static)))
+            trace = Trace(tape.store, self.surroundings.read, any(map(is_reordered, static)))
             trace.keeping = kind.keeping
             args, kwargs = unflatten(structure, with_inputs(leaves, static, inputs, lambda value, _: trace.enter(value)))
             wanted = [mark[-1] for mark in static if is_input(mark)]
@@ -79,6 +79,8 @@ class Running:
                 self.give_up(trace.cannot)
                 return None
             results, shape = flatten(result)
+            # A constant is given out as any result is: as an array, a new one at each call.
+            results = [r._v if isinstance(r, Tensor) and not tracked(r) else r for r in results]
             number = self.scalar and (backward is True or derived is not None)
             plain.checked(results, shape, self.function, tape.store, self.has_aux, number, backward is False)
             if number and np.ndim(results[0]):

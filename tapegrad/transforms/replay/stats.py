@@ -96,11 +96,11 @@ class Spending:
 
     #: By code: a lambda that is made anew at each turn of a loop is the same function here.
     _KNOWN: WeakKeyDictionary = WeakKeyDictionary()
-    #: Parts of the library that had been compiled when a call was noted last.
-    _compiled = 0
 
     def __init__(self, name):
         self.name, self.seconds = name, 0.0
+        #: Parts of the library that had been compiled when a call was noted last.
+        self._compiled = 0
 
     @classmethod
     def of(cls, function):
@@ -115,9 +115,9 @@ class Spending:
 
     def note(self, seconds):
         """Note a call; says once, after `PATIENCE`, what would be quicker."""
-        compiled, Spending._compiled = Spending._compiled, COUNTS["compiled"]
-        if compiled != Spending._compiled:
+        if self._compiled != COUNTS["compiled"]:
             # It was the library itself that was compiled meanwhile.
+            self._compiled = COUNTS["compiled"]
             return
         before = self.seconds
         self.seconds += seconds

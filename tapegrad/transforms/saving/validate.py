@@ -21,8 +21,10 @@ from ...rules import BY_NAME
 from ...rules.scalars import scalar_rows
 from ...tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ...tape.meta import SCALAR, meta_of
-from .abstract import INDEX, planned
+from .abstract import planned
 from .archive import CHARS, need
+
+_PUT, _RESHAPE, _SCATTER = BY_NAME["put"], BY_NAME["reshape"], BY_NAME["scatter"]
 
 
 def check(tape, limit):
@@ -132,8 +134,8 @@ class _Check:
         if key not in self.known:
             planned(row, metas, dict(entry.attrs), entry.integer, entry.meta, self.limit, entry.differentiable)
             self.known.add(key)
-        if row.name in INDEX:
-            self._positions(row, operands, metas, dict(entry.attrs))
+        if row.index is not None:
+            self._positions(row, operands, metas, entry.meta)
         count = len(row.slots(len(operands)))
         count = (count + 1) // 4 if count > 2 else 0
         need(all(op == CONTINUES for op in self.ops[item.slot - count : item.slot]), "records of further operands")
@@ -154,19 +156,20 @@ class _Check:
         # In between there may be a few arrays of eight bytes an element.
         need(32 * cells <= self.limit, f"it may make arrays of {cells} elements; raise max_bytes")
 
-    def _positions(self, row, operands, metas, attrs):
+    def _positions(self, row, operands, metas, out):
         """Flat positions must be in range; those that are computed are looked at when they are."""
-        limit = int(np.prod(attrs["shape"], dtype=np.int64)) if row.name == "scatter" else metas[0].size
-        index = operands[INDEX[row.name]]
+        # `scatter` has those of elements of its result; so has what writes, to an array as large as its operand.
+        limit = out.size if row is _SCATTER else metas[0].size
+        index = operands[row.index]
         if index < 0:
             positions = self.tape.constants[-1 - index]
             need(positions.flags.c_contiguous, "positions")
             need(not positions.size or positions.min() >= 0 and positions.max() < limit, f"positions outside {limit} elements")
-            need(row.name != "put" or len(np.unique(positions)) == positions.size, "an element assigned to twice")
+            need(row is not _PUT or len(np.unique(positions)) == positions.size, "an element assigned to twice")
             return
-        need(row.name != "put", "an assignment at positions that are computed")
+        need(row is not _PUT, "an assignment at positions that are computed")
         item = self.items.get(index)
-        while item is not None and item.entry.kind == ROW and item.entry.function is BY_NAME["reshape"]:
+        while item is not None and item.entry.kind == ROW and item.entry.function is _RESHAPE:
             item = self.items.get(item.operands[0])
         need(item is not None and item.entry.kind == HOST and item.entry.function.ufunc is None, "positions of no known origin")
         host = item.entry.function

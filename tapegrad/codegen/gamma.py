@@ -1,10 +1,12 @@
-"""The derivative of the regularised incomplete gamma function P(a, x) in its order a.
+"""Functions around the gamma function that SciPy does not publish to compiled code.
 
-Up to x = a + 1 the series of P (DLMF 8.7.1) is differentiated term by term:
+`gammainc_da` is the derivative of the regularised incomplete gamma function P(a, x) in its
+order a.  Up to x = a + 1 the series of P (DLMF 8.7.1) is differentiated term by term:
 ``t[n] = x**(a+n) exp(-x) / gamma(a+n+1)`` has the derivative
 ``t[n] (log x - digamma(a+n+1))``.  Beyond, the continued fraction of
 ``Q = 1 - P`` (DLMF 8.9.2) is, each step of Lentz's algorithm together with its
 derivative.  In both all large terms have one sign, so that nothing cancels.
+`zeta` is the Hurwitz zeta function: Euler and Maclaurin's formula (DLMF 25.11.5) from the tenth term on.
 Plain Python, compiled by Numba when a sweep first needs it.
 """
 
@@ -81,3 +83,39 @@ def gammainc_da(a, x):
         if abs(factor - 1.0) < 1e-16 and abs(step) <= 1e-16 * abs(dlog):
             break
     return -front * a * h * (log_x - digamma + dlog)
+
+
+def zeta(s, q):
+    """The sum of ``(q + k) ** -s`` over k = 0, 1, ..., for s > 1."""
+    if not s > 1.0:
+        return math.inf if s == 1.0 else math.nan
+    if q <= 0.0 and (q == math.floor(q) or s != math.floor(s)):
+        return math.inf if q == math.floor(q) else math.nan
+    if q > 1e8:
+        return (1.0 / (s - 1.0) + 0.5 / q) * q ** (1.0 - s)
+    total, at, n = q**-s, q, 0
+    term = total
+    while n < 9 or at <= 9.0:
+        n += 1
+        at += 1.0
+        term = at**-s
+        total += term
+        if abs(term) < 1e-16 * abs(total):
+            return total
+    total += term * at / (s - 1.0) - 0.5 * term
+    # B(2k) / (2k)! for k = 1, 2, ..., as reciprocals.
+    factor, k = 1.0, 0.0
+    for reciprocal in (
+        12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1892437580.3183792, 74724249600.0, -2950130727918.1642, 116467828143500.67,
+        -4597978722407472.6, 181521054019435480.0, -7166165256175667000.0,
+    ):
+        factor *= s + k
+        term /= at
+        part = factor * term / reciprocal
+        total += part
+        if abs(part) < 1e-16 * abs(total):
+            break
+        factor *= s + k + 1.0
+        term /= at
+        k += 2.0
+    return total

@@ -1,0 +1,12 @@
+"""`numpy.fft`: its functions of plain data; of tensors they raise, as complex numbers carry no derivative yet."""
+
+from typing import TYPE_CHECKING
+
+import numpy as _numpy
+
+from .names import namespace
+
+if TYPE_CHECKING:
+    from numpy.fft import *  # noqa: F403
+
+__all__, __getattr__, __dir__ = namespace(__name__, _numpy.fft)

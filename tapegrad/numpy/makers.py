@@ -1,0 +1,148 @@
+"""Functions of `tapegrad.numpy` that do more than NumPy's: those that make arrays, and those that are given functions.
+
+While this thread differentiates, what makes an array of floats makes a constant tensor with that memory, to which
+numbers that carry a derivative can be assigned.  Nobody else has the memory, so nothing else can change it; a tensor
+that is left when the derivative is done is a constant as any other.  Arrays of integers, and of other numbers that carry no derivative,
+stay NumPy's own; so does everything outside of a differentiation.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..array.differentiable import Differentiable
+from ..array.dual import running
+from ..array.objects import PLAIN, holds_tensors, in_objects, joined, operand
+from ..array.record import normalise, plain
+from ..numpy_api.dispatch import FUNCTIONS
+from ..numpy_api.lists import taking_lists
+from ..numpy_api.shaping import cast, rearranged
+from ..tape.store import thread_state
+
+
+def differentiates():
+    """Whether this thread is differentiating: inside of a function under a transformation, or of a ``with tg.Tape()``."""
+    return running.level or thread_state().tapes
+
+
+def fillable(array):
+    """`array`, new memory that nobody else has: as a constant tensor if this thread is differentiating."""
+    if (running.level or thread_state().tapes) and array.__class__ is np.ndarray and array.dtype.char in "df" and array.dtype.isnative:
+        return plain(normalise(array)) if array.flags.writeable else array
+    return array
+
+
+def making(function):
+    """`function`, which makes a new array."""
+
+    @functools.wraps(function, updated=())
+    def call(*args, **kwargs):
+        return fillable(function(*args, **kwargs))
+
+    return call
+
+
+def full(shape, fill_value, dtype=None, order="C", **options):
+    value = operand(fill_value)
+    if isinstance(value, Differentiable):
+        return FUNCTIONS[np.full](shape, value, dtype)
+    return fillable(np.full(shape, fill_value, dtype, order, **options))
+
+
+def joining(function):
+    """``np.array`` and its kin, which also take tensors, and lists that hold tensors; a tensor itself is copied only by ``np.array``."""
+
+    @functools.wraps(function, updated=())
+    def call(thing, *args, **kwargs):
+        kind = thing.__class__
+        plain = PLAIN.issuperset(map(type, thing)) if kind is list or kind is tuple else kind in PLAIN
+        if not plain and (kind is not np.ndarray or thing.dtype.char == "O") and holds_tensors(thing):
+            whole = FUNCTIONS[np.array](thing, *args, **kwargs)
+            return np.copy(whole) if whole is thing and function is np.array and kwargs.get("copy", True) else whole
+        array = function(thing, *args, **kwargs)
+        if array is thing or not (running.level or thread_state().tapes):  # as in `fillable`, whose call costs as much as all this
+            return array
+        return fillable(array) if array.flags.owndata else array
+
+    return call
+
+
+def fromiter(iterable, dtype, count=-1, **options):
+    items = list(iterable)
+    if not holds_tensors(items):
+        return fillable(np.fromiter(items, dtype, count, **options))
+    return cast(operand(items[: None if count < 0 else count]), dtype)
+
+
+class Joiner:
+    """``np.r_`` and ``np.c_``: NumPy's own object arranges positions where there are tensors."""
+
+    def __init__(self, source):
+        self.source, self.__doc__ = source, source.__doc__
+
+    def __getitem__(self, key):
+        parts = key if isinstance(key, tuple) else (key,)
+        if not holds_tensors(parts):
+            return fillable(self.source[key])
+        text = parts[:1] if isinstance(parts[0], str) else ()
+        arrays = [self.source[p] if isinstance(p, slice) else operand(p) for p in parts[len(text) :]]
+        return rearranged(lambda *positions: self.source[(*text, *positions)], *arrays)
+
+    def __len__(self):
+        return 0
+
+
+def of_lines(function, place):
+    """A function that calls another one on parts of the array at position `place`: while this thread differentiates, on parts of tensors."""
+    made = taking_lists(function)
+
+    @functools.wraps(function, updated=())
+    def call(*args, **kwargs):
+        if differentiates() and len(args) > place and not isinstance(args[place], Differentiable):
+            args = [plain(normalise(np.array(operand(a), float))) if k == place else a for k, a in enumerate(args)]
+        return made(*args, **kwargs)
+
+    return call
+
+
+class vectorize(np.vectorize):
+    """NumPy's class; the function may be called with 0-d tensors (with a `signature`, tensors of its dimensions) and return such."""
+
+    def __call__(self, *args, **kwargs):
+        if not differentiates() and not holds_tensors([*args, *kwargs.values()]):
+            return super().__call__(*args, **kwargs)
+        args = [self._elements(k, a) for k, a in enumerate(args)]
+        kwargs = {name: self._elements(name, a) for name, a in kwargs.items()}
+        if self.signature is not None:
+            count = self.signature.split("->")[1].count("(")
+            results = np.vectorize(self._on_parts, "O" * count, None, self.excluded, False, self.signature)(*args, **kwargs)
+            parts = tuple([self._arranged(part.ravel().tolist(), k, part.shape) for k, part in enumerate(results if count > 1 else [results])])
+            return parts if count > 1 else parts[0]
+        # NumPy arranges the results, whatever they are: each is what a function returns.
+        cells = np.vectorize(lambda *a, **k: (lambda result: lambda: result)(self.pyfunc(*a, **k)), "O", None, self.excluded)(*args, **kwargs)
+        results = [cell() for cell in cells.ravel().tolist()]
+        if not results or not isinstance(results[0], tuple):
+            return self._arranged(results, 0, cells.shape)
+        return tuple([self._arranged(part, k, cells.shape) for k, part in enumerate(zip(*results))])
+
+    def _elements(self, key, argument):
+        argument = operand(argument)
+        return in_objects(argument) if key not in self.excluded and isinstance(argument, Differentiable) else argument
+
+    def _on_parts(self, *args, **kwargs):
+        results = self.pyfunc(*map(joined, args), **kwargs)
+        return tuple(map(_objects, results)) if isinstance(results, tuple) else _objects(results)
+
+    def _arranged(self, results, k, shape):
+        whole = operand([r.item() if isinstance(r, np.ndarray) else r for r in results])
+        dtype = self.otypes[k] if self.otypes else None
+        if isinstance(whole, Differentiable):
+            return np.reshape(whole if dtype is None else cast(whole, dtype), shape)
+        return np.array(whole, np.asarray(whole[0]).dtype if dtype is None and whole else dtype).reshape(shape)
+
+
+def _objects(result):
+    result = operand(result)
+    return in_objects(result) if isinstance(result, Differentiable) else result

@@ -1,0 +1,69 @@
+"""What each name of NumPy stands for in `tapegrad.numpy`."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from ..numpy_api.lists import taking_lists
+from . import makers
+
+#: Those that make arrays, out of numbers and of arrays.
+_MAKERS = "zeros ones empty eye identity tri arange".split()
+_MAKERS_OF_ARRAYS = "zeros_like ones_like empty_like full_like linspace logspace geomspace copy diag diagflat vander".split()
+_JOINING = "array asarray asanyarray ascontiguousarray asfortranarray require".split()
+
+#: What is not NumPy's own, and neither a ufunc nor a function that asks tensors what to do.
+_OURS = {
+    **{getattr(np, name): makers.making(getattr(np, name)) for name in _MAKERS},
+    **{getattr(np, name): makers.making(taking_lists(getattr(np, name))) for name in _MAKERS_OF_ARRAYS},
+    **{getattr(np, name): makers.joining(getattr(np, name)) for name in _JOINING},
+    np.full: makers.full,
+    np.fromiter: makers.fromiter,
+    np.apply_along_axis: makers.of_lines(np.apply_along_axis, 2),
+    np.piecewise: makers.of_lines(np.piecewise, 0),
+    np.vectorize: makers.vectorize,
+    np.r_: makers.Joiner(np.r_),
+    np.c_: makers.Joiner(np.c_),
+}
+#: The modules of NumPy that are modules here.
+_MODULES = ("linalg", "fft", "random")
+#: Attributes of a ufunc that are functions of arrays.
+_METHODS = ("reduce", "accumulate", "reduceat", "outer")
+
+
+def namespace(module, source):
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a module here that stands for the module `source` of NumPy."""
+    here = vars(sys.modules[module])
+
+    def get(name):
+        if name.startswith("__") and name != "__version__":
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        try:
+            thing = getattr(source, name)
+        except AttributeError as error:
+            raise AttributeError(f"{module} has the names of NumPy {np.__version__}, but not {name!r}: {error}") from None
+        here[name] = thing = _replaced(module, thing)
+        return thing
+
+    return list(source.__all__), get, lambda: sorted({*dir(source), *here})
+
+
+def _replaced(module, thing):
+    """What stands for a thing of NumPy: one thing for all names that it has."""
+    try:
+        made = _OURS.get(thing)
+    except TypeError:  # not hashable: data
+        return thing
+    if made is None and (isinstance(thing, np.ufunc) or hasattr(thing, "_implementation")):
+        made = _OURS[thing] = taking_lists(thing)
+        if isinstance(thing, np.ufunc):
+            for name in dir(thing):
+                if name[0] != "_":
+                    method = getattr(thing, name)
+                    setattr(made, name, taking_lists(method) if name in _METHODS else method)
+    if made is None:
+        return thing
+    made.__module__ = module
+    return made

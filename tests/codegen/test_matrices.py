@@ -1,0 +1,98 @@
+"""Loops over stacks of matrices, by LAPACK: what NumPy gives, and NaN where NumPy raises."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from scipy import special
+
+import tapegrad as tg
+from tapegrad.codegen.library import compiled_function
+from tapegrad.codegen.matrices import CORES, MatrixLoop
+
+LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+NUMPY = {
+    "inv": np.linalg.inv, "solve": np.linalg.solve, "det": np.linalg.det, "slogdet": np.linalg.slogdet, "matmul": np.matmul,
+    "cholesky": np.linalg.cholesky, "eigh": np.linalg.eigh, "svd": lambda a: np.linalg.svd(a, full_matrices=False), "qr": np.linalg.qr,
+}  # fmt: skip
+
+
+def computed(name, *stacks, upper=False):
+    """What the loop gives."""
+    inputs, outputs = CORES[name]
+    extents = {letter: n for x, names in zip(stacks, inputs) for letter, n in zip(names, x.shape[1:])}
+    if "p" in "".join(outputs):
+        extents["p"] = min(extents.values())
+    char, count = stacks[0].dtype.char, len(stacks[0])
+    results = [np.empty((count, *(extents[letter] for letter in names)), char) for names in outputs]
+    arrays = [*stacks, *results]
+    numbers = [[count, *extents.values()], [a.strides[0] for a in arrays] + [s for a in arrays for s in a.strides[1:]]]
+    dims, steps = ((ctypes.c_ssize_t * len(row))(*row) for row in numbers)
+    spec = MatrixLoop(name, upper, char)
+    address = spec.address()
+    LOOP(address)((ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays)), dims, steps, spec.data())
+    return results
+
+
+def operands(name, n, char):
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(4, n, n))
+    if name in ("cholesky", "eigh"):
+        x = x @ np.swapaxes(x, 1, 2) + np.eye(n)
+    if name in ("svd", "qr"):
+        x = rng.normal(size=(4, n, 3))
+    return [x.astype(char), *([rng.normal(size=(4, n, 2)).astype(char)] if name in ("solve", "matmul") else [])]
+
+
+@pytest.mark.parametrize("char", "df")
+@pytest.mark.parametrize("n", [1, 2, 3, 9, 30])
+@pytest.mark.parametrize("name", NUMPY)
+def test_a_loop_gives_what_numpy_gives(name, n, char):
+    first, *others = operands(name, n, char)
+    layouts = [first, np.asfortranarray(first)] + ([np.swapaxes(first, 1, 2)] if first.shape[1] == first.shape[2] else [])
+    for stack in layouts:
+        results, expected = computed(name, stack, *others), NUMPY[name](stack, *others)
+        expected = list(expected) if isinstance(expected, tuple) else [expected]
+        if name in ("svd", "eigh"):  # the signs of vectors are free
+            results, expected = (list(map(np.abs, parts)) for parts in (results, expected))
+        for one, other in zip(results, expected, strict=True):
+            assert one.dtype == other.dtype and np.allclose(one, other, rtol=1e-9 if char == "d" else 1e-2, atol=1e-10 if char == "d" else 1e-3)
+
+
+@pytest.mark.parametrize("n", [1, 2, 6])
+def test_the_other_triangle(n):
+    (x,) = operands("eigh", n, "d")
+    half = np.triu(x) - 7.0 * np.tril(np.ones((n, n)), -1)
+    assert np.allclose(computed("cholesky", half, upper=True)[0], np.linalg.cholesky(x, upper=True))
+    assert np.allclose(computed("eigh", half, upper=True)[0], np.linalg.eigvalsh(x))
+
+
+@pytest.mark.parametrize("char", "df")
+def test_where_there_is_no_answer_it_is_nan_and_elsewhere_what_it_is(char):
+    x = (np.array([np.eye(3), np.ones((3, 3)), np.eye(3)]) * 2.0).astype(char)
+    assert np.array_equal(np.isnan(computed("inv", x)[0]).all((1, 2)), [False, True, False])
+    assert np.array_equal(np.isnan(computed("solve", x, x)[0]).all((1, 2)), [False, True, False])
+    assert np.array_equal(computed("det", x)[0], np.linalg.det(x)) and np.array_equal(computed("slogdet", x), np.linalg.slogdet(x))
+    x[1] = [[-1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert np.array_equal(np.isnan(computed("cholesky", x)[0]).all((1, 2)), [False, True, False])
+    x[1] = np.nan
+    for name in ("eigh", "svd"):
+        for part in computed(name, x):
+            assert np.isnan(part[1]).all() and not np.isnan(part[[0, 2]]).any()
+
+
+@pytest.mark.parametrize("kernel", ["auto", "always", "never"])
+def test_the_determinant_of_no_rows_is_one(kernel):
+    g = tg.jit(lambda a: (np.linalg.det(a), *np.linalg.slogdet(a)), kernel=kernel)
+    for _ in range(3):
+        for computed, expected in zip(g(np.zeros((2, 0, 0))), (1.0, 1.0, 0.0), strict=True):
+            assert np.array_equal(computed, [expected, expected])
+
+
+@pytest.mark.parametrize("s", [1.5, 2.0, 3.0, 10.0, 200.0])
+def test_the_zeta_function_is_scipys(s):
+    zeta = compiled_function("zeta")
+    for q in (1e-6, 0.1, 1.0, 3.3, 9.0, 50.0, 1e5, 1e9, -0.5, -3.3, -2.0, 0.0):
+        expected = special.zeta(s, q)
+        assert np.isclose(zeta(s, q), expected, rtol=4e-16, atol=0.0, equal_nan=True), q
+    assert zeta(1.0, 2.0) == np.inf and np.isnan(zeta(0.5, 2.0))
