@@ -20,6 +20,7 @@ MODULES = (
     "per_op",
     "element_access",
     "array_of_numbers",
+    "numpy_names",
     "many_losses",
     "jacobians",
     "choice",

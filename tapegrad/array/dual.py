@@ -28,14 +28,14 @@ from ..common.dtypes import check_class, check_dtype, readable
 from ..common.errors import DtypeError, LeaveTapeError, SeedShapeError, StructureError
 from ..common.printing import format_tensor
 from ..common.registry import registry
+from ..tape.meta import meta_of
 from ..tape.places import name_of
 from ..tape.watch import sealed
 from . import record as _record
 from .closures import tangent_on_floats
 from .differentiable import Differentiable, below
-from .eager import Eager
-from .lifted import Lifted
 from .record import as_operand, normalise, plain, tracked
+from .recorded import Recorded
 from .typing import TensorLike
 
 if TYPE_CHECKING:
@@ -322,11 +322,11 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
             tangent = _compiled()(row, [*values, value], by_slot, lanes)
             return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
         primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
-        lift = Eager if plain_values and lanes is None else Lifted
-        wrapped = [None if t is None else Eager(t) if lift is Eager else Lifted(t, lanes) for t in tangents]
-        lifted = row.tangent(wrapped, [lift(p) for p in primals], lift(primal), dict(attrs))
-        if lifted is not None:
-            tangent = _fitted(lifted, value, lanes)
+        wrapped = [None if t is None else Recorded(t, lanes) for t in tangents]
+        with np.errstate(all="ignore"):
+            carried = row.tangent(wrapped, [Recorded(p) for p in primals], Recorded(primal), dict(attrs))
+            if carried is not None:
+                tangent = carried.as_tangent(meta_of(value), lanes).value
     return made(primal, tangent, lanes, level)
 
 
@@ -345,19 +345,6 @@ def _operand(primal, constant):
             return primal
         primal = primal._v
     return primal if constant or type(primal) is float or primal.dtype.kind == "f" else primal.astype(np.float64)
-
-
-def _fitted(lifted, value, lanes):
-    """What a rule gives as a tangent of `value`: its shape, its dtype, its lanes."""
-    shape, dtype = np.shape(value), np.float64 if type(value) is float else value.dtype
-    if lanes is not None and lifted.lanes is None:
-        lifted = Lifted(np.broadcast_to(lifted.a, (lanes, *lifted.shape)), lanes)
-    if lifted.shape != shape:
-        lifted = lifted.broadcast_to(shape)
-    tangent = lifted.a
-    if tangent.dtype != dtype:
-        tangent = tangent.astype(dtype)
-    return tangent if isinstance(tangent, Differentiable) else normalise(tangent)
 
 
 # ---- making one --------------------------------------------------------------------

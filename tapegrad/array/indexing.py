@@ -26,7 +26,7 @@ from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
-from .functions import reshape
+from .functions import clone, lift, reshape
 from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, apply_view, as_operand, plain, record_aux, recorded, tracked
 from .traces import computed
@@ -310,7 +310,10 @@ def setitem(x, key, value):
         raise argument_changed()
     array = x._v
     if type(array) is float:
-        raise TypeError("a 0-d tensor has no elements to assign to; bind the name to a new value instead")
+        if not (key == () or key is Ellipsis):
+            raise IndexError("a 0-d tensor takes only the indices () and ...")
+        root._become(clone(lift(_fitting(value, ()))))
+        return
     if array.dtype.kind != "f" and x.__class__ is not registry.Whole:
         raise DtypeError(
             f"a value that requires a gradient is assigned into a tensor of dtype {array.dtype}, which would round it "

@@ -1,7 +1,7 @@
 """The reverse sweep with tensors: the gradient is written on the tape that is walked.
 
 What the compiled sweep does with numbers is done here with the rules' language on
-tensors (`tapegrad.array.lifted`), so each contribution to an adjoint is an instruction of
+tensors (`tapegrad.array.rule_array`), so each contribution to an adjoint is an instruction of
 its own, with derivatives of its own.  The walk is a loop over slots, not a recursion,
 and visits what lies between the roots and the wanted slots only.
 
@@ -16,11 +16,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ..array import rule_array
 from ..array.differentiable import Differentiable
-from ..array.lifted import Lifted
 from ..array.record import normalise, tracked
+from ..array.recorded import Recorded
 from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, said_by
-from ..interpreter.contributions import Scattered, Windowed
 from ..rules import BY_NAME
 from .reading import like
 
@@ -119,7 +119,7 @@ def _seen(see, stretch, slot, read, g, lanes):
     for k in slots.keys() - gradients.keys():
         gradients[k] = normalise(np.zeros((*front, *read.metas[k].shape), read.metas[k].char))
     handed = see(read.row, tuple(gradients.get(k) for k in positions), g)
-    return [(k, Lifted(value, lanes)) for k, value in zip(positions, handed) if k in slots and value is not None]
+    return [(k, Recorded(value, lanes)) for k, value in zip(positions, handed) if k in slots and value is not None]
 
 
 class _Reads:
@@ -140,8 +140,8 @@ class _Reads:
     def total(self, adjoint, lanes):
         """The adjoint of the array, with the `adjoint` that it has already (or None)."""
         parts = [p if lanes is None else np.broadcast_to(p, (lanes,)) for p in self.parts]
-        elements = Lifted(np.stack(parts, axis=-1), lanes)
-        return accumulated(adjoint, elements.scatter(Lifted(np.array(self.positions)), self.meta.shape), self.meta, lanes)
+        elements = Recorded(np.stack(parts, axis=-1), lanes)
+        return accumulated(adjoint, elements.scatter(Recorded(np.array(self.positions)), self.meta.shape), self.meta, lanes)
 
 
 def contributions(stretch, slot, read, g, lanes, positions):
@@ -152,10 +152,10 @@ def contributions(stretch, slot, read, g, lanes, positions):
     if row.primitive is not None:
         by_position = _of_primitive(stretch, slot, read, g, lanes, positions)
     else:
-        operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
-        result = Lifted(as_rule_takes(read.result, read.out, False))
+        operands = [Recorded(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
+        result = Recorded(as_rule_takes(read.result, read.out, False))
         with naming(row, stretch, slot):
-            values = row.contributions(Lifted(g, lanes), operands, result, positions, read.attrs)
+            values = row.contributions(Recorded(g, lanes), operands, result, positions, read.attrs)
         by_position = dict(zip(row.slots(len(operands)), values))
     parts = []
     for k in positions:
@@ -166,16 +166,7 @@ def contributions(stretch, slot, read, g, lanes, positions):
 
 def accumulated(adjoint, part, meta, lanes):
     """The adjoint of an operand, which so far is `adjoint` (None: zero), with one contribution more."""
-    if isinstance(part, (Windowed, Scattered)):
-        source = part.source
-        if source.lanes != lanes:
-            source = Lifted(np.broadcast_to(source.a, (lanes, *source.shape)), lanes)
-        if source.a.dtype.char != meta.char:
-            source = source._with(source.a.astype(meta.char))
-        total = part.joined(None if adjoint is None else Lifted(adjoint, lanes), source).a
-        return total if isinstance(total, Differentiable) else normalise(total)
-    part = fitted(part, meta, lanes)
-    return part if adjoint is None else adjoint + part
+    return rule_array.accumulated(None if adjoint is None else Recorded(adjoint, lanes), part, meta, lanes).value
 
 
 @contextmanager
@@ -198,28 +189,6 @@ def as_rule_takes(value, meta, constant):
     if constant or type(value) is float or value.dtype.kind == "f":
         return value
     return value.astype(np.float64)
-
-
-def fitted(part, meta, lanes):
-    """A contribution as the adjoint of an operand: summed over the axes it was broadcast along, in its dtype."""
-    a, shape = part.a, meta.shape
-    front = () if lanes is None else (lanes,)
-    if part.lanes is None and lanes is not None:
-        a = np.broadcast_to(a, (lanes, *a.shape))
-    at = len(front)
-    if a.shape[at:] != shape:
-        extra = a.ndim - at - len(shape)
-        if extra > 0:
-            a = np.sum(a, axis=tuple(range(at, at + extra)))
-        axes = tuple(at + k for k, (n, m) in enumerate(zip(a.shape[at:], shape)) if m == 1 and n != 1)
-        if axes and a.ndim - at == len(shape):
-            a = np.sum(a, axis=axes, keepdims=True)
-        if a.shape[at:] != shape:
-            aligned = (*front, *(1,) * (len(shape) - (a.ndim - at)), *a.shape[at:])
-            a = np.broadcast_to(np.reshape(a, aligned), (*front, *shape))
-    if a.dtype.char != meta.char:
-        a = a.astype(meta.char)
-    return a if isinstance(a, Differentiable) else normalise(a)
 
 
 def _of_primitive(stretch, slot, read, g, lanes, positions):
@@ -245,8 +214,8 @@ def _of_primitive(stretch, slot, read, g, lanes, positions):
         if all(p is None for p in parts):
             continue
         if lanes is None:
-            together[k] = Lifted(parts[0])
+            together[k] = Recorded(parts[0])
         else:
             shape = read.metas[k].shape
-            together[k] = Lifted(np.stack([np.zeros(shape) if p is None else p for p in parts]), lanes)
+            together[k] = Recorded(np.stack([np.zeros(shape) if p is None else p for p in parts]), lanes)
     return together

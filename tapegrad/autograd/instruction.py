@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.eager import Eager, unbroadcast
 from ..array.record import normalise
+from ..array.recorded import Recorded
+from ..array.rule_array import accumulated
 from ..common.errors import noted
 from ..interpreter.plan import Signature
 from ..rules import by_opcode
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.meta import SCALAR
 
 
 class Instruction:
@@ -108,23 +110,20 @@ class Instruction:
         shaped = []
         for k, v in enumerate(values):
             # A value that was not kept is not read by the rule, but its shape may be.
-            shaped.append(Eager(np.broadcast_to(np.nan, metas[k].shape) if v is None else v))
+            shaped.append(Recorded(np.broadcast_to(np.nan, metas[k].shape) if v is None else v))
         if result is None:
             result = np.broadcast_to(np.nan, self.signature.out.shape)
         slots = self.row.slots(len(values))
         positions = [s for s, slot in zip(slots, self.operands) if slot != 0]
-        contributions = self.row.contributions(Eager(g), shaped, Eager(result), positions, self.attributes())
         arrays = []
-        for s, c in zip(slots, contributions):
-            shape = metas[s].shape if metas is not None else ()
-            if s not in positions:
-                arrays.append(None)
-            elif c is None:
-                arrays.append(np.zeros(shape))
-            else:
-                char = metas[s].char if metas is not None else "d"
-                parts = [np.broadcast_to(unbroadcast(p.a, shape), shape) for p in (c if isinstance(c, tuple) else (c,))]
-                arrays.append(np.array(sum(parts[1:], parts[0]), np.dtype(char), order="C"))
+        with np.errstate(all="ignore"):
+            contributions = self.row.contributions(Recorded(g), shaped, Recorded(result), positions, self.attributes())
+            for s, c in zip(slots, contributions):
+                meta, total = metas[s] if metas is not None else SCALAR, None
+                for part in c if isinstance(c, tuple) else (c,):
+                    total = total if part is None else accumulated(total, part, meta)
+                zero = np.zeros(meta.shape) if s in positions else None
+                arrays.append(zero if total is None else np.array(total.a, order="C"))
         return arrays
 
     def _pull_in_python(self, g, values, result):

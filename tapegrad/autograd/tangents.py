@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.differentiable import Differentiable
-from ..array.lifted import Lifted
-from ..array.record import normalise
+from ..array.recorded import Recorded
 from .adjoint import as_rule_takes, naming
 
 
@@ -37,22 +35,10 @@ def push(stretch, order, tangents, lanes=None):
                 continue
             row, of = read.row, dict(read.slots)
             operand_tangents = [
-                Lifted(tangents[of[k]], lanes) if of.get(k) in tangents else None for k in row.slots(len(read.operands))
+                Recorded(tangents[of[k]], lanes) if of.get(k) in tangents else None for k in row.slots(len(read.operands))
             ]
-            operands = [Lifted(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
+            operands = [Recorded(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
             with naming(row, stretch, slot):
-                tangent = row.tangent(operand_tangents, operands, Lifted(as_rule_takes(read.result, read.out, False)), read.attrs)
+                tangent = row.tangent(operand_tangents, operands, Recorded(as_rule_takes(read.result, read.out, False)), read.attrs)
             if tangent is not None:
-                tangents[slot] = fitted(tangent, read.out, lanes)
-
-
-def fitted(lifted, meta, lanes):
-    """What a rule gave as a tangent of a value of this description."""
-    if lanes is not None and lifted.lanes is None:
-        lifted = Lifted(np.broadcast_to(lifted.a, (lanes, *lifted.shape)), lanes)
-    if lifted.shape != meta.shape:
-        lifted = lifted.broadcast_to(meta.shape)
-    tangent = lifted.a
-    if tangent.dtype.char != meta.char:
-        tangent = tangent.astype(meta.char)
-    return tangent if isinstance(tangent, Differentiable) else normalise(tangent)
+                tangents[slot] = tangent.as_tangent(read.out, lanes).value

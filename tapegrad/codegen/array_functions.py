@@ -64,6 +64,27 @@ def _parts(signature):
     return result, arguments
 
 
+class _OnArrays(Deferred):
+    """A function made by `compiled_on_arrays`: for calls from Python, and from compiled functions."""
+
+    def __init__(self, function, run, layouts):
+        super().__init__(function, _inlined)
+        self._run, self._layouts = run, layouts
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+
+    def __call__(self, *args):
+        flat = []
+        for a, layout in zip(args, self._layouts, strict=True):
+            if layout is None:
+                flat.append(a)
+            else:
+                if a.dtype != layout[0] or a.ndim != layout[1] or not a.flags.c_contiguous:
+                    raise InternalError(f"{self.__name__} was called with an array of {a.dtype} of shape {a.shape}")
+                flat.append(data_address(a))
+                flat += a.shape
+        return self._run(*flat)
+
+
 def compiled_on_arrays(signature):
     """Decorator: `compile.compiled` for functions of numbers and C-contiguous arrays.
 
@@ -94,20 +115,7 @@ def compiled_on_arrays(signature):
         run = compiled(f"{result}({', '.join(kinds)})")(by_address)
         layouts = [(_DTYPES[element], dimensions) if dimensions else None for element, dimensions in parts]
 
-        def call(*args):
-            flat = []
-            for a, layout in zip(args, layouts, strict=True):
-                if layout is None:
-                    flat.append(a)
-                else:
-                    if a.dtype != layout[0] or a.ndim != layout[1] or not a.flags.c_contiguous:
-                        raise InternalError(f"{function.__name__} was called with an array of {a.dtype} of shape {a.shape}")
-                    flat.append(data_address(a))
-                    flat += a.shape
-            return run(*flat)
-
-        call.__name__, call.__doc__ = function.__name__, function.__doc__
-        return call
+        return _OnArrays(function, run, layouts)
 
     return decorate
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 logger = logging.getLogger("tapegrad")
 
-#: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`transforms.replay.kernels`).
+#: When replayed tapes become machine code, where a function is not told: "auto", "always" or "never" (`transforms.replay.function`).
 kernel = os.environ.get("TAPEGRAD_KERNEL", "auto")
 
 #: As tapegrad's own tests want it: a fault of its own while a kernel is made is raised, not just named in `stats()`, and

@@ -219,7 +219,7 @@ class Sym(L.Operators):
         return self.plan.scan(self, axis, how, reverse, exclusive)
 
     def recur(self, factors, axis, reverse=False, lag=False, exclusive=False):
-        """First-order linear recurrence along `axis`; see `tapegrad.array.eager.Eager.recur`."""
+        """First-order linear recurrence along `axis`; see `tapegrad.array.rule_array.RuleArray.recur`."""
         return self.plan.recur(self, factors, axis, reverse, lag, exclusive)
 
     def place(self, shape, strides, offset):

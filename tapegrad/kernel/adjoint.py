@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.functions.shapes import JOIN
-from ..interpreter.contributions import Scattered, Windowed
+from ..array.rule_array import accumulated
 from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
@@ -26,10 +26,9 @@ from .expand.scalars import expand
 from .reasons import NotLowered
 from .templates import planned
 from .terms import Term
-from .writing import STACK, Writer, with_flat_stacks
+from .writing import CONCATENATE, STACK, Writer, with_flat_stacks
 
 _ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
-_CONCATENATE = BY_NAME["concatenate"]
 
 
 def adjoint(tape, seeds=False, lanes=None):
@@ -161,9 +160,7 @@ class _Adjoint:
             contributions = [g.strided((), (), k) for k in wanted]
         else:
             operands = [Term.of(writer, o) for o in item.operands]
-            attrs = dict(entry.attrs)
-            if row.dynamic:
-                attrs[row.dynamic] = entry.integer
+            attrs = row.keywords(entry.attrs, entry.integer)
             try:
                 contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
             except NotLowered as reason:
@@ -184,14 +181,10 @@ class _Adjoint:
 
     def _add(self, slot, meta, part):
         """Add a contribution to the adjoint of `slot`."""
-        adjoint = self.terms.get(slot)
-        if isinstance(part, (Windowed, Scattered)):
-            self.terms[slot] = part.joined(adjoint, part.source.cast(meta.char))
-            return
-        part = _fitted(part, meta)
         if meta is not SCALAR:
-            self.terms[slot] = part if adjoint is None else adjoint + part
+            self.terms[slot] = accumulated(self.terms.get(slot), part, meta)
             return
+        part = part.as_adjoint(meta)
         term = part.slot if part.number is None or part.slot > 0 else self.writer.fixed(part.number)
         word = int(self.word[slot])
         self.word[slot] = self.writer.scalar(BY_NAME["add"], word, term) if word else term
@@ -230,7 +223,7 @@ class _Adjoint:
             return 0, np.zeros(shape, meta.char)
         zero = Term(writer, 0, meta.shape, meta.char, 0.0)
         slots = tuple(reference or zero.reference() for reference in references)
-        slot = writer.entry(STACK, slots, shape, meta.char, (("axis", 0),))
+        slot = writer.entry(STACK, slots, (("axis", 0),))
         return slot, writer.meta(slot)
 
     def _elements(self):
@@ -246,37 +239,16 @@ class _Adjoint:
     def _collected(self, positions, words, meta):
         """The gradient of an array from those of its elements."""
         writer = self.writer
-        gradient = self._joined(words.tolist())
+        gradient = Term.of(writer, self._joined(words.tolist()))
         if len(words) == meta.size:
             return gradient.reshape(meta.shape)
         index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
         return gradient.scattered(index, meta.shape)
 
-
     def _joined(self, slots):
-        """Numbers as one array; in a tape that will be swept, by instructions of a few operands each."""
-        most = JOIN if self.writer.again else len(slots)
-        parts = [self._row(STACK, slots[k : k + most]) for k in range(0, len(slots), most)]
-        while len(parts) > 1:
-            parts = [self._row(_CONCATENATE, [p.slot for p in parts[k : k + JOIN]]) for k in range(0, len(parts), JOIN)]
-        return parts[0]
-
-    def _row(self, row, slots):
-        writer = self.writer
-        total = sum(writer.meta(slot).size for slot in slots)
-        return Term(writer, writer.entry(row, tuple(slots), (total,), "d", (("axis", 0),)), (total,), "d")
-
-
-def _fitted(part, meta):
-    """A contribution, which may have the broadcast shape of the result or lack axes, as one of the operand's description."""
-    shape = meta.shape
-    whole = np.broadcast_shapes(part.shape, shape)
-    if whole != part.shape:
-        if whole == shape:
-            return part.cast(meta.char).broadcast_to(shape)
-        part = part.broadcast_to(whole)
-    if part.shape != shape:
-        lead = part.ndim - len(shape)
-        axes = [d for d in range(part.ndim) if d < lead or shape[d - lead] == 1 and part.shape[d] != 1]
-        part = part.reduce("add", axes).reshape(shape)
-    return part.cast(meta.char)
+        """The slot of an array of numbers; in a tape that will be swept, made by instructions of a few operands each."""
+        row, most = STACK, JOIN if self.writer.again else len(slots)
+        while row is STACK or len(slots) > 1:
+            slots = [self.writer.entry(row, tuple(slots[k : k + most]), (("axis", 0),)) for k in range(0, len(slots), most)]
+            row = CONCATENATE
+        return slots[0]

@@ -29,6 +29,8 @@ one execution; what must outlive an iteration needs a target.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..common.host_functions import HostFunction
@@ -40,12 +42,12 @@ from ..tape.meta import Meta, c_strides
 from . import ir
 from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS, RECOMPUTED
 from .arrays_linalg import FINITE
-from .arrays_planner import ADDITIONS, LoopPlanner
-from .arrays_views import VIEWS, ArrayRef, c_elements, view, without_table
+from .arrays_planner import LoopPlanner
+from .arrays_views import ArrayRef, c_elements, view, without_table
 from .reasons import NotLowered
 
 _ABSOLUTE = BY_NAME["absolute_matmul"]
-_WRITES = tuple(BY_NAME[name] for name in ("setitem", "put", *ADDITIONS))
+_FLIP = BY_NAME["flip"]
 
 
 class Arrays:
@@ -118,22 +120,22 @@ class Arrays:
             for o in operands:
                 if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
                     plan.demand_finite(o, self.guards)
-        if row in VIEWS:
-            ref = view(row.name, operands[0], attrs, out)
+        if row.effect == "view":
+            ref = view(operands[0], attrs, out, row is _FLIP)
             if ref is None:
-                ref = view(row.name, plan.in_order(operands[0]), attrs, out)
+                ref = view(plan.in_order(operands[0]), attrs, out, row is _FLIP)
             return body, self._viewed(plan, ref, target)
-        if row in _WRITES:
+        if row.effect == "write":
             x = operands[0]
             if _whole(x) and x.char == out.char and (0 in reuse or _here(x, target)):
-                plan.write_into(x, row.name, attrs, operands)
+                plan.write_into(x, row, attrs, operands)
                 return body, x if target is None or _here(x, target) else plan.copy(x, target)
-            if row.name in ADDITIONS:
-                return body, plan.added_to(row.name, attrs, target, _is_zero(x))
-        if out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS:
-            raise NotLowered(f"{row.name} of {out.char} has no machine code", place)
+            if row.adds:
+                return body, plan.added_to(row, attrs, target, _is_zero(x))
+        plan.refusal = self.guards
+        of_integers = out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS
         try:
-            result = plan.row(row, attrs, target)
+            result = plan.called(partial(row.value, **attrs), target) if of_integers else plan.row(row, attrs, target)
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
         if row.name in FINITE:
@@ -172,7 +174,8 @@ class Arrays:
             program = ValueProgram.of_ufunc(ufunc, metas, result)
             if program is not None:
                 return plan.run(program, ufunc.__name__, target)
-        raise NotLowered(f"{entry.name} is computed by calling NumPy", place)
+        plan.refusal = self.guards
+        return plan.called(entry.function, target)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):

@@ -20,6 +20,7 @@ inverse, ...       LAPACK through NumPy's loops (`Run`)
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -35,9 +36,6 @@ from .arrays_nest import Nest, arithmetic, memory_order
 from .arrays_products import Products
 from .arrays_views import ArrayRef, added, c_elements, moved, whole
 from .reasons import NotLowered
-
-#: Rows that add into part of an array.
-ADDITIONS = ("add_window", "add_at")
 
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 
@@ -380,29 +378,29 @@ class LoopPlanner(Products, Planner):
         for start, count in pieces:
             self.loop([L.Expr.lift(0.0)], [self._window(reg, (count,), (1,), start, char)], (count,), [None])
 
-    def write_into(self, ref, name, attrs, operands):
+    def write_into(self, ref, row, attrs, operands):
         """An indexed assignment or addition in the memory of its first operand."""
         x, value, *rest = self.operands
         if isinstance(operands[1], ArrayRef) and operands[1].buffer is ref.buffer:
             value = self.compute(value)
-        if name in ("put", "add_at"):
+        if row.index is not None:
             flat = self._sym(self._window(x.atom.reg, (x.size,), (1,), 0, ref.char)).atom
-            value = value.broadcast_to(attrs["shape"]) if name == "put" else value
-            self.write_at(flat, value, rest[0], name == "add_at")
+            value = value if row.adds else value.broadcast_to(attrs["shape"])
+            self.write_at(flat, value, rest[0], row.adds)
         else:
-            self._write_window(x.atom.reg, value, attrs, ref.char, "add" if name == "add_window" else None)
+            self._write_window(x.atom.reg, value, attrs, ref.char, "add" if row.adds else None)
 
     def _write_window(self, reg, value, attrs, char, how):
         atom = self._window(reg, attrs["shape"], attrs["strides"], attrs["offset"], char)
         self.loop([value.expr], [atom], attrs["shape"], [how])
 
-    def added_to(self, name, attrs, target, zero):
+    def added_to(self, row, attrs, target, zero):
         """An addition into part of an array that has to stay as it is; `zero` says that it is all zeros."""
         x, value, *rest = self.operands
         if target is None:
             target = whole(ir.Buffer(ir.TEMPORARY, math.prod(self.out.shape), self.out.char), self.out.shape)
         reg, size = self.sym_of(target).atom.reg, target.size
-        if name == "add_at":
+        if row.index is not None:
             self._store(x.broadcast_to(self.out.shape), target)
             self.write_at(self._window(reg, (size,), (1,), 0, target.char), value, rest[0], True)
             return target
@@ -433,7 +431,9 @@ class LoopPlanner(Products, Planner):
             result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
             return self.deliver(FORWARDS[row.name](result, *operands, **attrs), target)
         if row.forward is None:
-            raise NotLowered(f"{row.name} is computed by calling NumPy")
+            if row.dynamic:
+                raise NotLowered(f"{row.name} is computed by calling NumPy")
+            return self.called(partial(row.value, **attrs), target)
         return self.deliver(row.forward(*operands, **attrs), target)
 
     def deliver(self, sym, target):

@@ -17,6 +17,8 @@ from ..interpreter.symbolic import Atom, Sym
 from ..rules import lang as L
 from . import ir
 from .arrays_views import moved
+from .calls import Called
+from .reasons import NotLowered
 
 #: Matrix products with no extent above this are loops.
 TINY = 8
@@ -62,9 +64,22 @@ class Products:
 
     def _gufunc_step(self, spec, words, places, atoms, inputs):
         program = np.array([P.GUFUNC, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
-        run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, None, spec.name)
+        run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, spec, spec.name)
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
+
+    def called(self, function, target):
+        """A call of a function of the operands, in Python."""
+        operands = [self._ordered(s).reshape(s.shape) for s in self.operands]
+        if len(operands) > P.FIRST_TARGET - P.FIRST_SAVED - 1:
+            raise NotLowered(f"NumPy is called with {len(operands)} operands")
+        spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
+        atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
+        places = self._gufunc_places(atoms, len(operands))
+        words = [0, spec.data(), len(atoms), *(word for pair in places for word in pair), 1, 1, 0, 0]
+        self._gufunc_step(spec, words, places, atoms, len(operands))
+        self.demand(L.eq(self._sym(atoms[-1]), 1.0))
+        return self.deliver(self._sym(atoms[-2]), target)
 
     def _run(self, program, places, inputs, keeps, name):
         """A Run; `places` are (register, window), what it reads first."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..common.errors import require
-from ..rules import BY_NAME
 from ..rules import lang as L
 from . import ir
 
@@ -109,30 +108,25 @@ def without_table(index, body):
 
 # ---- views --------------------------------------------------------------------------------
 
-_AFFINE = ("getitem", "select", "broadcast_to", "diagonal", "as_strided")
-_SHAPED = ("reshape", "squeeze", "expand_dims")
-#: Rows whose result may be a window on their operand.
-VIEWS = {BY_NAME[name] for name in (*_AFFINE, *_SHAPED, "transpose", "t", "flip")}
-
-
-def view(name, x, attrs, out):
-    """The result of a row of `VIEWS` as a window on the buffer of `x`, or None if it takes a copy.
+def view(x, attrs, out, flip):
+    """The result of a row that looks at its operand as a window on the buffer of `x`, or None if it takes a copy.
 
     Parameters
     ----------
-    name : str
     x : ArrayRef or ir.Value
     attrs : dict
-        The dynamic offset is an `ir.Index`.
+        They say how: by strides (the dynamic offset is an `ir.Index`), by shape alone, or by axes.
     out : Meta
+    flip : bool
+        Whether axes are reversed, not permuted.
     """
     if not isinstance(x, ArrayRef):
         return None
-    if name in _AFFINE:
+    if "strides" in attrs:
         return _window(x, attrs["shape"], attrs["strides"], attrs["offset"])
-    if name in _SHAPED:
+    if "axes" not in attrs:
         return _reshaped(x, out.shape)
-    if name == "flip":
+    if flip:
         strides, base = list(x.strides), 0
         for axis in attrs["axes"]:
             if x.shape[axis]:

@@ -1,14 +1,12 @@
-"""tanh and its derivative as arithmetic, of which any loop becomes vectors.
+"""tanh as arithmetic, of which any loop becomes vectors.
 
 With ``t = -2 |x|``::
 
-    tanh(x) = -sign(x) expm1(t) / (expm1(t) + 2)        1 / cosh(x)**2 = 4 exp(t) / (expm1(t) + 2)**2
+    tanh(x) = -sign(x) expm1(t) / (expm1(t) + 2)
 
-keep their digits for every x, the first near zero and the second far from it.  Both functions
-of t come from one polynomial: ``t = n ln 2 + r`` with an integer n and ``|r| <= ln(2) / 2`` gives
-``exp(t) = 2**n + 2**n p`` and ``expm1(t) = (2**n - 1) + 2**n p`` where ``p = expm1(r)``.  So what
-a gradient wants of a layer costs one exponential, whatever library there is, and LLVM
-finds the parts that the two have in common.
+keeps its digits for every x.  ``t = n ln 2 + r`` with an integer n and ``|r| <= ln(2) / 2`` gives
+``expm1(t) = (2**n - 1) + 2**n p``, where ``p = expm1(r)`` is a polynomial.  So whatever library there is, a layer takes
+one exponential.
 """
 
 from __future__ import annotations
@@ -42,13 +40,8 @@ def _fused(b, x, y, z):
     return b.call(function, [x, y, z])
 
 
-def _magnitude(b, x):
-    return b.call(b.module.declare_intrinsic("llvm.fabs", [F64], ir.FunctionType(F64, [F64])), [x])
-
-
-def _parts(b, x):
-    """``2**n`` and p of ``t = -2 |x|``, and expm1(t)."""
-    t = b.fmul(_magnitude(b, x), _number(-2.0))
+def _expm1(b, t):
+    """expm1 of a double that is not above 0."""
     # What is not a number stays.
     t = b.select(b.fcmp_ordered("<", t, _number(_LEAST)), _number(_LEAST), t)
     shifted = _fused(b, t, _number(1.0 / math.log(2.0)), _number(_SHIFT))
@@ -62,22 +55,12 @@ def _parts(b, x):
     # 2**(n + 64) is a normal number for all n that there are.
     bits = b.add(b.shl(b.bitcast(shifted, I64), ir.Constant(I64, 52)), ir.Constant(I64, (1023 + 64) << 52))
     power = b.fmul(b.bitcast(bits, F64), _number(2.0**-64))
-    return power, p, _fused(b, power, p, b.fsub(power, _number(1.0)))
-
-
-def _inverse(b, small):
-    return b.fdiv(_number(1.0), b.fadd(small, _number(2.0)))
+    return _fused(b, power, p, b.fsub(power, _number(1.0)))
 
 
 def tanh(b, x):
     """tanh of a double, within 3 units in the last place."""
-    _, _, small = _parts(b, x)
+    magnitude = b.module.declare_intrinsic("llvm.fabs", [F64], ir.FunctionType(F64, [F64]))
     copysign = b.module.declare_intrinsic("llvm.copysign", [F64], ir.FunctionType(F64, [F64] * 2))
-    return b.call(copysign, [b.fmul(small, _inverse(b, small)), x])
-
-
-def tanh_derivative(b, x):
-    """``1 / cosh(x)**2`` of a double."""
-    power, p, small = _parts(b, x)
-    inverse = _inverse(b, small)
-    return b.fmul(b.fmul(_fused(b, power, p, power), inverse), b.fmul(inverse, _number(4.0)))
+    small = _expm1(b, b.fmul(b.call(magnitude, [x]), _number(-2.0)))
+    return b.call(copysign, [b.fdiv(small, b.fadd(small, _number(2.0))), x])

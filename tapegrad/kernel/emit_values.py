@@ -6,14 +6,12 @@ import numpy as np
 from llvmlite import ir
 
 from ..codegen.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
-from .emit_tanh import tanh, tanh_derivative
+from .emit_tanh import tanh
 from .ir import Carry, Let, arithmetic, nodes
 
 POINTER = ir.PointerType()
 #: dtype character -> type of a value in a register.
 REGISTER = MEMORY | {"?": I1}
-#: Functions that are arithmetic in a kernel; the second one is made by `passes.combining`.
-WRITTEN_OUT = {"tanh": tanh, "sech2": tanh_derivative}
 
 
 def number(value, char):
@@ -73,8 +71,8 @@ class FloatEmitter(Emitter):
             signature = ir.FunctionType(self.ftype, [self.ftype] * 2)
             function = self.b.module.declare_intrinsic(f"llvm.{expr.op}", [self.ftype], signature)
             return self.b.call(function, [self.number(a) for a in expr.args])
-        if expr.op in WRITTEN_OUT:
-            return self._in_double([self.number(expr.args[0])], lambda xs: WRITTEN_OUT[expr.op](self.b, *xs))
+        if expr.op == "tanh":
+            return self._in_double([self.number(expr.args[0])], lambda xs: tanh(self.b, *xs))
         return super()._emit(expr)
 
     def flags(self, expr):

@@ -304,7 +304,7 @@ def _integral(node):
 
 
 def operands(statement):
-    """The values a statement (not a loop) uses, in order, each once."""
+    """The values a statement uses, in order, each once; a loop, what its carries begin and go on with."""
     if isinstance(statement, Let):
         return statement.expr.leaves()
     if isinstance(statement, Load):
@@ -316,6 +316,9 @@ def operands(statement):
         return own if isinstance(statement.number, int) else [*own, *_added(statement.number)]
     if isinstance(statement, Run):
         return [*dict.fromkeys(v for _, _, index in statement.operands for v in _added(index))]
+    if isinstance(statement, Loop):
+        carried = [value for carry in statement.carries for value in (carry.init, carry.next)]
+        return [*dict.fromkeys([*carried, *(_added(statement.which) if statement.ragged else ())])]
     return []
 
 
@@ -331,3 +334,9 @@ def walk(body):
         yield statement
         if isinstance(statement, Loop):
             stack.extend(reversed(statement.body))
+
+
+def own(body):
+    """Every statement of `body` and of the loops in it, and what these loops carry."""
+    statements = list(walk(body))
+    return {*statements, *(carry for loop in statements if isinstance(loop, Loop) for carry in loop.carries)}

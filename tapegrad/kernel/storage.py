@@ -20,12 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..program.trace import ROW
-from ..rules import BY_NAME
-from .arrays_views import VIEWS
 from .columns import distinct
-
-#: Rows that give their first operand with some elements changed.
-WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
 
 
 class Storage:
@@ -63,7 +58,7 @@ def place_writes(references):
     -------
     list of Storage
     """
-    if not any(item.entry.kind == ROW and item.entry.function in WRITES for item in references.columns.tape.items):
+    if not any(item.entry.kind == ROW and item.entry.function.effect == "write" for item in references.columns.tape.items):
         return []
     return _Placement(references).run()
 
@@ -91,10 +86,10 @@ class _Placement:
             entry = tape.items[k].entry
             for r in operands[first[i] : first[i + 1]].tolist():
                 self.last[self.root.get(r, r)] = i
-            if entry.kind == ROW and entry.meta.shape and entry.function in VIEWS:
+            if entry.kind == ROW and entry.meta.shape and entry.function.effect == "view":
                 r = int(operands[first[i]])
                 self.root[i] = self.root.get(r, r)
-            elif entry.kind == ROW and entry.function in WRITES:
+            elif entry.kind == ROW and entry.function.effect == "write":
                 writers[int(references.owner[i])] = None
         for slot, _ in tape.outputs:
             if slot:

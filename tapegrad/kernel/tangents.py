@@ -114,9 +114,7 @@ class _Tangents:
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
         slots = row.slots(len(item.operands))
-        attrs = dict(entry.attrs)
-        if row.dynamic:
-            attrs[row.dynamic] = entry.integer
+        attrs = row.keywords(entry.attrs, entry.integer)
         flat = row is STACK and len(entry.meta.shape) == 1
         operands = () if flat else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
@@ -125,7 +123,7 @@ class _Tangents:
                 continue
             if flat:
                 terms = [Term(writer, 0, (), entry.meta.char, 0.0) if t is None else t for t in tangents]
-                tangent = self._stacked(terms, entry.meta.char)
+                tangent = self._stacked(terms)
             else:
                 try:
                     tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)
@@ -133,18 +131,16 @@ class _Tangents:
                     raise NotLowered(f"{row.name}: {reason.what}", tape.place(item.slot)) from None
             if tangent is None:
                 continue
-            tangent = tangent.cast(entry.meta.char).broadcast_to(entry.meta.shape)
+            tangent = tangent.as_tangent(entry.meta)
             if entry.meta is SCALAR:
                 fixed = tangent.number is not None and tangent.slot <= 0
                 self.word[lane, item.slot] = writer.fixed(tangent.number) if fixed else tangent.slot
             else:
                 self.terms[lane][item.slot] = tangent
 
-    def _stacked(self, terms, char):
+    def _stacked(self, terms):
         """Values of one shape below each other."""
-        slots = tuple(t.reference() for t in terms)
-        shape = (len(terms), *terms[0].shape)
-        return Term(self.writer, self.writer.entry(STACK, slots, shape, char, (("axis", 0),)), shape, char)
+        return Term.of(self.writer, self.writer.entry(STACK, tuple(t.reference() for t in terms), (("axis", 0),)))
 
     def _result(self, slot, meta):
         """The tangents of one output, all lanes."""
@@ -153,5 +149,5 @@ class _Tangents:
             shape, char = (meta.shape, meta.char) if slot else (np.shape(meta), "d")
             return 0, np.zeros((self.lanes, *shape), char)
         zero = Term(self.writer, 0, meta.shape, meta.char, 0.0)
-        slot = self._stacked([zero if t is None else t for t in tangents], meta.char).slot
+        slot = self._stacked([zero if t is None else t for t in tangents]).slot
         return slot, self.writer.meta(slot)

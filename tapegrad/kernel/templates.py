@@ -20,7 +20,7 @@ from functools import cache
 
 import numpy as np
 
-from ..array.eager import ROW_OF, value_function
+from ..array.recorded import ROW_OF, value_function
 from ..common.errors import require
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L

@@ -14,10 +14,11 @@ import numpy as np
 from ..program.finish import Item, continuations, key_of
 from ..program.trace import HOST, ROW, Entry, Host, Operand
 from ..rules import BY_NAME
+from ..rules.table import described
 from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 
-STACK, _CONCATENATE = BY_NAME["stack"], BY_NAME["concatenate"]
+STACK, CONCATENATE = BY_NAME["stack"], BY_NAME["concatenate"]
 _ARITHMETIC = {
     BY_NAME["multiply"].opcode: lambda x, y: x * y, BY_NAME["add"].opcode: lambda x, y: x + y,
     BY_NAME["subtract"].opcode: lambda x, y: x - y, BY_NAME["negative"].opcode: lambda x, _: -x,
@@ -117,9 +118,11 @@ class Writer:
         self.metas[slot] = SCALAR
         return slot
 
-    def entry(self, row, operands, shape, char, attrs=(), integer=0):
-        """An instruction on arrays; returns its slot."""
-        return self._entry(Entry.described(ROW, row, tuple(attrs), operands, integer, laid_out(shape, char)), operands)
+    def entry(self, row, operands, attrs=(), integer=0, result=None):
+        """An instruction on arrays; its row says shape and dtype of the result, if they are not given.  Returns its slot."""
+        if result is None:
+            result = described(row, tuple([self.meta(o) for o in operands]), attrs, integer)
+        return self._entry(Entry.described(ROW, row, attrs, operands, integer, laid_out(*result)), operands)
 
     def ufunc(self, function, operands, shape, char):
         """A call of a ufunc that has no derivative."""
@@ -161,7 +164,7 @@ def with_flat_stacks(tape):
     numbers, items = {}, []
     for item in tape.items:
         row, operands = item.entry.function, item.operands
-        if row is _CONCATENATE and all(o in numbers for o in operands):
+        if row is CONCATENATE and all(o in numbers for o in operands):
             operands = tuple(number for o in operands for number in numbers[o])
             item = Item(item.slot, Entry.described(ROW, STACK, (("axis", 0),), operands, 0, item.entry.meta), operands)
             row = STACK

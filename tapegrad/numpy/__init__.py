@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as _numpy
 
-from . import fft as fft, linalg as linalg, random as random
+from . import fft as fft
+from . import linalg as linalg
+from . import random as random
 from .names import namespace
 
 if TYPE_CHECKING:

@@ -44,6 +44,7 @@ def making(function):
     return call
 
 
+@functools.wraps(np.full, updated=())
 def full(shape, fill_value, dtype=None, order="C", **options):
     value = operand(fill_value)
     if isinstance(value, Differentiable):
@@ -54,14 +55,17 @@ def full(shape, fill_value, dtype=None, order="C", **options):
 def joining(function):
     """``np.array`` and its kin, which also take tensors, and lists that hold tensors; a tensor itself is copied only by ``np.array``."""
 
+    name = "object" if function is np.array else "a"
+
     @functools.wraps(function, updated=())
-    def call(thing, *args, **kwargs):
+    def call(*args, **kwargs):
+        thing = args[0] if args else kwargs.get(name)
         kind = thing.__class__
         plain = PLAIN.issuperset(map(type, thing)) if kind is list or kind is tuple else kind in PLAIN
         if not plain and (kind is not np.ndarray or thing.dtype.char == "O") and holds_tensors(thing):
-            whole = FUNCTIONS[np.array](thing, *args, **kwargs)
+            whole = FUNCTIONS[np.array](thing, *args[1:], **{key: value for key, value in kwargs.items() if key != name})
             return np.copy(whole) if whole is thing and function is np.array and kwargs.get("copy", True) else whole
-        array = function(thing, *args, **kwargs)
+        array = function(*args, **kwargs)
         if array is thing or not (running.level or thread_state().tapes):  # as in `fillable`, whose call costs as much as all this
             return array
         return fillable(array) if array.flags.owndata else array
@@ -69,11 +73,15 @@ def joining(function):
     return call
 
 
+@functools.wraps(np.fromiter, updated=())
 def fromiter(iterable, dtype, count=-1, **options):
     items = list(iterable)
     if not holds_tensors(items):
         return fillable(np.fromiter(items, dtype, count, **options))
-    return cast(operand(items[: None if count < 0 else count]), dtype)
+    whole = operand(items[: None if count < 0 else count])
+    if whole.ndim != 1:
+        raise ValueError("np.fromiter makes one axis of numbers; to join arrays write np.stack(list(iterable))")
+    return cast(whole, dtype)
 
 
 class Joiner:
@@ -112,7 +120,8 @@ class vectorize(np.vectorize):
 
     def __call__(self, *args, **kwargs):
         if not differentiates() and not holds_tensors([*args, *kwargs.values()]):
-            return super().__call__(*args, **kwargs)
+            results = super().__call__(*args, **kwargs)
+            return tuple(map(joined, results)) if isinstance(results, tuple) else joined(results)
         args = [self._elements(k, a) for k, a in enumerate(args)]
         kwargs = {name: self._elements(name, a) for name, a in kwargs.items()}
         if self.signature is not None:

@@ -38,7 +38,7 @@ def namespace(module, source):
     here = vars(sys.modules[module])
 
     def get(name):
-        if name.startswith("__") and name != "__version__":
+        if name.startswith("__") and name not in source.__all__:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         try:
             thing = getattr(source, name)

@@ -65,16 +65,6 @@ DIRECT[np.conjugate] = F.clone
 # ---- functions --------------------------------------------------------------------------
 
 
-@implements(np.sinc)
-def _sinc(x):
-    return F.sinc(x)
-
-
-@implements(np.i0)
-def _i0(x):
-    return F.i0(x)
-
-
 @implements(np.fix)
 def _fix(x, out=None):
     only_defaults(np.fix, out=out)

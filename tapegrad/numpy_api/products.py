@@ -237,10 +237,33 @@ def _polyval(p, x):
 
 
 @implements(np.polyfit)
-def _polyfit(*args, **kwargs):
-    raise refuse(
-        np.polyfit, ": its scaling and rank depend on values; solve np.linalg.lstsq(np.vander(x, degree + 1), y) instead"
-    )
+def _polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    # As NumPy does it, in the same order; its arguments are checked by NumPy, on ones.
+    x, y = F.lift(x) * 1.0, F.lift(y) * 1.0
+    ones = [np.ones(v.shape, v.dtype) for v in (x, y)]
+    degree = int(deg)
+    np.polyfit(ones[0], ones[1], 0 if degree >= 0 else degree, w=None if w is None else np.ones(np.shape(w)))
+    rcond = len(x) * np.finfo(x.dtype).eps if rcond is None else rcond
+    powers = _vander(x, degree + 1)
+    if w is not None:
+        w = F.reshape(as_tensor(w) * 1.0, (-1, 1))
+        powers, y = powers * w, y * (w if y.ndim == 2 else w[:, 0])
+    scale = F.sqrt(F.sum(powers * powers, axis=0))
+    solution, residuals, rank, s = np.linalg.lstsq(powers / scale, y, rcond)
+    coefficients = F.transpose(F.transpose(solution) / scale)
+    if full:
+        return coefficients, residuals, rank, s, rcond
+    if rank != degree + 1:
+        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=3)
+    if not cov:
+        return coefficients
+    base = np.linalg.inv(F.matmul(F.transpose(powers / scale), powers / scale)) / F.outer(scale, scale)
+    factor = 1.0
+    if cov != "unscaled":
+        if len(x) <= degree + 1:
+            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+        factor = residuals / (len(x) - degree - 1)
+    return coefficients, (base if y.ndim == 1 else base[:, :, None]) * factor
 
 
 @implements(np.vander)

@@ -216,11 +216,6 @@ def _diagflat(v, k=0):
     return F.diag(F.ravel(v), k) if any_tracked(v) else untracked(lambda a: np.diagflat(a, k), v)
 
 
-@implements(np.diagonal)
-def _diagonal(a, offset=0, axis1=0, axis2=1):
-    return F.diagonal(a, offset, axis1, axis2)
-
-
 @implements(np.trace)
 def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     only_defaults(np.trace, out=out)

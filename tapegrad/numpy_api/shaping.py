@@ -8,6 +8,8 @@ it means there, and looks the elements up.
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 
 from ..array import functions as F
@@ -64,6 +66,26 @@ def cast(t, dtype):
             "derivative; use a float dtype, or .detach() first"
         )
     return F.astype(t, dtype)
+
+
+# ---- functions of ours of the same name ----------------------------------------------------
+
+
+def _as_ours(function):
+    """Our function of the same name, whose parameters are NumPy's but for the name of the first; of what follows the values count."""
+    ours, first = getattr(F, function.__name__), next(iter(inspect.signature(function).parameters))
+
+    @implements(function)
+    def call(*args, **kwargs):
+        array, *rest = args or (kwargs.pop(first),)
+        return ours(array, *map(values_of, rest), **{name: values_of(value) for name, value in kwargs.items()})
+
+
+for _function in (
+    np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.flip, np.diagonal, np.split, np.array_split, np.tile, np.repeat, np.roll,
+    np.sinc, np.i0,
+):  # fmt: skip
+    _as_ours(_function)
 
 
 # ---- one array in another shape ------------------------------------------------------
@@ -127,21 +149,11 @@ def _transpose(a, axes=None):
     return F.transpose(a, axes if axes is None else _sizes(axes))
 
 
-@implements(np.swapaxes)
-def _swapaxes(a, axis1, axis2):
-    return F.swapaxes(a, axis1, axis2)
-
-
 @implements(np.matrix_transpose, np.linalg.matrix_transpose)
 def _matrix_transpose(x, /):
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose() needs at least 2 dimensions, got {x.ndim}")
     return F.swapaxes(x, -1, -2)
-
-
-@implements(np.moveaxis)
-def _moveaxis(a, source, destination):
-    return F.moveaxis(a, source, destination)
 
 
 @implements(np.rollaxis)
@@ -153,16 +165,6 @@ def _rollaxis(a, axis, start=0):
     axes = [k for k in range(a.ndim) if k != axis]
     axes.insert(start - (axis < start), axis)
     return F.transpose(a, axes)
-
-
-@implements(np.squeeze)
-def _squeeze(a, axis=None):
-    return F.squeeze(a, axis)
-
-
-@implements(np.expand_dims)
-def _expand_dims(a, axis):
-    return F.expand_dims(a, axis)
 
 
 def _atleast(least, shape, function):
@@ -297,23 +299,13 @@ def _append(arr, values, axis=None):
 # ---- cutting ----------------------------------------------------------------------------
 
 
-@implements(np.split)
-def _split(ary, indices_or_sections, axis=0):
-    return F.split(ary, values_of(indices_or_sections), axis)
-
-
-@implements(np.array_split)
-def _array_split(ary, indices_or_sections, axis=0):
-    return F.array_split(ary, values_of(indices_or_sections), axis)
-
-
 def _split_along(function, least, axis):
     @implements(function)
     def call(ary, indices_or_sections):
         ary = F.lift(ary)
         if ary.ndim < least:
             raise ValueError(f"{function.__name__} only works on arrays of {least} or more dimensions")
-        return _split(ary, indices_or_sections, axis(ary.ndim))
+        return F.split(ary, values_of(indices_or_sections), axis(ary.ndim))
 
 
 _split_along(np.hsplit, 1, lambda ndim: 1 if ndim > 1 else 0)
@@ -328,26 +320,6 @@ def _unstack(x, /, *, axis=0):
 
 
 # ---- moving -----------------------------------------------------------------------------
-
-
-@implements(np.tile)
-def _tile(A, reps):
-    return F.tile(A, values_of(reps))
-
-
-@implements(np.repeat)
-def _repeat(a, repeats, axis=None):
-    return F.repeat(a, values_of(repeats), axis)
-
-
-@implements(np.roll)
-def _roll(a, shift, axis=None):
-    return F.roll(a, values_of(shift), axis)
-
-
-@implements(np.flip)
-def _flip(m, axis=None):
-    return F.flip(m, axis)
 
 
 @implements(np.fliplr)
@@ -431,7 +403,7 @@ def _full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, **d
         array = np.full_like(np.asarray(values_of(a, False)), values_of(fill_value), dtype, order, subok, shape, **device)
         return plain(normalise(array))
     shape = a.shape if shape is None else _sizes(shape)
-    return F.broadcast_to(cast(as_tensor(fill_value), dtype or a.dtype), shape)
+    return F.clone(F.broadcast_to(cast(as_tensor(fill_value), dtype or a.dtype), shape))
 
 
 @implements(np.full)
@@ -440,7 +412,7 @@ def _full(shape, fill_value, dtype=None, order="C", **device):
     if not any_tracked(fill_value):
         return plain(normalise(np.full(shape, values_of(fill_value), dtype, order, **device)))
     fill_value = as_tensor(fill_value)
-    return F.broadcast_to(cast(fill_value, dtype or fill_value.dtype), _sizes(shape))
+    return F.clone(F.broadcast_to(cast(fill_value, dtype or fill_value.dtype), _sizes(shape)))
 
 
 @implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)

@@ -162,8 +162,7 @@ class LBFGS(Optimizer):
         from ..optimize import line_search as W
 
         row = np.zeros(W.WORDS)
-        s = row.ctypes.data
-        W.begin(s, loss, slope, t)
+        W.begin(row, loss, slope, t)
         best = (0.0, loss, g)
         outcome = W.GO_ON
         while outcome == W.GO_ON:
@@ -172,7 +171,7 @@ class LBFGS(Optimizer):
             value, gradient, _ = self._evaluate(closure)
             if value < best[1] and np.isfinite(gradient).all():
                 best = (t, value, gradient)
-            outcome = W.advance(s, value, float(gradient @ d))
+            outcome = W.advance(row, value, float(gradient @ d))
             if outcome == W.FOUND:
                 return t, value, gradient
             if self._calls >= most:

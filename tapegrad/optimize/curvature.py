@@ -10,15 +10,13 @@ from scipy.sparse.linalg import LinearOperator
 
 from ..common.tree import flatten
 from ..sparse.api import sparse_hessian
-from ..transforms.functional import jit
 from ..transforms.hessians import hessian
-from ..transforms.keep import kept
 from ..transforms.products import hvp
 from .layout import flat
+from .proof import recorded
 
 #: Up to so many variables a dense Hessian costs no more than a sparse one.
 DENSE = 50
-_MADE_BY = {name: lambda f, made=made: jit(made(f)) for name, made in (("hvp", hvp), ("hessian", hessian), ("sparse_hessian", sparse_hessian))}
 
 
 class Curvature:
@@ -35,26 +33,26 @@ class Curvature:
     """
 
     def __init__(self, objective):
-        self._function = flat(objective.function, objective.layout, objective.args)
+        self._function, self._like = flat(objective.function, objective.layout, objective.args), objective.like
         self.products = self.hessians = 0
 
-    def _derivative(self, name):
-        return kept(self._function, name, _MADE_BY[name])
+    def _derivative(self, transformation):
+        return recorded(self._function, transformation.__name__, transformation, self._like)
 
     def product(self, x, p, *args):
         """The product of the Hessian at `x` with `p`."""
         self.products += 1
-        return np.asarray(self._derivative("hvp")(np.array(x), np.array(p, np.float64)))
+        return np.asarray(self._derivative(hvp)(np.array(x), np.array(p, np.float64)))
 
     def dense(self, x):
         """The Hessian at `x`."""
         self.hessians += 1
-        return np.asarray(self._derivative("hessian")(np.array(x)))
+        return np.asarray(self._derivative(hessian)(np.array(x)))
 
     def sparse(self, x):
         """The Hessian at `x`, as a SciPy sparse array."""
         self.hessians += 1
-        return self._derivative("sparse_hessian")(np.array(x))
+        return self._derivative(sparse_hessian)(np.array(x))
 
     def as_is(self, x):
         """The Hessian at `x` in the form in which it costs least: sparse, if there are many variables."""
@@ -92,7 +90,7 @@ def of_constraint(function):
     function : VectorFunction
     """
     weighted = Weighted(function.function, function.layout, function.args)
-    product = jit(hvp(weighted))
+    product = recorded(weighted, "hvp", hvp, function.function)
     size = function.layout.size
 
     def hessian(x, weights):

@@ -12,8 +12,7 @@ from .bounds import as_bounds
 from .interrupts import HeldBack
 from .objective import Objective
 from .progress import Progress
-from .proof import DIFFERS
-from .result import Result, shaped
+from .result import Result, finished, shaped
 from .state import State
 
 #: Seconds between two returns to Python that a loop aims at.
@@ -67,7 +66,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     Parameters
     ----------
     run : callable
-        ``run(handle, history, room, budget)``: the compiled loop on `state`.
+        A compiled loop (`optimize.loop`).
     endless : bool
         Whether all of `max_iter` iterations are usually done: then the time remaining is shown.
 
@@ -82,7 +81,6 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     shown = Progress(progress, max_iter if endless else None)
     begun, done = state.iterations, state.evaluations
     budget, why, interrupts, due = 1, None, HeldBack(), 0.0
-    before = objective.counts.evaluations
     try:
         while True:
             if why is not None and why > P.FINISHED:
@@ -100,7 +98,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
             budget = min(budget, objective.until_kernel())
             with interrupts:
                 chunk, earlier = time.perf_counter(), state.evaluations
-                why = run(handle, history.ctypes.data, ROOM, budget)
+                why = run(handle, history, budget, *state.arrays)
                 took, count = time.perf_counter() - chunk, state.evaluations - earlier
                 objective.note(count)
                 rows = int(integers[P.I_ROWS])
@@ -133,7 +131,17 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
         at = P.XT if integers[P.I_PHASE] == P.EVALUATED else P.X
         value, g = (reals[P.R_TRIAL], state.vectors[P.GT]) if at == P.XT else (reals[P.R_VALUE], state.vectors[P.G])
         objective.refuse(state.vectors[at], value, g, DIVERGED if endless and state.iterations else "")
-    return _result(objective, state, why, time.perf_counter() - start, objective.counts.evaluations - before)
+    success, status, message = MESSAGES[why]
+    stepped = bool(integers[P.I_STARTED])
+    solution = {
+        "x": state.vectors[P.X if stepped else P.XT], "fun": float(reals[P.R_VALUE]) if stepped else np.nan, "success": success,
+        "status": status, "message": message, "nit": state.iterations, "nfev": state.evaluations, "njev": state.evaluations,
+    }  # fmt: skip
+    return finished(
+        solution, objective.layout, objective.differs, start, jac=shaped(objective.layout, state.vectors[P.G]),
+        gradient_norm=float(reals[P.R_NORM]), counts=objective.counts, seconds={"recording": objective.seconds},
+        history=state.history, state=state,
+    )  # fmt: skip
 
 
 def _stops(callback, objective, state):
@@ -146,18 +154,3 @@ def _stops(callback, objective, state):
         return bool(callback(view))
     except StopIteration:
         return True
-
-
-def _result(objective, state, why, seconds, evaluations):
-    success, status, message = MESSAGES[why]
-    counts = objective.counts
-    return Result(
-        x=shaped(objective.layout, state.vectors[P.X if state.integers[P.I_STARTED] else P.XT]),
-        fun=float(state.reals[P.R_VALUE]) if state.integers[P.I_STARTED] else np.nan,
-        jac=shaped(objective.layout, state.vectors[P.G]), gradient_norm=float(state.reals[P.R_NORM]),
-        success=success, status=status, message=f"{message}; {DIFFERS}" if objective.differs else message,
-        nit=state.iterations, nfev=state.evaluations, njev=state.evaluations,
-        counts={"evaluations": evaluations, "records": counts.records, "runs": counts.runs, "replays": counts.replays},
-        seconds={"total": seconds, "recording": counts.seconds},
-        history=state.history, state=state,
-    )  # fmt: skip

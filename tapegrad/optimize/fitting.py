@@ -18,12 +18,11 @@ from ..array.typing import ArrayLike, Pytree
 from ..common.errors import OptimizationError, StructureError
 from ..common.uninterrupted import imported, uninterrupted
 from ..sparse.api import sparse_jacobian
-from ..transforms.functional import jit
 from ..transforms.keep import kept
 from .bounds import as_bounds
 from .layout import Layout, flat
 from .progress import Progress
-from .proof import DIFFERS
+from .proof import proved, recorded
 from .vector_function import VectorFunction
 
 if TYPE_CHECKING:
@@ -91,9 +90,7 @@ def least_squares(
         keywords["bounds"] = _two_sided(bounds, layout)
     keywords["jac"] = _jacobian_for(jac, residuals, layout, function, args)
     try:
-        solution = optimize.least_squares(residuals.values, layout.vector, **keywords)
-        if not residuals.stands(solution.x):
-            solution = optimize.least_squares(residuals.values, np.array(solution.x), **keywords)
+        solution = proved(lambda x: optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
     finally:
         residuals.shown.close(len(residuals.history), *(residuals.history[-1] if residuals.history else ()))
     return _result(solution, residuals, layout, start)
@@ -106,7 +103,7 @@ def _jacobian_for(jac, residuals, layout, function, args):
     if jac == "exact":
         return _finite(residuals)
     if jac == "sparse":
-        derivative = kept(flat(function, layout, args), "sparse_jacobian", lambda function: jit(sparse_jacobian(function)))
+        derivative = recorded(flat(function, layout, args), "sparse_jacobian", sparse_jacobian, function)
         return lambda x: derivative(np.array(x))
     raise OptimizationError(f'jac={jac!r}: choose "exact" or "sparse", or give a function; finite differences are not needed')
 
@@ -135,18 +132,12 @@ def _two_sided(bounds, layout):
 
 def _result(solution, function, layout, start):
     with uninterrupted:
-        from .result import Result, shaped
+        from .result import finished
 
-    result = Result(solution)
-    if function.differs:
-        result.message = f"{result.message}; {DIFFERS}"
-    result.update(
-        x=shaped(layout, solution.x),
+    return finished(
+        solution, layout, function.differs, start, history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
         counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records},
-        seconds={"total": time.perf_counter() - start},
-        history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
     )  # fmt: skip
-    return result
 
 
 def root(
@@ -203,9 +194,7 @@ def root(
         keywords["callback"] = lambda x, f: callback(layout.container(x.copy()), f)
     if method in ROOT_WITH_JACOBIAN:
         keywords["jac"] = _jacobian_for("exact" if jac is None else jac, equations, layout, fun, args)
-    solution = optimize.root(equations.values, layout.vector, **keywords)
-    if not equations.stands(solution.x):
-        solution = optimize.root(equations.values, np.array(solution.x), **keywords)
+    solution = proved(lambda x: optimize.root(equations.values, x, **keywords), layout.vector, equations.stands)
     return _result(solution, equations, layout, start)
 
 

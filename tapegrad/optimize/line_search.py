@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 
-from ..codegen.compile import compiled
-from ..codegen.memory import double_at, set_double_at
+from ..codegen.array_functions import compiled_on_arrays
+from ..codegen.compile import helper
 
 (
     L_STEP, L_VALUE, L_SLOPE, L_X, L_FX, L_GX, L_Y, L_FY, L_GY, L_BRACKET, L_STAGE, L_WIDTH, L_WIDTH_BEFORE,
@@ -44,18 +44,17 @@ MOST, MOST_BROKEN = 40, 60
 GO_ON, FOUND, STUCK, BROKEN = 0, 1, 2, 3
 
 
-@compiled("void(int64, float64, float64, float64)")
+@compiled_on_arrays("void(float64[::1], float64, float64, float64)")
 def begin(s, value, slope, step):
     """Begin a search at phi(0) = `value`, phi'(0) = `slope`, with first step `step`."""
-    for at, number in (
-        (L_STEP, step), (L_VALUE, value), (L_SLOPE, slope), (L_X, 0.0), (L_FX, value), (L_GX, slope),
-        (L_Y, 0.0), (L_FY, value), (L_GY, slope), (L_BRACKET, 0.0), (L_STAGE, 1.0), (L_WIDTH, LARGEST),
-        (L_WIDTH_BEFORE, 2.0 * LARGEST), (L_LOW, 0.0), (L_HIGH, FIRST * step), (L_LARGEST, LARGEST), (L_TRIED, 0.0), (L_BROKEN, 0.0),
-    ):  # fmt: skip
-        set_double_at(s, at, number)
+    s[L_STEP], s[L_HIGH], s[L_LOW], s[L_LARGEST] = step, FIRST * step, 0.0, LARGEST
+    s[L_VALUE] = s[L_FX] = s[L_FY] = value
+    s[L_SLOPE] = s[L_GX] = s[L_GY] = slope
+    s[L_X] = s[L_Y] = s[L_BRACKET] = s[L_TRIED] = s[L_BROKEN] = 0.0
+    s[L_STAGE], s[L_WIDTH], s[L_WIDTH_BEFORE] = 1.0, LARGEST, 2.0 * LARGEST
 
 
-@compiled("float64(float64, float64, float64, float64, float64, float64)")
+@helper
 def cubic(a, fa, ga, b, fb, gb):
     """The local minimum of the cubic through two points with slopes, as a fraction of the way from `b` to `a`.
 
@@ -72,13 +71,13 @@ def cubic(a, fa, ga, b, fb, gb):
     return (gamma - gb + theta) / below if below != 0.0 else math.inf
 
 
-@compiled("void(int64, float64, float64)")
+@helper
 def shrink(s, f, g):
     """The paper's trial value selection and interval update, for value `f` and slope `g` at the current step."""
-    t, x, fx, gx = double_at(s, L_STEP), double_at(s, L_X), double_at(s, L_FX), double_at(s, L_GX)
-    y, fy, gy = double_at(s, L_Y), double_at(s, L_FY), double_at(s, L_GY)
-    bracket, away = double_at(s, L_BRACKET) != 0.0, g * (gx / abs(gx)) < 0.0
-    low, high = double_at(s, L_LOW), double_at(s, L_HIGH)
+    t, x, fx, gx = s[L_STEP], s[L_X], s[L_FX], s[L_GX]
+    y, fy, gy = s[L_Y], s[L_FY], s[L_GY]
+    bracket, away = s[L_BRACKET] != 0.0, g * (gx / abs(gx)) < 0.0
+    low, high = s[L_LOW], s[L_HIGH]
     if f > fx:
         # Higher: a minimum lies between; the cubic step if it is nearer to x, else halfway to the quadratic one.
         c = t + cubic(x, fx, gx, t, f, g) * (x - t)
@@ -114,78 +113,67 @@ def shrink(s, f, g):
         if away:
             y, fy, gy = x, fx, gx
         x, fx, gx = t, f, g
-    for at, number in ((L_X, x), (L_FX, fx), (L_GX, gx), (L_Y, y), (L_FY, fy), (L_GY, gy), (L_STEP, new)):
-        set_double_at(s, at, number)
-    set_double_at(s, L_BRACKET, 1.0 if bracket else 0.0)
+    s[L_X], s[L_FX], s[L_GX], s[L_Y], s[L_FY], s[L_GY] = x, fx, gx, y, fy, gy
+    s[L_STEP], s[L_BRACKET] = new, 1.0 if bracket else 0.0
 
 
-@compiled("int64(int64, float64, float64)")
+@compiled_on_arrays("int64(float64[::1], float64, float64)")
 def advance(s, f, g):
     """Take value and slope at the step asked for; the next one is ``s[L_STEP]``.
 
     Returns `GO_ON`; `FOUND` if both conditions hold at the step; `STUCK` if nothing better
     than ``s[L_X]`` can be told apart from it; `BROKEN` if no step gave numbers.
     """
-    t = double_at(s, L_STEP)
+    t = s[L_STEP]
     if f - f != 0.0 or g - g != 0.0:
         # No number there: nearer, and never so far again.
-        set_double_at(s, L_BROKEN, double_at(s, L_BROKEN) + 1.0)
-        if double_at(s, L_BROKEN) > MOST_BROKEN:
+        s[L_BROKEN] += 1.0
+        if s[L_BROKEN] > MOST_BROKEN:
             return BROKEN
-        x = double_at(s, L_X)
+        x = s[L_X]
         t = x + (t - x) / 4.0
         if t == x:
             return BROKEN
-        set_double_at(s, L_STEP, t)
-        set_double_at(s, L_LARGEST, max(t, x))
+        s[L_STEP], s[L_LARGEST] = t, max(t, x)
         return GO_ON
-    set_double_at(s, L_TRIED, double_at(s, L_TRIED) + 1.0)
-    f0, slope = double_at(s, L_VALUE), double_at(s, L_SLOPE)
-    decrease = DECREASE * slope
-    limit = f0 + t * decrease
-    if double_at(s, L_STAGE) == 1.0 and f <= limit and g >= 0.0:
-        set_double_at(s, L_STAGE, 2.0)
-    if f <= limit and abs(g) <= CURVATURE * -slope:
+    s[L_TRIED] += 1.0
+    decrease = DECREASE * s[L_SLOPE]
+    limit = s[L_VALUE] + t * decrease
+    if s[L_STAGE] == 1.0 and f <= limit and g >= 0.0:
+        s[L_STAGE] = 2.0
+    if f <= limit and abs(g) <= CURVATURE * -s[L_SLOPE]:
         return FOUND
-    low, high, largest = double_at(s, L_LOW), double_at(s, L_HIGH), double_at(s, L_LARGEST)
-    bracket = double_at(s, L_BRACKET) != 0.0
-    if bracket and (t <= low or t >= high or high - low <= NARROW * high) or double_at(s, L_TRIED) >= MOST:
-        if f < double_at(s, L_FX):
-            set_double_at(s, L_X, t)
-            set_double_at(s, L_FX, f)
+    low, high, largest = s[L_LOW], s[L_HIGH], s[L_LARGEST]
+    bracket = s[L_BRACKET] != 0.0
+    narrow = bracket and (t <= low or t >= high or high - low <= NARROW * high) or s[L_TRIED] >= MOST
+    if narrow or t == largest and f <= limit and g <= decrease or t <= SMALLEST:
+        if f < s[L_FX]:
+            s[L_X], s[L_FX] = t, f
         return STUCK
-    if t == largest and f <= limit and g <= decrease or t <= SMALLEST:
-        if f < double_at(s, L_FX):
-            set_double_at(s, L_X, t)
-            set_double_at(s, L_FX, f)
-        return STUCK
-    if double_at(s, L_STAGE) == 1.0 and f <= double_at(s, L_FX) and f > limit:
+    if s[L_STAGE] == 1.0 and f <= s[L_FX] and f > limit:
         # On psi instead of phi.
         for value, step, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
-            set_double_at(s, value, double_at(s, value) - double_at(s, step) * decrease)
-            set_double_at(s, at, double_at(s, at) - decrease)
+            s[value] -= s[step] * decrease
+            s[at] -= decrease
         shrink(s, f - t * decrease, g - decrease)
         for value, step, at in ((L_FX, L_X, L_GX), (L_FY, L_Y, L_GY)):
-            set_double_at(s, value, double_at(s, value) + double_at(s, step) * decrease)
-            set_double_at(s, at, double_at(s, at) + decrease)
+            s[value] += s[step] * decrease
+            s[at] += decrease
     else:
         shrink(s, f, g)
-    x, y, new = double_at(s, L_X), double_at(s, L_Y), double_at(s, L_STEP)
+    x, y, new = s[L_X], s[L_Y], s[L_STEP]
     if new - new != 0.0:
         # Values and slopes so large that their cubic is no number.
         new = x + (t - x) / 2.0 if t != x else x + (y - x) / 2.0
-    if double_at(s, L_BRACKET) != 0.0:
-        if abs(y - x) >= SHORTER * double_at(s, L_WIDTH_BEFORE):
+    if s[L_BRACKET] != 0.0:
+        if abs(y - x) >= SHORTER * s[L_WIDTH_BEFORE]:
             new = x + (y - x) / 2.0
-        set_double_at(s, L_WIDTH_BEFORE, double_at(s, L_WIDTH))
-        set_double_at(s, L_WIDTH, abs(y - x))
+        s[L_WIDTH_BEFORE], s[L_WIDTH] = s[L_WIDTH], abs(y - x)
         low, high = min(x, y), max(x, y)
     else:
         low, high = new + NEARER * (new - x), new + FARTHER * (new - x)
     new = min(max(new, SMALLEST), largest)
-    if double_at(s, L_BRACKET) != 0.0 and (new <= low or new >= high or high - low <= NARROW * high):
+    if s[L_BRACKET] != 0.0 and (new <= low or new >= high or high - low <= NARROW * high):
         new = x
-    set_double_at(s, L_LOW, low)
-    set_double_at(s, L_HIGH, high)
-    set_double_at(s, L_STEP, new)
+    s[L_LOW], s[L_HIGH], s[L_STEP] = low, high, new
     return GO_ON

@@ -8,6 +8,9 @@ evaluations is used up (so that Ctrl-C, the callback and the progress line get t
 turn), because its rows for the history are full, or because the compiled objective
 could not answer: then Python evaluates at the trial point (recording a new path, for
 instance), writes value and gradient where the loop expects them, and sends it on.
+
+Each loop is called with the address of the objective's handle (0: Python evaluates), rows for the history, the
+evaluations that it may ask for, and the arrays of a `State`: vectors, pairs of L-BFGS and their products, reals and integers.
 """
 
 from __future__ import annotations
@@ -18,9 +21,8 @@ VECTORS = 8
 
 # Integers of a state.
 (
-    I_PHASE, I_SIZE, I_ITERATIONS, I_EVALUATIONS, I_LIMIT, I_BOUNDED, I_KIND, I_MEMORY, I_PAIRS, I_HEAD, I_STARTED, I_FINAL,
-    I_ROWS,
-) = range(13)  # fmt: skip
+    I_PHASE, I_ITERATIONS, I_EVALUATIONS, I_LIMIT, I_BOUNDED, I_KIND, I_PAIRS, I_HEAD, I_STARTED, I_FINAL, I_ROWS,
+) = range(11)  # fmt: skip
 INTEGERS = 16
 
 # Reals of a state.
@@ -40,6 +42,9 @@ BUDGET, PYTHON, FULL = 1, 2, 3
 # ... or finished.
 GRADIENT, CHANGE, LIMIT, STUCK, BROKEN, ENDLESS = 11, 12, 13, 14, 15, 16
 FINISHED = 10
+
+#: Of the compiled loops.
+SIGNATURE = "int64(int64, float64[:, ::1], int64, float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[::1], int64[::1])"
 
 # Columns of the history.
 H_VALUE, H_NORM = range(2)

@@ -85,22 +85,11 @@ def lbfgs(
     >>> result.success, bool(np.allclose(result.x, 1.0, atol=1e-6))
     (True, True)
     """
-    with uninterrupted:
-        from .drive import drive, started
-
-    _at_least("max_iter", max_iter, 0)
-    _at_least("memory", memory, 1)
-    objective, state = started(f, x0, args, "lbfgs", memory, bounds)
-    _set(state, x0, ((P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 1e-15)))
     from .lbfgs_loop import lbfgs as loop
 
-    vectors, pairs = state.vectors.ctypes.data, state.pairs.ctypes.data
-    reals, integers = state.reals.ctypes.data, state.integers.ctypes.data
-
-    def run(handle, history, room, budget):
-        return loop(handle, vectors, pairs, reals, integers, history, room, budget)
-
-    return drive(objective, state, run, max_iter, max_evaluations, callback, progress)
+    _at_least("memory", memory, 1)
+    options = ((P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 1e-15))
+    return _optimised("lbfgs", loop, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=memory)
 
 
 def gradient_descent(
@@ -144,13 +133,14 @@ def gradient_descent(
     >>> bool(np.allclose(result.x, 1.0, atol=1e-6)), result.success
     (True, True)
     """
-    from .descent_loop import HEAVY_BALL, NESTEROV
+    from .descent_loop import HEAVY_BALL, NESTEROV, descend
 
     kind = NESTEROV if nesterov else HEAVY_BALL
-    options = ((P.R_RATE, "learning_rate", learning_rate, 1e-3), (P.R_MOMENTUM, "momentum", momentum, 0.0))
-    return _first_order(
-        "gradient_descent", kind, f, x0, args, options, bounds, max_iter, gtol, ftol, max_evaluations, callback, progress
-    )
+    options = (
+        (P.R_RATE, "learning_rate", learning_rate, 1e-3), (P.R_MOMENTUM, "momentum", momentum, 0.0),
+        (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0),
+    )  # fmt: skip
+    return _optimised("gradient_descent", descend, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, kind=kind)
 
 
 def adam(
@@ -191,40 +181,32 @@ def adam(
     >>> result.x["w"].round(3), round(result.x["b"], 3)
     (array([3., 3.]), 2.0)
     """
-    from .descent_loop import ADAM
+    from .descent_loop import ADAM, descend
 
     options = (
         (P.R_RATE, "learning_rate", learning_rate, 1e-3), (P.R_BETA1, "beta1", beta1, 0.9),
         (P.R_BETA2, "beta2", beta2, 0.999), (P.R_EPSILON, "epsilon", epsilon, 1e-8),
+        (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0),
     )  # fmt: skip
-    return _first_order("adam", ADAM, f, x0, args, options, bounds, max_iter, gtol, ftol, max_evaluations, callback, progress)
+    return _optimised("adam", descend, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, kind=ADAM)
 
 
-def _first_order(method, kind, f, x0, args, options, bounds, max_iter, gtol, ftol, max_evaluations, callback, progress):
-    from .descent_loop import descend
+def _optimised(method, loop, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=0, kind=None):
+    """What a compiled loop ends with; `options` are (place among the reals of the state, name, what was given, default)."""
     with uninterrupted:
         from .drive import drive, started
 
     _at_least("max_iter", max_iter, 0)
-    objective, state = started(f, x0, args, method, bounds=bounds)
-    if not isinstance(x0, State):
+    objective, state = started(f, x0, args, method, memory, bounds)
+    resumed = isinstance(x0, State)
+    if kind is not None and not resumed:
         state.integers[P.I_KIND] = kind
-    _set(state, x0, (*options, (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0)))
-    vectors, reals, integers = state.vectors.ctypes.data, state.reals.ctypes.data, state.integers.ctypes.data
-
-    def run(handle, history, room, budget):
-        return descend(handle, vectors, reals, integers, history, room, budget)
-
-    return drive(objective, state, run, max_iter, max_evaluations, callback, progress, endless=True)
-
-
-def _set(state, x0, options):
-    """Put options on a state: the given ones, and of a new state the defaults of the others."""
     for at, name, value, default in options:
         if value is not None:
             _at_least(name, value, 0.0, strictly=name == "learning_rate")
             if name in ("momentum", "beta1", "beta2") and value >= 1.0:
                 raise OptimizationError(f"{name}={value!r} must be below 1")
             state.reals[at] = value
-        elif not isinstance(x0, State):
+        elif not resumed:
             state.reals[at] = default
+    return drive(objective, state, loop, max_iter, max_evaluations, callback, progress, endless=kind is not None)

@@ -21,7 +21,7 @@ from . import loops
 from .bounds import as_bounds
 from .objective import Objective
 from .progress import Progress
-from .proof import DIFFERS
+from .proof import proved
 
 if TYPE_CHECKING:
     from .result import Result
@@ -195,7 +195,7 @@ class _Drive:
             from scipy import optimize
 
             from .constraints import with_jacobians
-            from .result import Result, shaped
+            from .result import finished, shaped
 
         start = time.perf_counter()
         name, layout = self.name, self.layout
@@ -210,28 +210,22 @@ class _Drive:
         second = self._second_order(keywords)
         if callback is not None:
             keywords["callback"] = self._callback(callback)
+
+        def solve(start):
+            # What is kept of the last point may be that of a recording.
+            self._key = None
+            return optimize.minimize(self.value, start, **keywords)
+
         try:
-            solution = optimize.minimize(self.value, layout.vector, **keywords)
-            if not self.objective.stands(solution.x):
-                self._key = None
-                solution = optimize.minimize(self.value, np.array(solution.x), **keywords)
+            solution = proved(solve, layout.vector, self.objective.stands)
             g = self._final_gradient(solution)
         finally:
             self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
-        counts = self.objective.counts
-        result = Result(solution)
-        if self.objective.differs:
-            result.message = f"{result.message}; {DIFFERS}"
-        result.update(
-            x=shaped(layout, solution.x), fun=float(solution.fun), jac=shaped(layout, g),
-            counts={
-                "evaluations": counts.evaluations, "records": counts.records, "runs": counts.runs, "replays": counts.replays,
-                **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)},
-            },
-            seconds={"total": time.perf_counter() - start, "recording": counts.seconds},
-            history=np.array(self.history).reshape(-1, 2), unit="evaluation",
+        counts = {**self.objective.counts, **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
+        return finished(
+            solution, layout, self.objective.differs, start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
+            seconds={"recording": self.objective.seconds}, history=np.array(self.history).reshape(-1, 2), unit="evaluation",
         )  # fmt: skip
-        return result
 
     def _final_gradient(self, solution):
         """The gradient at the solution, which some methods do not give."""

@@ -23,27 +23,6 @@ from .layout import Layout
 from .proof import Proof, own_options
 
 
-class Counts:
-    """What an optimisation has cost so far.
-
-    Attributes
-    ----------
-    evaluations : int
-        Of the value with its gradient.
-    records, runs : int
-        Times that the user's function ran to be recorded, and plainly.
-    replays : int
-        Evaluations that were answered without it.
-    seconds : float
-        In evaluations that were not answered by compiled code.
-    """
-
-    def __init__(self):
-        self.evaluations = 0
-        self.records = self.runs = self.replays = 0
-        self.seconds = 0.0
-
-
 class Objective:
     """`function(x, *args)` with its gradient, for vectors like that of `x0`.
 
@@ -59,13 +38,18 @@ class Objective:
     Attributes
     ----------
     layout : Layout
-    counts : Counts
+    counts : dict of str to int
+        Of value and gradient together: ``evaluations``, and ``replays`` (answered without the user's function), ``records`` and
+        ``runs`` (times that it ran, to be recorded and plainly).
+    seconds : float
+        In evaluations that were not answered by compiled code.
     """
 
     def __init__(self, function, x0, args=()):
         self.args = args if isinstance(args, tuple) else (args,)
         self.layout = Layout(x0)
-        options, recorded = options_of(function), None
+        #: What says how to record: the function as it was given.
+        self.like, options, recorded = function, options_of(function), None
         if isinstance(function, Transformed):
             asked = function._replayed
             if asked.argnums not in ((), (0,)) or asked.has_aux or not asked.scalar:
@@ -81,7 +65,7 @@ class Objective:
         self.function = function
         self.replayed = recorded or kept_with(function, ("value_and_grad", options), lambda function: Replayed(function, (0,), jit=options))
         self.proof = Proof(self.replayed, self.layout, self.args)
-        self.counts = Counts()
+        self.counts, self.seconds = dict.fromkeys(("evaluations", "records", "runs", "replays"), 0), 0.0
         self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
         self._value = np.empty(1)
@@ -127,8 +111,8 @@ class Objective:
     def note(self, count):
         """Note evaluations by compiled code."""
         current, stats = self._current, self.replayed.stats
-        self.counts.evaluations += count
-        self.counts.replays += count
+        self.counts["evaluations"] += count
+        self.counts["replays"] += count
         # A function is given up of which nearly every call is recorded: those answered by compiled code count, too.
         self.replayed.quiet += count
         if current is not None and current.kernel is not None:
@@ -147,8 +131,8 @@ class Objective:
         value = np.asarray(outcome.values[0], float).item()
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
             g[a:b] = np.reshape(part, -1)
-        self.counts.evaluations += 1
-        self.counts.replays += self.replayed.stats.replays > replays
+        self.counts["evaluations"] += 1
+        self.counts["replays"] += self.replayed.stats.replays > replays
         self._count(start)
         return value
 
@@ -162,9 +146,9 @@ class Objective:
         return stands
 
     def _count(self, start):
-        counts, stats = self.counts, self.replayed.stats
-        counts.records, counts.runs = stats.records - self._before[0], stats.runs - self._before[1]
-        counts.seconds += time.perf_counter() - start
+        stats, (records, runs) = self.replayed.stats, self._before
+        self.counts.update(records=stats.records - records, runs=stats.runs - runs)
+        self.seconds += time.perf_counter() - start
 
     def _adopt(self, x, tape):
         """Go on with the tape that answered at `x`, if compiled code can."""
@@ -173,7 +157,7 @@ class Objective:
             return
         inputs, key, _ = sort_arguments((self.layout.container(x), *self.args), {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
-        kept = kind.tapes.first() if kind is not None else None
+        kept = kind.recent if kind is not None else None
         if kept is None or kept.tape is not tape:
             # Another thread has gone on to another path.
             return
@@ -193,7 +177,7 @@ class Objective:
         else:
             k = int(np.flatnonzero(~np.isfinite(g))[0])
             what = f"the derivative by {self.layout.name_of(k).replace('x0', 'x', 1)} is {g[k]}"
-        raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts.evaluations}): {self._culprit(x)}{hint}")
+        raise NonFiniteError(f"{what} at x = {self._point(x)} (evaluation {self.counts['evaluations']}): {self._culprit(x)}{hint}")
 
     def _culprit(self, x):
         found = first_anomaly(self.function, (self.layout.container(x.copy()), *self.args))

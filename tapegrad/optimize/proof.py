@@ -23,6 +23,8 @@ import weakref
 import numpy as np
 
 from ..array.tensor import Tensor
+from ..transforms.functional import options_of, under_jit
+from ..transforms.keep import kept
 from ..transforms.replay.kernels import Options, agree, checked_policy
 
 #: Evaluations after which what an optimiser records by itself becomes machine code.  To make that takes as long as 200 evaluations
@@ -44,6 +46,12 @@ _PROVED: weakref.WeakSet = weakref.WeakSet()
 def own_options():
     """How an optimiser records a function that nobody has put under `jit`."""
     return Options(checked_policy(None), visits=EVALUATIONS)
+
+
+def recorded(function, name, transformation, like=None):
+    """`transformation(function)`, kept with the function, and recorded as the user says who has put `like` under `jit`."""
+    options = options_of(function if like is None else like) or own_options()
+    return kept(function, (name, options), lambda function: under_jit(transformation(function), options))
 
 
 class Proof:
@@ -124,6 +132,12 @@ class Proof:
             if not self._on_tensors:
                 raise
             return None
+
+
+def proved(solve, start, stands):
+    """What ``solve(start)`` ends with; where that is no solution of the function itself, what it ends with from there on."""
+    solution = solve(start)
+    return solution if stands(solution.x) else solve(np.array(solution.x))
 
 
 def wants_tensors(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from scipy.optimize import OptimizeResult
 
 from ..array.typing import Array
 from ..common.errors import MissingPackageError, OptimizationError
+from .proof import DIFFERS
 
 if TYPE_CHECKING:
     from .state import State
@@ -113,6 +115,16 @@ class Result(OptimizeResult):
             f'<svg xmlns="http://www.w3.org/2000/svg" width="300" height="76" font-size="10"><polyline points="{points}" fill="none" '
             f'stroke="#1f5a99"/><text x="4" y="72">largest component of the gradient: {norm[0]:.2g} to {norm[-1]:.2g}</text></svg>'
         )
+
+
+def finished(solution, layout, differs, start, **more):
+    """SciPy's `solution` of an optimisation that began at `start` as a `Result`; `differs` as of `Proof`."""
+    result = Result(solution)
+    if differs:
+        result.message = f"{result.message}; {DIFFERS}"
+    result.update({"x": shaped(layout, solution["x"]), **more})
+    result.seconds = {"total": time.perf_counter() - start, **more.get("seconds", {})}
+    return result
 
 
 def shaped(layout, x):

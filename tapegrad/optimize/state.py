@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..array.typing import Array
@@ -41,10 +43,9 @@ class State:
         n = layout.size
         self.method, self.layout = method, layout
         self.vectors = np.zeros((P.VECTORS, n))
-        # The pairs, then for each a coefficient of the direction, and the product of its parts.
-        self.pairs = np.zeros(2 * memory * n + 2 * memory)
+        # Changes of the point and of its gradient in turn; for each pair a coefficient of the direction, and the product of its parts.
+        self.pairs, self.products = np.zeros((2 * memory, n)), np.zeros((2, memory))
         self.reals, self.integers = np.zeros(P.REALS), np.zeros(P.INTEGERS, np.int64)
-        self.integers[P.I_SIZE], self.integers[P.I_MEMORY] = n, memory
         self.vectors[P.XT] = layout.vector
         self.vectors[P.LOWER], self.vectors[P.UPPER] = -np.inf, np.inf
         self.reals[P.R_POWER1] = self.reals[P.R_POWER2] = 1.0
@@ -65,6 +66,11 @@ class State:
             self._history = [np.concatenate(self._history)]
         return self._history[0]
 
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """What the compiled loops are given (`optimize.loop`)."""
+        return self.vectors, self.pairs, self.products, self.reals, self.integers
+
     def remember(self, rows: Array) -> None:
         """Take rows of the history that the loop has written."""
         self._history.append(rows.copy())
@@ -81,7 +87,7 @@ class State:
         """The same, sharing nothing that changes."""
         made = object.__new__(State)
         made.method, made.layout = self.method, self.layout
-        for name in ("vectors", "pairs", "reals", "integers"):
+        for name in ("vectors", "pairs", "products", "reals", "integers"):
             setattr(made, name, getattr(self, name).copy())
         made._history = [self.history]
         return made

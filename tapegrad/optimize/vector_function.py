@@ -13,10 +13,8 @@ from ..array.functions import sum as total
 from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..common.tree import flatten
-from ..transforms.functional import options_of, under_jit
 from ..transforms.jacobians import jacobian
-from ..transforms.keep import kept
-from .proof import Proof, own_options
+from .proof import Proof, recorded
 
 
 class VectorFunction:
@@ -45,7 +43,7 @@ class VectorFunction:
         if not callable(function):
             raise StructureError(f"{what} must be a function, got {type(function).__name__}")
         self.function, self.layout, self.args, self.what = function, layout, tuple(args), what
-        self.derivative = kept(function, "jacobian", _jacobian)
+        self.derivative = recorded(function, "jacobian", jacobian)
         self.replayed = self.derivative._replayed
         self.before = self.replayed.stats.records
         self.evaluations = self.jacobians = 0
@@ -129,7 +127,3 @@ class VectorFunction:
         for leaf in leaves:
             result = result + (total(leaf) if np.ndim(getattr(leaf, "_v", leaf)) else leaf)
         return result
-
-
-def _jacobian(function):
-    return under_jit(jacobian(function), options_of(function) or own_options())

@@ -32,12 +32,6 @@ from . import walk as W
 from .trace import FAILS, GUARD, HOST, SHAPE, fails
 from .values import ValueProgram
 
-#: Rows whose result looks at the memory of their operand.
-_VIEWS = {
-    BY_NAME[name]
-    for name in ("getitem", "broadcast_to", "diagonal", "as_strided", "reshape", "squeeze", "expand_dims", "transpose", "t", "flip")
-}
-_WRITES = {BY_NAME[name] for name in ("setitem", "put", "add_window", "add_at")}
 _STACK = BY_NAME["stack"]
 
 
@@ -200,7 +194,7 @@ class Layout:
             return
         if row.dynamic:
             attrs[row.dynamic] = entry.integer
-        if row in _VIEWS and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
+        if row.effect == "view" and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
             source = self.arrays[operands[0]]
             view = row.value(source, **attrs)
             if isinstance(view, np.ndarray) and np.may_share_memory(view, source):
@@ -208,7 +202,7 @@ class Layout:
                 self._name(item.slot, self._roots.get(operands[0], operands[0]))
                 self._signature(item)
                 return
-        if row in _WRITES and self._may_reuse(item):
+        if row.effect == "write" and self._may_reuse(item):
             target = self.arrays[item.slot] = self.arrays[operands[0]]
             self._name(item.slot, self._roots[operands[0]])
         else:

@@ -52,8 +52,6 @@ _FIXED_SHAPE = frozenset(
 )
 #: Ways of reading a value that cut its derivative on purpose.
 _CUTS = ("item()", "numpy()", "tolist()")
-#: Rows that write into a copy of their first operand.
-_WRITES = ("setitem", "put")
 
 
 class Entry:
@@ -209,7 +207,7 @@ class Trace:
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
         """Note an operation on rows that is about to be written to the next slot."""
-        if row.name in _WRITES and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
+        if row.effect == "write" and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
         if row.primitive is not None:
@@ -478,8 +476,9 @@ class Operand(int):
 
 
 def _promoted(args):
-    """Operands of a ufunc with Python numbers made arrays of the dtype they take beside the others."""
+    """Operands of a ufunc with numbers made arrays of the dtype they take beside the others."""
     dtypes = [a.dtype for a in args if hasattr(a, "dtype")]
+    args = [np.asarray(a) if isinstance(a, np.generic) else a for a in args]
     return [_array_of(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
 
 

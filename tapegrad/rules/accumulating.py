@@ -50,7 +50,7 @@ structural(
     "add_window", 2, add_window_value,
     lambda g, x, v, z, shape=(), strides=(), offset=0: (g, g.strided(shape, strides, offset)),
     jvp=_add_window_jvp, linear=True, node="AddWindow", doc="x with v added into a strided window", dynamic="offset",
-    shape=_window_shape, effect="write",
+    shape=_window_shape, effect="write", adds=True,
 )
 
 
@@ -70,5 +70,5 @@ structural(
     "add_at", 2, add_at_value,
     lambda g, x, v, index, z: (g, g.gather(index, v.shape)),
     jvp=_add_at_jvp, linear=True, node="AddAt", constants=(2,), doc="x with the elements of v added at given flat positions",
-    shape=_at_shape, effect="write",
+    shape=_at_shape, effect="write", adds=True,
 )

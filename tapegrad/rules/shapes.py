@@ -15,7 +15,6 @@ import numpy as np
 
 from ..common.errors import require
 
-
 # ---- dtypes ---------------------------------------------------------------------------------
 
 

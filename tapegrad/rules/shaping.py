@@ -94,7 +94,7 @@ def _reshape_jvp(t, x, z, shape=()):
 
 
 def _reshape_value(x, shape=()):
-    return np.reshape(x, shape)
+    return x.reshape(shape) if x.__class__ is np.ndarray else np.reshape(x, shape)
 
 
 for _name, _node, _doc in (

@@ -85,6 +85,8 @@ class Row:
         elements changed; ``"reduce"``, each is computed from those along the axes of the attribute ``axis``, where there is
         one; ``"scan"``, each from those before it along an axis; ``"product"``, each from a row of the first operand and a
         column of the second; ``"dense"``, of matrices: each depends on all.
+    adds : bool
+        Whether a row that moves or writes adds up elements that meet in one place, to what is there before.
     constants : tuple of int
         Positions of operands that never carry a derivative: conditions of an element-wise row, flat positions of a structural one.
     dynamic : str, optional
@@ -132,6 +134,7 @@ class Row:
     raises: bool = False
     shape: Callable | None = None
     effect: str = "dense"
+    adds: bool = False
     opcode: int = field(default=0, init=False)
     scalar_instruction: bool = field(init=False)
 
@@ -270,13 +273,13 @@ def elementwise(name, value, expr, partials, *, node, doc, scalar=None, numpy=()
 
 def structural(
     name, arity, value, vjp, *, node, doc, shape, effect, jvp=None, numpy=(), constants=(), dynamic=None, linear=False, forward=None,
-    raises=False,
+    raises=False, adds=False,
 ):  # fmt: skip
     """Register a structural row."""
     return register(
         Row(
             name, arity, node, value, doc, None, None, (), vjp, tuple(numpy), tuple(constants), dynamic,
-            jvp=jvp, linear=linear, forward=forward, raises=raises, shape=shape, effect=effect,
+            jvp=jvp, linear=linear, forward=forward, raises=raises, shape=shape, effect=effect, adds=adds,
         )
     )
 

@@ -75,7 +75,7 @@ structural(
     lambda g, x, z, shape=(), strides=(), offset=0: (g.strided(x.shape, strides, offset),),
     jvp=lambda t, x, z, shape=(), strides=(), offset=0: t[0].placed(shape, strides, offset),
     linear=True, node="Place", doc="zeros with x added into a strided window", dynamic="offset",
-    shape=_placed_shape, effect="move",
+    shape=_placed_shape, effect="move", adds=True,
 )
 
 
@@ -96,5 +96,5 @@ structural(
     "scatter", 1, scatter_value, lambda g, x, index, z, shape=(): (g.gather(index, x.shape),),
     jvp=lambda t, x, index, z, shape=(): t[0].scattered(index, shape),
     linear=True, node="IndexAdd", doc="zeros with x added at given flat positions", constants=(1,),
-    shape=_scattered_shape, effect="move",
+    shape=_scattered_shape, effect="move", adds=True,
 )

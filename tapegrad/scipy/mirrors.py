@@ -128,34 +128,20 @@ def own_names(module):
 
 def advice():
     """What the error about a tensor that SciPy turns into an array says: the mirror of the function that was called."""
-    frames = list(_frames_of_scipy(sys._getframe(1)))
-    mirrors = [name for name in map(_mirror_of, frames) if name]
-    if not frames:
+    names = [name for frame in _frames_of_scipy(sys._getframe(1)) for name in _names(frame)]
+    if not names:
         return "SciPy's functions that take only arrays are in tapegrad.scipy"
+    mirrors = [f"tapegrad.{home}.{name}{tail}" for home, name, tail in names if name in MIRRORS.get(home, ())]
     if mirrors:
         return f"SciPy's function takes only arrays, call {mirrors[-1]} instead"
-    home, called = _called(frames)
+    public = [(home, name) for home, name, _ in names if not home.startswith("scipy._") and not name.startswith(("_", "<"))]
+    home, called = public[-1] if public else ("scipy", "this one")
     if home == "scipy.sparse":
         return "SciPy's sparse matrices take only arrays; make the product with a constant one a primitive (tapegrad explain LeaveTapeError)"
     return (
         f"SciPy's functions that take only arrays are in tapegrad.scipy, which has {', '.join(MIRRORS.get(home, ())) or 'nothing'} of "
         f"{home}; {called} is not supported: write it in NumPy functions, or give it a rule (tg.custom_vjp)"
     )
-
-
-def _called(frames):
-    """Public module and name of what was called of SciPy; its helpers and decorators are no answer."""
-    for frame in reversed(frames):
-        module, name = str(frame.f_globals.get("__name__")), frame.f_code.co_name
-        if module.startswith("scipy._"):
-            continue
-        home = ".".join(module.split(".")[:2])
-        owner = frame.f_locals.get("self")
-        if owner is not None and (name == "__init__" or home == "scipy.stats"):
-            return home, getattr(owner, "name", None) or type(owner).__name__.removesuffix("_gen")
-        if home == "scipy.sparse" or not name.startswith(("_", "<")):
-            return home, name
-    return "scipy", "this one"
 
 
 def _frames_of_scipy(frame):
@@ -171,21 +157,15 @@ def _package(frame):
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def _mirror_of(frame):
-    """``tapegrad.scipy.stats.norm.logpdf`` for a frame in a function of SciPy that has a mirror, else None."""
-    method = frame.f_code.co_name
-    owner = frame.f_locals.get("self")
-    candidates = [(frame.f_globals.get("__name__"), method, "")]
-    wrapped = frame.f_locals.get("f")
+def _names(frame):
+    """What a frame of SciPy runs: (public module, name, method), the most telling last; a function, what it decorates, an object's class."""
+    method, owner, wrapped = frame.f_code.co_name, frame.f_locals.get("self"), frame.f_locals.get("f")
+    named = [(str(frame.f_globals.get("__name__")), method, "")]
     if inspect.isfunction(wrapped):
-        candidates.append((wrapped.__module__, wrapped.__name__, ""))
+        named.append((wrapped.__module__, wrapped.__name__, ""))
     if owner is not None and not inspect.ismodule(owner):
         tail = "" if method.startswith("_") else f".{method}"
-        frozen = getattr(owner, "dist", owner)
-        names = [getattr(frozen, "name", None), *(c.__name__.removesuffix("_gen") for c in type(owner).__mro__)]
-        candidates.extend((type(owner).__module__, name, tail) for name in names)
-    for module, name, tail in candidates:
-        for home, names in MIRRORS.items():
-            if name in names and str(module).startswith(home):
-                return f"tapegrad.{home}.{name}{tail}"
-    return None
+        kinds = [c.__name__.removesuffix("_gen") for c in reversed(type(owner).__mro__)]
+        distribution = getattr(getattr(owner, "dist", owner), "name", None)
+        named += [(type(owner).__module__, name, tail) for name in (*kinds, distribution) if isinstance(name, str)]
+    return [(".".join(module.split(".")[:2]), name, tail) for module, name, tail in named]

@@ -20,8 +20,8 @@ from ..common.uninterrupted import imported
 from ..transforms.functional import Transformed, chosen
 from ..transforms.hessians import OfGradient
 from ..transforms.jacobians import MODES, by_columns, by_rows
-from ..transforms.replay.miss import MISS
-from ..transforms.replay.planned import of_directions
+from ..transforms.replay.answers import MISS
+from ..transforms.replay.gathered import of_directions
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -57,11 +57,6 @@ def _by_colours(*things):
     return ByColours(*things)
 
 
-def _of_colours(asked):
-    """How calls of what `asked` makes are answered (`transforms.replay.planned`)."""
-    return of_directions(lambda recording, _: asked()(recording), lambda *things: asked().kernel_of(*things))
-
-
 class _SparseJacobian(Transformed):
     """What `sparse_jacobian` returns."""
 
@@ -80,8 +75,9 @@ class _SparseJacobian(Transformed):
     def _colours(self, replayed):
         return _by_colours(lambda known: known.jacobian(self._mode), as_sparse, replayed)
 
-    def _planned(self):
-        return _of_colours(lambda: self._colours(self._replayed))
+    def _planned(self, kept, structure):
+        colours = self._colours(self._replayed)
+        return of_directions(kept, colours, colours.kernel_of)
 
 
 def _number_or_sum(results):
@@ -138,8 +134,9 @@ class _SparseHessian(OfGradient):
     def _colours(self, replayed):
         return _by_colours(_symmetric_of, _symmetric_as_sparse, replayed)
 
-    def _planned(self):
-        return _of_colours(lambda: self._colours(self._replayed))
+    def _planned(self, kept, structure):
+        colours = self._colours(self._replayed)
+        return of_directions(kept, colours, colours.kernel_of)
 
     def _with_weights(self, args):
         if len(args) < 2:

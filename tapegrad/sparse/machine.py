@@ -2,7 +2,7 @@
 
 The tangents of a tape are a tape themselves (`kernel.tangents`), and so are its adjoints (`kernel.adjoint`), with a lane
 for each colour; its kernel gives all entries in one call.  It is made when the sweeps of a tape
-have worked long enough for it (`transforms.replay.kernels`), agrees with them at one point before it is
+have worked long enough for it (`transforms.replay.function`), agrees with them at one point before it is
 used, and leaves to them what it cannot answer: a guard that sees something else, an
 entry that is not finite (where zero times infinity has to be zero).
 """
@@ -15,8 +15,8 @@ import numpy as np
 
 from ..common.uninterrupted import uninterrupted
 from ..tape.places import placed_name
+from ..transforms.replay.function import Kernels
 from ..transforms.replay.gathered import Filled
-from ..transforms.replay.kernels import Kernels
 
 
 class _Lanes(Kernels):

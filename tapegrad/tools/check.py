@@ -21,6 +21,7 @@ from ..array.forward import jvp
 from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
 from ..autograd.gradients import grad
+from ..autograd.tape import Tape
 from ..common.errors import CheckError, GradientError, OptionError, StructureError, UnsupportedFunctionError, noted
 from ..common.printing import table
 from ..common.tree import flatten
@@ -122,7 +123,7 @@ class Problem:
         self.rtol, self.exact = derivative if rtol is None else rtol, exact if rtol is None else max(exact, rtol)
         self.rng = np.random.default_rng(seed)
         self.leaves = [leaf_of(p) for p in self.points]
-        self.results = flat(f(*self.arguments_at(self.leaves)))
+        self.results = self.on_tape(self.leaves)
         self.values = [_plain(r) for r in self.results]
         self.weights = [self.rng.standard_normal(v.shape) for v in self.values]
         self.ways = [[self.rng.standard_normal(np.shape(p)) for p in self.points] for _ in range(directions)]
@@ -134,6 +135,11 @@ class Problem:
         for k, p in zip(self.argnums, points):
             full[k] = p
         return full
+
+    def on_tape(self, points):
+        """The results at `points`, tensors or dual numbers, on a tape of their own: what the function makes of arrays can be filled."""
+        with Tape():
+            return flat(self.f(*self.arguments_at(points)))
 
     def expected(self, points):
         """The results of the reference at plain `points`."""
@@ -185,7 +191,7 @@ class Problem:
         duals = [
             Dual(p, s.astype(np.asarray(p).dtype), lanes=len(ways)) for p, s in zip(self.points, stacked)
         ]
-        results = flat(self.f(*self.arguments_at(duals)))
+        results = self.on_tape(duals)
         return [
             np.asarray(r.tangent) if isinstance(r, Dual) else np.zeros((len(ways), *v.shape))
             for r, v in zip(results, self.values)
@@ -351,14 +357,15 @@ def _second(problem, check):
 
     def by_recorded_gradient(u, v):
         leaves = [leaf_of(p) for p in points]
-        y = f(*leaves)
-        for way in (u, v):
-            if not (isinstance(y, Tensor) and y.requires_grad):
-                return 0.0
-            gradients = grad(y, leaves, create_graph=True, allow_unused=True)
-            live = [(g, d) for g, d in zip(gradients, way) if g is not None]
-            y = dot(*zip(*live)) if live else 0.0
-        return float(_plain(y))
+        with Tape():
+            y = f(*leaves)
+            for way in (u, v):
+                if not (isinstance(y, Tensor) and y.requires_grad):
+                    return 0.0
+                gradients = grad(y, leaves, create_graph=True, allow_unused=True)
+                live = [(g, d) for g, d in zip(gradients, way) if g is not None]
+                y = dot(*zip(*live)) if live else 0.0
+            return float(_plain(y))
 
     for d, v in enumerate(problem.ways):
         u = [problem.rng.standard_normal(np.shape(p)) for p in points]

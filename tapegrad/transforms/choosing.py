@@ -26,12 +26,6 @@ NANOSECONDS = {
     "flop": 0.03,  # a multiplication in a matrix routine
 }
 
-#: Matrix routines of about as many multiplications as their first operand has elements, times its last extent.
-_CUBED = {
-    "inv", "solve", "solve_triangular", "det", "logabsdet", "cofactors", "cholesky", "eigh", "svd", "qr", "pinv",
-}  # fmt: skip
-_PRODUCTS = {"matmul", "absolute_matmul"}
-
 
 @dataclass(frozen=True)
 class Work:
@@ -62,14 +56,15 @@ def work(recording):
     numbers, counts = np.unique(ops[(ops >= FIRST_ARRAY) & (ops < ARRAY_LEAF)] - FIRST_ARRAY, return_counts=True)
     for number, count in zip(numbers.tolist(), counts.tolist()):
         signature = Signature.ALL[number]
-        name, first = signature.row.name, signature.metas[0]
+        row, first = signature.row, signature.metas[0]
         if signature.reads:
             reads += count
             continue
         arrays += count
-        if name in _PRODUCTS:
+        if row.effect == "product":
             flops += count * signature.out.size * first.shape[-1]
-        elif name in _CUBED:
+        elif row.effect == "dense" and row.primitive is None:
+            # Matrix routines of about as many multiplications as their first operand has elements, times its last extent.
             flops += count * first.size * first.shape[-1]
         else:
             elements += count * max(signature.out.size, *(m.size for m in signature.metas))

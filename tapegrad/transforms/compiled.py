@@ -177,7 +177,7 @@ def _recorded(function, x0, data):
             "number, a counter, a file); make that an argument"
         )
     (kind,) = replayed.kinds.values()
-    kept = kind.tapes.first()
+    kept = kind.recent
     slot, result = kept.tape.outputs[0]
     dtype = np.dtype(result.char if slot else np.asarray(getattr(result, "_v", result)).dtype)
     if dtype != np.float64:

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import operator
 import sys
-import time
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -20,13 +19,11 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
-from ..common.errors import OptionError, StructureError, TapeMismatchError
-from ..common.tree import LEAF, flatten, unflatten
-from . import plain
+from ..common.errors import OptionError, StructureError
+from ..common.tree import flatten, unflatten
 from .keep import kept
+from .replay.answers import MISS, of_gradients, values_of
 from .replay.kernels import Options, checked_policy
-from .replay.miss import MISS
-from .replay.planned import of_gradients, of_values
 
 if TYPE_CHECKING:
     from ..kernel.of_tape import TapeKernel
@@ -63,6 +60,12 @@ class Transformed(Generic[R]):
         def __call__(self, *args: Any, **kwargs: Any) -> R: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+    else:
+
+        def __call__(self, *args, **kwargs):
+            answer = self._replayed.quick(args, kwargs)
+            return self._answered(args, kwargs) if answer is MISS else answer
+
     _made_of: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -94,12 +97,18 @@ class Transformed(Generic[R]):
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
         from .replay.function import Replayed  # it loads what replays
 
-        self._replayed = Replayed(function, self._argnums, has_aux, scalar, jit=options)
+        self._replayed = Replayed(function, self._argnums, has_aux, scalar, jit=options, planned=self._planned)
         self._has_aux = has_aux
-        self._replayed.planned = self._planned()
 
-    def _planned(self):
-        """How calls like the last one are answered (`transforms.replay.planned`), or None."""
+    def _planned(self, kept, structure):
+        """How calls like the last one are answered (`Replayed`), or None."""
+        return None
+
+    def _answered(self, args, kwargs):
+        """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
+        if nested.is_nested(args, kwargs):
+            return self._inside(args, kwargs)
+        return nested.beside(lambda: self._ordinary(args, kwargs), lambda: self._inside(args, kwargs))
 
     def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
         """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
@@ -155,61 +164,6 @@ class Transformed(Generic[R]):
         """
         return self._replayed.kernel(args, kwargs)
 
-    def _gradients(self, gradients, args):
-        """Gradients of the wanted arguments, in their containers."""
-        if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
-            # What nearly all calls are.
-            return _number(gradients[0])
-        gradients = iter([g for g in gradients if g is not None])
-        results = []
-        for k in self._argnums_in_order:
-            leaves, structure = flatten(args[k])
-            results.append(unflatten(structure, [_number(next(gradients)) for _ in leaves]))
-        by_position = dict(zip(self._argnums_in_order, results))
-        results = tuple(by_position[k] for k in self._argnums)
-        return results[0] if self._one else results
-
-    def _answered(self, args, kwargs):
-        """Value and gradients."""
-        if nested.is_nested(args, kwargs):
-            return self._recorded(args, kwargs)
-        replayed = self._replayed
-        try:
-            if replayed.jit is not None:
-                outcome = replayed.call(args, kwargs)
-                return self._value(outcome), self._gradients(outcome.gradients, args)
-            start = time.perf_counter()
-            values, structure, gradients = plain.value_and_gradients(
-                replayed.function, args, kwargs, replayed.argnums, self._has_aux, replayed.scalar
-            )
-            replayed.stats.runs += 1
-            replayed.spending.note(time.perf_counter() - start)
-            return values[0] if structure is LEAF else unflatten(structure, values), self._gradients(gradients, args)
-        except TapeMismatchError:
-            # The function uses a number on a tape outside (`nested.beside`).
-            if nested.inside():
-                raise
-        return self._recorded(args, kwargs)
-
-    def _recorded(self, args, kwargs):
-        """Value and gradients inside of another derivative: recorded there (`tapegrad.autograd.nested`)."""
-        self._replayed.check_positions(args)
-        value, by_argument = nested.value_and_gradients(
-            self.__wrapped__, args, self._argnums, kwargs, self._has_aux, self._replayed.scalar
-        )
-        gradients = tuple(by_argument[k] for k in self._argnums)
-        return value, gradients[0] if self._one else gradients
-
-    @property
-    def _argnums_in_order(self):
-        return sorted(set(self._argnums))
-
-    def _value(self, outcome):
-        values = [v.copy() if isinstance(v, np.ndarray) else v for v in outcome.values]
-        if outcome.structure is LEAF:
-            return values[0]
-        return unflatten(outcome.structure, values)
-
 
 class Jitted(Transformed[R]):
     """What `jit` returns of a function that is no transformation: the function itself, recorded."""
@@ -226,11 +180,12 @@ class Jitted(Transformed[R]):
             # Part of something that is being recorded, or differentiated.
             return self.__wrapped__(*args, **kwargs)
         return nested.beside(
-            lambda: self._value(self._replayed.call(args, kwargs, backward=False)), lambda: self.__wrapped__(*args, **kwargs)
+            lambda: self._replayed.call(args, kwargs, backward=False).value(), lambda: self.__wrapped__(*args, **kwargs)
         )
 
-    def _planned(self):
-        return of_values()
+    def _planned(self, kept, structure):
+        kernel = kept.kernels.get(False)
+        return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
 
 
 def bound(function, thing):
@@ -366,24 +321,47 @@ def _number(gradient):
 
 
 class _ValueAndGrad(Transformed[Any]):
-    def __call__(self, *args, **kwargs):
-        answer = self._replayed.quick(args, kwargs)
-        return self._answered(args, kwargs) if answer is MISS else answer
+    _has_value = True
 
-    def _planned(self):
-        return of_gradients(self._argnums, self._one, self._has_aux, True)
+    def _planned(self, kept, structure):
+        answer = of_gradients(kept.tape, structure, self._argnums, self._one, self._has_aux, self._has_value)
+        return kept.executable(), None, answer
+
+    def _ordinary(self, args, kwargs):
+        outcome = self._replayed.call(args, kwargs)
+        return self._picked(outcome.value(), self._gradients(outcome.gradients, args))
+
+    def _inside(self, args, kwargs):
+        self._replayed.check_positions(args)
+        value, by_argument = nested.value_and_gradients(
+            self.__wrapped__, args, self._argnums, kwargs, self._has_aux, self._replayed.scalar
+        )
+        gradients = tuple(by_argument[k] for k in self._argnums)
+        return self._picked(value, gradients[0] if self._one else gradients)
+
+    def _picked(self, value, gradient):
+        return value, gradient
+
+    def _gradients(self, gradients, args):
+        """Gradients of the wanted arguments, in their containers."""
+        if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
+            # What nearly all calls are.
+            return _number(gradients[0])
+        gradients = iter([g for g in gradients if g is not None])
+        results = []
+        for k in sorted(set(self._argnums)):
+            leaves, structure = flatten(args[k])
+            results.append(unflatten(structure, [_number(next(gradients)) for _ in leaves]))
+        by_position = dict(zip(sorted(set(self._argnums)), results))
+        results = tuple(by_position[k] for k in self._argnums)
+        return results[0] if self._one else results
 
 
-class _Grad(Transformed[Any]):
-    def __call__(self, *args, **kwargs):
-        answer = self._replayed.quick(args, kwargs)
-        if answer is not MISS:
-            return answer
-        value, gradient = self._answered(args, kwargs)
+class _Grad(_ValueAndGrad):
+    _has_value = False
+
+    def _picked(self, value, gradient):
         return (gradient, value[1]) if self._has_aux else gradient
-
-    def _planned(self):
-        return of_gradients(self._argnums, self._one, self._has_aux, False)
 
 
 @overload

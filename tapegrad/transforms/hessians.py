@@ -24,8 +24,7 @@ from ..common.tree import Structure, flatten, unflatten
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction
 from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products
-from .replay.miss import MISS
-from .replay.planned import of_directions
+from .replay.gathered import of_directions
 
 if TYPE_CHECKING:
     from .jacobians import Jacobian
@@ -159,14 +158,6 @@ class _Hessian(OfGradient):
         rows = _Rows(self.__wrapped__, numbers)
         return Replayed(rows, numbers, scalar=False, adjoints=False, jit=options)
 
-    def __call__(self, *args, **kwargs):
-        answer = self._replayed.quick(args, kwargs)
-        if answer is not MISS:
-            return answer
-        if nested.is_nested(args, kwargs):
-            return self._inside(args, kwargs)
-        return nested.beside(lambda: self._by_replay(args, kwargs), lambda: self._inside(args, kwargs))
-
     def _read(self, recording, structure):
         blocks = self._blocks(recording)
         if isinstance(blocks, int):
@@ -175,7 +166,7 @@ class _Hessian(OfGradient):
         structures = [structure.parts[0].parts[k] for k in self._argnums_in_order]
         return self._contained(structures, [self._contained(structures, row) for row in _symmetric(blocks)])
 
-    def _by_replay(self, args, kwargs):
+    def _ordinary(self, args, kwargs):
         self._replayed.check_positions(args)
         points = [np.asarray(leaf) for k in self._gradient.argnums for leaf in flatten(args[k])[0]]
         kind = tuple((p.shape, p.dtype.char) for p in points)
@@ -363,13 +354,11 @@ def _diagonals(recording):
 
 
 class _Diagonal(OfGradient):
-    def _parts(self, args, kwargs):
-        """The diagonal for each leaf of the arguments."""
-        if nested.is_nested(args, kwargs):
-            return self._inside(args, kwargs)
-        return nested.beside(lambda: self._replayed_parts(args, kwargs), lambda: self._inside(args, kwargs))
+    def _answered(self, args, kwargs):
+        return self._by_argument(args, super()._answered(args, kwargs))
 
-    def _replayed_parts(self, args, kwargs):
+    def _ordinary(self, args, kwargs):
+        """The diagonal for each leaf of the arguments."""
         shapes = [np.shape(leaf) for k in self._argnums_in_order for leaf in flatten(args[k])[0]]
         diagonals = self._of(args, kwargs, _diagonals)
         return [normalise(np.asarray(d).reshape(shape)) for d, shape in zip(diagonals, shapes)]
@@ -399,26 +388,19 @@ class _Diagonal(OfGradient):
                 at += size
             return e.out(diagonals)
 
-    def __call__(self, *args, **kwargs):
-        answer = self._replayed.quick(args, kwargs)
-        return self._by_argument(args, self._parts(args, kwargs)) if answer is MISS else answer
-
     def _read(self, recording, structure):
         diagonals = [normalise(np.asarray(d).reshape(p.shape)) for d, p in zip(_diagonals(recording), recording.inputs)]
         return self._contained([structure.parts[0].parts[k] for k in self._argnums_in_order], diagonals)
 
 
 class _Laplacian(_Diagonal):
-    def _planned(self):
-        return of_directions(self._read, then=lambda diagonal: _as_number(np.sum(diagonal)))
+    def _planned(self, kept, structure):
+        return of_directions(kept, lambda recording: self._read(recording, structure), then=lambda diagonal: _as_number(np.sum(diagonal)))
 
-    def __call__(self, *args, **kwargs):
-        answer = self._replayed.quick(args, kwargs)
-        if answer is not MISS:
-            return answer
+    def _by_argument(self, args, diagonals):
         total = 0.0
-        for part in self._parts(args, kwargs):
-            total = total + np.sum(part)
+        for diagonal in diagonals:
+            total = total + np.sum(diagonal)
         return _as_number(total)
 
 

@@ -26,8 +26,7 @@ from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
 from .functional import Transformed, chosen
-from .replay.miss import MISS
-from .replay.planned import of_directions
+from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
 
@@ -309,25 +308,24 @@ class JacobianFunction(Transformed[Any]):
             self._asked = None
         super().__init__(function, argnums)
 
-    def __call__(self, *args, **kwargs):
+    def _answered(self, args, kwargs):
         if self._asked is not None:
             return self._counted(len(args))(*args, **kwargs)
-        answer = self._replayed.quick(args, kwargs)
-        if answer is not MISS:
-            return answer
-        if nested.is_nested(args, kwargs):
-            return self._recorded(args, kwargs)
-        return nested.beside(lambda: self._by_replay(args, kwargs), lambda: self._recorded(args, kwargs))
+        return super()._answered(args, kwargs)
 
-    def _planned(self):
+    def _planned(self, kept, structure):
         # What explains itself does so at each call.
-        return None if self._explain else of_directions(self._read)
+        return None if self._explain else of_directions(kept, lambda recording: self._read(recording, structure))
+
+    @property
+    def _argnums_in_order(self):
+        return sorted(set(self._argnums))
 
     def _read(self, recording, structure):
         """The answer from a recording, for arguments of this structure."""
         return self._together(self._blocks(recording), recording.structure, [structure.parts[0].parts[k] for k in self._argnums_in_order])
 
-    def _by_replay(self, args, kwargs):
+    def _ordinary(self, args, kwargs):
         outcome = self._replayed.call(args, kwargs, self._blocks)
         return self._together(outcome.gradients, outcome.structure, [flatten(args[k])[1] for k in self._argnums_in_order])
 
@@ -353,7 +351,7 @@ class JacobianFunction(Transformed[Any]):
             return self._counted(len(args)).kernel(*args, **kwargs)
         return self._replayed.kernel(args, kwargs, self._blocks)
 
-    def _recorded(self, args, kwargs):
+    def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
         blocks, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)
         rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in blocks]

@@ -23,8 +23,7 @@ from ..common.errors import SeedShapeError, StructureError
 from ..common.tree import Structure, flatten, leaf_names, unflatten
 from .functional import Transformed, chosen, grad
 from .jacobians import vjp
-from .replay.miss import MISS
-from .replay.planned import of_values
+from .replay.answers import MISS, joined, part_of, values_of
 
 X = TypeVar("X", bound=Any)
 
@@ -96,19 +95,16 @@ class Products(Transformed):
         self._program = _Program(function, self._argnums, has_aux, body)
         from .replay.function import Replayed
 
-        self._replayed = Replayed(
-            self._program, (0, *(k + 1 for k in self._argnums)), scalar=False, adjoints=False, jit=self._replayed.jit
-        )
-        self._replayed.planned = of_values(self._picked)
+        numbers = (0, *(k + 1 for k in self._argnums))
+        self._replayed = Replayed(self._program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
 
-    def _picked(self, structure, leaves):
-        """What `_shaped` takes of the results, of an answer."""
-        from .replay.answers import joined, part_of
-
-        if not self._has_aux:
-            return part_of(structure, leaves, 0) if self._one else (structure, leaves)
-        first = part_of(structure, leaves, 0)
-        return joined(part_of(*first, 0) if self._one else first, part_of(structure, leaves, 1))
+    def _planned(self, kept, structure):
+        kernel, answer = kept.kernels.get(False), (kept.tape.structure, values_of(kept.tape))
+        # The parts that `_shaped` takes of the result.
+        if self._one:
+            first = part_of(*answer, 0)
+            answer = joined(part_of(*first, 0), part_of(*answer, 1)) if self._has_aux else first
+        return kernel and (kernel, None, answer)
 
     def __call__(self, *args, **kwargs):
         if len(args) < 2:
@@ -133,11 +129,7 @@ class Products(Transformed):
         return self._shaped(self._program(direction, *args, **kwargs))
 
     def _by_replay(self, args, kwargs, direction):
-        outcome = self._replayed.call((direction, *args), kwargs, backward=False)
-        # The values are copies already, but for constants.
-        if outcome.tape is None:
-            return self._shaped(self._value(outcome))
-        return self._shaped(unflatten(outcome.structure, outcome.values))
+        return self._shaped(self._replayed.call((direction, *args), kwargs, backward=False).value())
 
     def _shaped(self, result):
         if self._has_aux:

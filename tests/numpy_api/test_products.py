@@ -17,6 +17,13 @@ V, W, U = array(3), array(3), array(5)
 M, N, S = array(3, 4), array(4, 2), array(3, 3)
 C, D = array(2, 3, 4), array(2, 4, 3)
 
+X7 = np.linspace(-1.0, 1.0, 7) + 0.1 * array(7)
+
+
+def _joined(results):
+    return np.concatenate([np.ravel(r) for r in results])
+
+
 #: Name -> cases (function, operands).
 CASES = {
     "dot": [(np.dot, p) for p in [(V, W), (M, N), (C, N), (C, array(2, 4, 5)), (V, D.swapaxes(1, 2)), (C, array(4)), (2.0, M), (M, 0.5), (2.0, 3.0)]],
@@ -46,6 +53,13 @@ CASES = {
     + [(np.correlate, (U, V)), (lambda a: np.correlate(V, a, mode="full"), (U,))],
     "polyval": [(np.polyval, (U, V)), (np.polyval, (U, M)), (np.polyval, (U, 0.7)), (lambda x: np.polyval([1, 2, 3], x), (M,)), (lambda p: np.polyval(p, 2), (U,)),
                 (lambda p: np.polyval(p, [1.0, 2.0]), (U,)), (lambda x: np.polyval([], x), (V,)), (np.polyval, (array(1), V))],
+    "polyfit": [
+        (lambda x, y: np.polyfit(x, y, 2), (X7, array(7))), (lambda x, y: np.polyfit(x, y, 2.0), (X7, array(7, 2))),
+        (lambda x, y, w: np.polyfit(x, y, 3, w=w), (X7, array(7), array(7) + 2.0)), (lambda x, y, w: np.polyfit(x, y, 1, 1e-12, w=w), (X7, array(7, 2), array(7) + 2.0)),
+        (lambda x, y: _joined(np.polyfit(x, y, 2, cov=True)), (X7, array(7, 2))), (lambda x, y, w: _joined(np.polyfit(x, y, 2, w=w, cov=True)), (X7, array(7), array(7) + 2.0)),
+        (lambda x, y: _joined(np.polyfit(x, y, 1, cov="unscaled")), (X7, array(7, 3))), (lambda x, y: _joined(np.polyfit(x, y, 2, full=True)[:2]), (X7, array(7))),
+        (lambda y: np.polyfit(X7, y, 2), (array(7),)), (lambda x: np.polyfit(x, np.arange(7), 2), (X7,)),
+    ],
     "vander": [(np.vander, (V,)), (lambda x: np.vander(x, 5), (V,)), (lambda x: np.vander(x, N=2), (V,)), (lambda x: np.vander(x, increasing=True), (np.array([0.0, 1.0, -2.0]),)),
                (lambda x: np.vander(x, 4, True), (U,))],
     "diff": [
@@ -119,7 +133,7 @@ def test_value_and_gradient(name):
             raise
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"interp", "vander"}))  # these give float64, as in NumPy
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"interp", "vander", "polyfit"}))  # these give float64, as in NumPy
 def test_float32(name):
     function, operands = CASES[name][0]
     check(function, *[np.asarray(o, "f") for o in operands])
@@ -172,6 +186,25 @@ def test_vander_of_few_columns():
         np.testing.assert_array_equal(plain(np.vander(leaf(V), count)), np.vander(V, count))
 
 
+@pytest.mark.parametrize("change, error", [
+    (dict(x=X7[:3]), "same length"), (dict(deg=-1), "deg >= 0"), (dict(x=X7[:, None]), "1D vector for x"), (dict(y=np.ones((7, 1, 1))), "1D or 2D"),
+    (dict(w=np.ones(3)), "same length"), (dict(w=np.ones((7, 1))), "1-d array for weights"), (dict(x=X7[:0], y=X7[:0]), "non-empty"), (dict(deg=6, cov=True), "must exceed order"),
+])
+def test_polyfit_refuses_what_numpy_refuses(change, error):
+    call = {"x": X7, "y": X7 ** 2, "deg": 1, **change}
+    for y in (call["y"], leaf(call["y"])):
+        with pytest.raises((TypeError, ValueError), match=error):
+            np.polyfit(**{**call, "y": y})
+
+
+def test_polyfit_warns_as_numpy_does():
+    with pytest.warns(np.exceptions.RankWarning, match="poorly conditioned") as noted:
+        np.polyfit(leaf(np.ones(5)), np.arange(5.0), 2)
+    assert noted[0].filename == __file__
+    full = np.polyfit(leaf(X7), X7 ** 2, 2, full=True)
+    assert full[2] == 3 and full[4] == np.polyfit(X7, X7 ** 2, 2, full=True)[4]
+
+
 def test_cov_warns_as_numpy_does():
     with pytest.warns(RuntimeWarning, match="Degrees of freedom"), np.errstate(all="ignore"):
         np.cov(leaf(np.ones((2, 1))))
@@ -182,7 +215,7 @@ REFUSED = {
     "einsum out": lambda t: np.einsum("ij,jk", t, t, out=out), "einsum dtype": lambda t: np.einsum("ij,jk", t, t, dtype="f"), "dot out": lambda t: np.dot(t, t, out=out),
     "outer out": lambda t: np.outer(t, t, out=out), "matmul axes": lambda t: np.matmul(t, t, axes=[(0, 1)] * 3), "matmul dtype": lambda t: np.matmul(t, t, dtype="f"),
     "multi_dot out": lambda t: np.linalg.multi_dot([t, t], out=out), "cov weights": lambda t: np.cov(t, fweights=[1, 2, 3]), "cov aweights": lambda t: np.cov(t, aweights=[1.0, 2, 3]),
-    "cov dtype": lambda t: np.cov(t, dtype="f"), "corrcoef dtype": lambda t: np.corrcoef(t, dtype="f"), "polyfit": lambda t: np.polyfit(t[0], t[1], 1), "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
+    "cov dtype": lambda t: np.cov(t, dtype="f"), "corrcoef dtype": lambda t: np.corrcoef(t, dtype="f"), "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
     "vecdot axis": lambda t: np.vecdot(t, t, axis=0), "polyval poly1d": lambda t: np.polyval(np.poly1d([1, 2]), t),
 }  # fmt: skip
 

@@ -73,3 +73,13 @@ def test_least_squares_with_a_sparse_jacobian():
     dense = tg.optimize.least_squares(chain, np.full(n, 0.5), tr_solver="lsmr")
     np.testing.assert_allclose(sparse.x, dense.x, atol=1e-8)
     assert sparse.jac.nnz <= 3 * n and not isinstance(sparse.jac, np.ndarray)
+
+
+@pytest.mark.parametrize("method, name", [("Newton-CG", "hvp"), ("trust-exact", "hessian"), ("trust-constr", "hessian")])
+def test_second_derivatives_are_recorded_as_the_function_is(method, name):
+    """As the user says, or as an optimiser does by itself: by sweeps, until there have been many."""
+    for given, kernels in (({"kernel": "never"}, 0), ({"kernel": "always"}, 1), (None, 0)):
+        f = lambda x: rosenbrock(x)  # noqa: E731
+        tg.optimize.minimize(f if given is None else tg.jit(f, **given), START, method=method, options={"maxiter": 5})
+        (second,) = [made for (what, _), made in f.__tapegrad__.made.items() if what == name]
+        assert (second.stats().kernels, second.stats().records) == (kernels, 1)

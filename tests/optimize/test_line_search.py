@@ -8,12 +8,11 @@ from tapegrad.optimize import line_search as W
 
 def search(phi, slope, first):
     row = np.zeros(W.WORDS)
-    s = row.ctypes.data
-    W.begin(s, phi(0.0), slope(0.0), first)
+    W.begin(row, phi(0.0), slope(0.0), first)
     asked, outcome = 0, W.GO_ON
     while outcome == W.GO_ON:
         t = float(row[W.L_STEP])
-        outcome = W.advance(s, phi(t), slope(t))
+        outcome = W.advance(row, phi(t), slope(t))
         asked += 1
         assert asked < 100
     return outcome, t, asked
@@ -80,11 +79,11 @@ def test_where_there_are_no_numbers_it_steps_back():
 
 def test_a_line_that_goes_up_ends_at_its_beginning():
     row = np.zeros(W.WORDS)
-    W.begin(row.ctypes.data, 0.0, -1.0, 1.0)
+    W.begin(row, 0.0, -1.0, 1.0)
     outcome = W.GO_ON
     while outcome == W.GO_ON:
         t = row[W.L_STEP]
-        outcome = W.advance(row.ctypes.data, t, 1.0)
+        outcome = W.advance(row, t, 1.0)
     assert outcome == W.STUCK and row[W.L_X] == 0.0
 
 

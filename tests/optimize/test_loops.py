@@ -33,7 +33,7 @@ def run(method, f, x0, **options):
 def fields(result):
     """Everything that must be the same bits."""
     state = result.state
-    return [result.x, result.fun, result.history, state.vectors, state.pairs, state.reals, state.integers]
+    return [result.x, result.fun, result.history, state.vectors, state.pairs, state.products, state.reals, state.integers]
 
 
 def same_bits(one, other):
@@ -86,6 +86,7 @@ def test_resumed_to_the_same_bits(method, bounded):
     assert whole.nit == last.nit == 25
     assert np.array_equal(whole.x, last.x) and np.array_equal(whole.history, last.history)
     assert np.array_equal(whole.state.vectors, last.state.vectors) and np.array_equal(whole.state.pairs, last.state.pairs)
+    assert np.array_equal(whole.state.products, last.state.products)
     # The state that was given is as it was.
     assert np.array_equal(pickle.loads(before).vectors, parts.state.vectors) and parts.state.iterations == 7
 

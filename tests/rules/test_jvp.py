@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
-from tapegrad.array.eager import Eager, unbroadcast
 from tapegrad.array.record import normalise
+from tapegrad.array.recorded import Recorded
+from tapegrad.array.rule_array import accumulated
 from tapegrad.interpreter import program as P
 from tapegrad.interpreter.plan import Planner, Signature
 from tapegrad.rules import BY_NAME, ROWS
@@ -45,9 +46,9 @@ def tangents_of(example, chosen, seed=0):
 def eager(example, tangents):
     """The tangent of the result, by the rule on arrays."""
     row, value = example.row, example.value
-    operands = [Eager(o) for o in example.operands]
-    given = [None if t is None else Eager(t) for t in tangents]
-    found = row.tangent(given, operands, Eager(value), example.keywords)
+    operands = [Recorded(o) for o in example.operands]
+    given = [None if t is None else Recorded(t) for t in tangents]
+    found = row.tangent(given, operands, Recorded(value), example.keywords)
     return np.zeros(value.shape) if found is None else np.broadcast_to(found.a, value.shape)
 
 
@@ -100,17 +101,17 @@ def compare_with_differences(example):
 def compare_with_vjp(example):
     """The dot-product identity, for every set of operands."""
     row, value = example.row, example.value
-    operands = [Eager(o) for o in example.operands]
+    operands = [Recorded(o) for o in example.operands]
     weights = np.asarray(generator(1).standard_normal(value.shape), value.dtype)
     for chosen in choices(example):
         tangents = tangents_of(example, chosen, 2)
         forward = np.sum(weights * eager(example, tangents), dtype="d")
         backward = 0.0
-        adjoints = row.contributions(Eager(weights), operands, Eager(value), chosen, example.keywords)
+        adjoints = row.contributions(Recorded(weights), operands, Recorded(value), chosen, example.keywords)
         for t, found in zip(tangents, adjoints):
             for part in found if isinstance(found, tuple) else (found,):
                 if part is not None and t is not None:
-                    backward += np.sum(unbroadcast(part.a, t.shape) * t, dtype="d")
+                    backward += np.sum(accumulated(None, part, meta_of(t)).a * t, dtype="d")
         tolerance = 1e-4 if single(*example.operands, value) else 1e-10
         scale = 1.0 + np.nan_to_num(abs(forward)) + value.size
         np.testing.assert_allclose(forward, backward, rtol=0, atol=tolerance * scale, err_msg=str(example))
@@ -256,11 +257,11 @@ def test_program_agrees_with_the_rule_on_arrays(name):
 def along(name, operands, tangents, **attrs):
     """The tangent of one row, by hand."""
     row = BY_NAME[name]
-    given = [None if t is None else Eager(np.asarray(t, float)) for t in tangents]
+    given = [None if t is None else Recorded(np.asarray(t, float)) for t in tangents]
     arrays = [np.asarray(o, float) for o in operands]
     with np.errstate(all="ignore"):
         value = row.value(*arrays, **attrs)
-    return row.tangent(given, [Eager(a) for a in arrays], Eager(value), attrs).a
+    return row.tangent(given, [Recorded(a) for a in arrays], Recorded(value), attrs).a
 
 
 def test_three_way_ties_share_evenly():

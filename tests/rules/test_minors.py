@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.array.eager import Eager
+from tapegrad.array.recorded import Recorded
 from tapegrad.rules.minors import change, cofactors
 from tests.rules.checker import generator
 
@@ -44,10 +44,10 @@ VALUES = [[3, 2, 1, 0.5], [3, 2, 1, 0], [3, 2, 1, 1e-16], [3, 2, 0, 0], [2, 2, 0
 def test_at_matrices_of_every_rank(values):
     a = with_values(values)
     t, g = generator(2).standard_normal((2, *a.shape))
-    np.testing.assert_allclose(cofactors(Eager(a)).a, cofactors_by_minors(a), atol=1e-13)
+    np.testing.assert_allclose(cofactors(Recorded(a)).a, cofactors_by_minors(a), atol=1e-13)
     expected = change_by_minors(a, t)
-    np.testing.assert_allclose(change(Eager(a), Eager(t)).a, expected, atol=1e-12)
-    assert np.sum(change(Eager(a), Eager(g)).a * t) == pytest.approx(np.sum(expected * g), abs=1e-12)
+    np.testing.assert_allclose(change(Recorded(a), Recorded(t)).a, expected, atol=1e-12)
+    assert np.sum(change(Recorded(a), Recorded(g)).a * t) == pytest.approx(np.sum(expected * g), abs=1e-12)
 
 
 @pytest.mark.parametrize("values", VALUES, ids=str)

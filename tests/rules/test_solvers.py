@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tapegrad.array.eager import Eager
 from tapegrad.array.record import apply
+from tapegrad.array.recorded import Recorded
 from tapegrad.rules import BY_NAME
 from tests.rules.checker import check, generator, wrap
 
@@ -63,8 +63,8 @@ def test_forward(name, attrs, operands):
     z = row.value(*operands, **attrs)
     step = 1e-6
     for tangents in tangents_of(operands):
-        lifted = [None if t is None else Eager(t) for t in tangents]
-        found = row.tangent(lifted, [Eager(o) for o in operands], Eager(z), attrs)
+        lifted = [None if t is None else Recorded(t) for t in tangents]
+        found = row.tangent(lifted, [Recorded(o) for o in operands], Recorded(z), attrs)
         found = np.zeros(z.shape) if found is None else np.broadcast_to(found.a, z.shape)
         sides = [
             row.value(*[o + s * (0 if t is None else t) for o, t in zip(operands, tangents, strict=True)], **attrs)

@@ -50,7 +50,7 @@ def flat(result):
 
 
 def used(jacobian):
-    kept = [kept for kind in jacobian._replayed.kinds.values() for kept in kind.tapes.all]
+    kept = [kept for kind in jacobian._replayed.kinds.values() for kept in kind.tapes]
     return [k.pool[0].recording._compressed for k in kept]
 
 
@@ -108,7 +108,7 @@ def test_nobody_looks_long_for_a_pattern_unasked(monkeypatch):
     f = tg.jit(tg.sparse_jacobian(lambda x: np.concatenate([A @ x, x * x])))
     assert f(np.ones(40)).nnz == 1640
     (kind,) = f._replayed.kinds.values()
-    tape = kind.tapes.first().tape
+    tape = kind.recent.tape
     for most in (1000, 40 * 45):
         monkeypatch.setattr(compressed, "MOST", most)
         assert compressed.Compressions(tape).worth is None

@@ -158,7 +158,7 @@ def test_a_long_scalar_tape_is_read_in_linear_time_and_memory():
     jacobian = tg.jit(tg.sparse_jacobian(chain), kernel="never")
     x = np.ones(2000)
     assert jacobian(x).nnz == 4000
-    graph = Elements(next(iter(jacobian._replayed.kinds.values())).tapes.first().tape)
+    graph = Elements(next(iter(jacobian._replayed.kinds.values())).recent.tape)
     # One element for each product, two edges to it; sines and sums are what they depend on.
     assert (graph.count, len(graph.edges()[1])) == (4000, 4000)
 
@@ -177,7 +177,7 @@ def test_lists_and_bits_find_the_same(monkeypatch):
 
     jacobian = tg.jit(tg.sparse_jacobian(f))
     jacobian(RNG.uniform(0.1, 1.0, 200))
-    tape = next(iter(jacobian._replayed.kinds.values())).tapes.first().tape
+    tape = next(iter(jacobian._replayed.kinds.values())).recent.tape
     graph = Elements(tape)
     expected = sorted(zip(*(a.tolist() for a in pattern.by_bits(graph, *graph.edges()))))
     # Sums over all are long lists: there is room for them, or not.

@@ -149,7 +149,7 @@ def test_a_function_without_kernel_is_said_to_have_none():
 
 def test_a_kernel_that_computes_something_else_fails(monkeypatch):
     from tapegrad.kernel.of_tape import TapeKernel
-    from tapegrad.transforms.replay.miss import MISS
+    from tapegrad.transforms.replay.answers import MISS
 
     run = TapeKernel.answer
 
@@ -159,7 +159,7 @@ def test_a_kernel_that_computes_something_else_fails(monkeypatch):
         return status, found
 
     monkeypatch.setattr(TapeKernel, "answer", wrong)
-    monkeypatch.setattr("tapegrad.transforms.replay.short.Short.call", lambda *args: MISS)
+    monkeypatch.setattr("tapegrad.transforms.replay.function.Replayed.quick", lambda *args: MISS)
     with pytest.raises(CheckError, match="gradient of argument 0 by kernel"):
         tg.check(lambda x: np.sin(x) * x, X, modes="kernel")
 

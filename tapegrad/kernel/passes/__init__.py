@@ -5,11 +5,8 @@ In the order in which `run_passes` runs them:
     simplifying   each value once, stores forwarded to loads, invariants out of loops
     pruning       only what outputs and guards need
     renaming      what is copied to an output is stored there
-    filling       only what is not overwritten is filled with zeros
-    splitting     loops over several rows become a loop for each row
     fusing        neighbouring loops of equal extent become one
     recomputing   a stored value that is cheap is computed again where it is used
-    combining     the derivative of tanh is one function
     peeling       loops that meet one iteration later are shifted, and fused
 
 and, called by `kernel.of_tape`, which knows what the outputs are,
@@ -23,15 +20,12 @@ elements a statement touches, and `rewriting`, changes to statements.  Read `ker
 
 from __future__ import annotations
 
-from .combining import combine
-from .filling import narrow
 from .fusing import fuse
 from .peeling import peel
 from .pruning import prune
 from .recomputing import recompute
 from .renaming import rename
 from .simplifying import simplify
-from .splitting import split
 
 
 def run_passes(program):
@@ -39,16 +33,10 @@ def run_passes(program):
     simplify(program)
     prune(program)
     rename(program)
-    narrow(program)
-    new = split(program)
-    if new is not None:
-        simplify(program, new)
-        narrow(program)
     fuse(program)
     simplify(program)
     prune(program)
     simplify(program, recompute(program))
-    combine(program)
     prune(program)
     new = peel(program)
     if new is not None:

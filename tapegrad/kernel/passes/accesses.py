@@ -1,6 +1,6 @@
 """Which elements statements touch: ranges, and whether two touch the same one.
 
-No pass itself: `simplifying` knows by a `Memory` which element holds which value, `fusing` and `filling` ask for `span`.
+No pass itself: `simplifying` knows by a `Memory` which element holds which value, `fusing` asks for `span`.
 """
 
 from __future__ import annotations

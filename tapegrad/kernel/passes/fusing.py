@@ -28,7 +28,7 @@ from ...common.errors import require
 from ...rules import lang as L
 from .. import ir
 from .accesses import span
-from .rewriting import reindex, reindexed
+from .rewriting import reindexed, rewrite
 
 #: Operations of a loop, and twice the elements it touches, beyond which no other joins it: longer ones are cut (`kernel.cut`).
 MOST = 1000
@@ -178,13 +178,9 @@ class _Placing:
     def run(self, body):
         home, self.exported = {}, set()
         for statement in body:
-            for inner in ir.walk([statement]):
-                home[inner] = statement
-                if isinstance(inner, ir.Loop):
-                    home.update((carry, statement) for carry in inner.carries)
+            home.update(dict.fromkeys(ir.own([statement]), statement))
         for inner in ir.walk(body):
-            used = [v for c in inner.carries for v in (c.init, c.next)] if isinstance(inner, ir.Loop) else ir.operands(inner)
-            self.exported.update(v for v in used if v in home and home[v] is not home[inner])
+            self.exported.update(v for v in ir.operands(inner) if v in home and home[v] is not home[inner])
         for statement in body:
             if isinstance(statement, ir.Loop):
                 self.loop(statement)
@@ -263,16 +259,7 @@ class _Placing:
 
     def loop(self, loop):
         inside = list(ir.walk([loop]))
-        own, used = set(inside), []
-        for statement in inside:
-            if isinstance(statement, ir.Loop):
-                own.update(statement.carries)
-                for carry in statement.carries:
-                    used += [carry.init, carry.next]
-                if statement.which is not None and statement.which.plus is not None:
-                    used.append(statement.which.plus)
-            else:
-                used += ir.operands(statement)
+        own, used = ir.own([loop]), [value for statement in inside for value in ir.operands(statement)]
         touched = accesses(inside)
         early = any(isinstance(statement, ir.Guard) and statement.early for statement in inside)
         hard = self.after(value for value in used if value not in own)
@@ -295,7 +282,8 @@ class _Placing:
         else:
             position = group
             group = self.groups[position]
-            reindex(loop.body, {loop: (group.loop, *way[1:])})
+            for statement in inside[1:]:
+                rewrite(statement, {}, {loop: (group.loop, *way[1:])})
             touched = accesses(inside[1:])
             group.take(new)
         for statement in own:

@@ -110,11 +110,7 @@ class _Destinations:
         for statement in ir.walk(program.body):
             for value in ir.operands(statement):
                 self.users.setdefault(value, []).append(statement)
-            if isinstance(statement, ir.Loop):
-                for carry in statement.carries:
-                    self.users.setdefault(carry.init, []).append(statement)
-                    self.users.setdefault(carry.next, []).append(statement)
-            elif isinstance(statement, ir.Load):
+            if isinstance(statement, ir.Load):
                 self.loads.setdefault(statement.buffer, []).append(statement)
             elif isinstance(statement, ir.Store):
                 self.writers.setdefault(statement.buffer, []).append(statement)

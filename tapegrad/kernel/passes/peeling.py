@@ -19,9 +19,12 @@ the rests may become one loop is for `fusing` to find out.
 
 from __future__ import annotations
 
+from collections import ChainMap
+from copy import copy
+
 from .. import ir
 from .fusing import accesses, shifts
-from .rewriting import Copying, resolve
+from .rewriting import resolve, rewrite
 
 #: Iterations that are peeled, at most.
 MOST = 2
@@ -54,7 +57,7 @@ def _peeled(body, new):
             continue
         apart = _apart(before, statement) if before is not None else 0
         if apart:
-            parts[before], parts[statement] = _without_first(before, apart, new), _without_last(statement, apart, new)
+            parts[before], parts[statement] = _without_first(before, apart, new), without_last(statement, apart, new)
         # A loop is peeled once.
         before = None if apart else statement
     if parts:
@@ -77,10 +80,8 @@ def _apart(first, second):
     """By how many iterations `first` has to be ahead for them to be one loop; 0 if that is not it."""
     if first.extent != second.extent:
         return 0
-    own = {*first.body, *first.carries}
-    used = [v for carry in second.carries for v in (carry.init, carry.next)]
-    used += [v for statement in second.body for v in ir.operands(statement)]
-    if not own.isdisjoint(used):
+    own = ir.own([first])
+    if any(not own.isdisjoint(ir.operands(statement)) for statement in ir.walk([second])):
         return 0
     touched = {}
     for buffer, index, stores in accesses(first.body):
@@ -100,17 +101,66 @@ def _apart(first, second):
 
 def _without_first(loop, count, new):
     """The first iterations of `loop` by themselves, and a loop over the others."""
-    copying, result = Copying(new), []
+    copying, result = _Copying(new), []
     now = copying.iterations(loop, range(count), [resolve(carry.init, new) for carry in loop.carries], result)
     result.append(copying.loop(loop, loop.extent - count, count, now))
     new.update(copying.copies)
     return result
 
 
-def _without_last(loop, count, new):
+def without_last(loop, count, new):
     """A loop over all but the last iterations of `loop`, and these by themselves."""
-    copying = Copying(new)
-    result = [copying.loop(loop, loop.extent - count)]
+    copying = _Copying(new)
+    result = [copying.loop(loop, loop.extent - count, 0, [carry.init for carry in loop.carries])]
     copying.iterations(loop, range(loop.extent - count, loop.extent), [c.next for c in result[0].carries], result)
     new.update(copying.copies)
     return result
+
+
+class _Copying:
+    """Copies of what is in a loop that can be peeled.
+
+    Parameters
+    ----------
+    new : dict
+        Values that others stand for already.
+
+    Attributes
+    ----------
+    copies : dict
+        Values, and the last copies of them.
+    """
+
+    def __init__(self, new):
+        self.copies = {}
+        self.new = ChainMap(self.copies, new)
+
+    def body(self, loop, counter):
+        """Copies of the statements of `loop`; `counter` as in `reindexed`."""
+        result = []
+        for statement in loop.body:
+            result.append(copy(statement))
+            rewrite(result[-1], self.new, {loop: counter})
+            self.copies[statement] = result[-1]
+        return result
+
+    def loop(self, loop, extent, first, inits):
+        """A loop over `extent` iterations of `loop`, from `first` on."""
+        other = ir.Loop(extent)
+        other.carries = [ir.Carry(resolve(init, self.new), reorder=c.reorder) for c, init in zip(loop.carries, inits)]
+        self.copies.update(zip(loop.carries, other.carries))
+        other.body = self.body(loop, (other, 1, first))
+        for carry, own in zip(loop.carries, other.carries):
+            own.next = resolve(carry.next, self.new)
+        return other
+
+    def iterations(self, loop, numbers, now, result):
+        """Append the iterations `numbers` of `loop` to `result`.
+
+        `now` are the values of its carries before them; returns those after them.
+        """
+        for k in numbers:
+            self.copies.update(zip(loop.carries, now))
+            result += self.body(loop, (None, 1, k))
+            now = [resolve(carry.next, self.new) for carry in loop.carries]
+        return now

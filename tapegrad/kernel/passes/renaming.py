@@ -25,8 +25,6 @@ def rename(program):
     for position, top in enumerate(program.body):
         for statement in ir.walk([top]):
             readers.update(ir.operands(statement))
-            if isinstance(statement, ir.Loop):
-                readers.update(value for carry in statement.carries for value in (carry.init, carry.next))
             if isinstance(statement, (ir.Load, ir.Store)):
                 uses.setdefault(statement.buffer, []).append(statement)
                 first.setdefault(statement.buffer, position)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from ...rules import lang as L
 from .. import ir
 from .accesses import Memory
-from .rewriting import rebuilt, reindexed, resolve, written
+from .rewriting import rebuilt, resolve, rewrite, written
 
 
 class Scope:
@@ -79,6 +79,8 @@ class _Walk:
 
     def visit(self, body):
         for statement in body:
+            if not isinstance(statement, ir.Let):
+                rewrite(statement, self.new)
             getattr(self, type(statement).__name__)(statement)
 
     def where(self, value):
@@ -94,10 +96,6 @@ class _Walk:
 
     # -- statements ---------------------------------------------------------------
     def Loop(self, loop):
-        if loop.which is not None:
-            loop.which = reindexed(loop.which, self.new)
-        for carry in loop.carries:
-            carry.init = resolve(carry.init, self.new)
         outer = self.scope
         self.scope = scope = self.scopes[loop] = Scope(loop, outer)
         for carry in loop.carries:
@@ -119,8 +117,7 @@ class _Walk:
     def Load(self, load):
         if load in self.new:
             return
-        load.index = index = reindexed(load.index, self.new)
-        buffer = load.buffer
+        buffer, index = load.buffer, load.index
         # The outermost body in which this element is the same, and in whose loops nothing is written to it.
         least = max((self.scopes[loop].depth for loop, _ in index.steps), default=0)
         if index.plus is not None:
@@ -176,25 +173,15 @@ class _Walk:
         return L.arg(value)
 
     def Store(self, store):
-        store.index = index = reindexed(store.index, self.new)
-        store.value = value = resolve(store.value, self.new)
         self.scope.body.append(store)
-        self.scope.memory.store(store.buffer, index)
-        if value.char == store.buffer.char:
-            self.scope.memory.put(store.buffer, index, value)
+        self.scope.memory.store(store.buffer, store.index)
+        if store.value.char == store.buffer.char:
+            self.scope.memory.put(store.buffer, store.index, store.value)
 
     def Guard(self, guard):
-        guard.value = resolve(guard.value, self.new)
-        if isinstance(guard.seen, ir.Load):
-            guard.seen = resolve(guard.seen, self.new)
-        if not isinstance(guard.number, int):
-            guard.number = reindexed(guard.number, self.new)
         self.scope.body.append(guard)
 
     def Run(self, run):
-        run.operands = [(register, buffer, reindexed(index, self.new)) for register, buffer, index in run.operands]
-        if run.integer is not None:
-            run.integer = reindexed(run.integer, self.new)
         self.scope.body.append(run)
         for buffer in run.writes:
             self.scope.memory.forget(buffer)

@@ -31,22 +31,6 @@ from ...tape.meta import SCALAR
 from ..swept import inputs_of
 from ..trace import ROW
 
-#: Rows that move elements: applied to positions they say where each element comes from.
-MOVES = set(
-    "getitem select broadcast_to diagonal as_strided reshape squeeze expand_dims transpose t flip gather roll repeat "
-    "tile concatenate stack diag setitem put".split()
-)
-#: Rows that change nothing but the dtype.
-SAME = {"astype", "clone"}
-#: Rows that make one number of each line of elements.
-REDUCTIONS = set("sum mean max min prod var std norm logsumexp".split())
-#: Rows that make a line of a line.
-LINES = {"softmax", "log_softmax"}
-#: Rows that add into parts of an array, of zeros or of the first operand.
-ADDS = {"place", "scatter", "add_window", "add_at"}
-PRODUCTS = {"matmul", "absolute_matmul"}
-SCANS = {"cumsum", "cumprod", "recurrence"}
-
 
 class Elements:
     """The graph of a tape.
@@ -185,35 +169,25 @@ class Elements:
     # -- one instruction ------------------------------------------------------------
     def _item(self, item):
         entry, row, operands = item.entry, item.entry.function, item.operands
-        attrs = dict(entry.attrs)
-        if row.dynamic:
-            attrs[row.dynamic] = entry.integer
+        attrs = row.keywords(entry.attrs, entry.integer)
         inputs = {k: np.asarray(self._of[operands[k]]) for k in row.slots(len(operands)) if operands[k] in self._of}
         shape = entry.meta.shape
         self._grown(entry.meta.size)
         if not inputs or not entry.meta.size:
             # Arguments without elements.
             return np.full(shape, -1)
-        result = self._way(row, operands)(row, operands, shape, attrs, inputs)
+        result = self._way(row, operands, attrs)(row, operands, shape, attrs, inputs)
         return int(result.reshape(())) if entry.meta is SCALAR else np.reshape(result, shape)
 
-    def _way(self, row, operands):
-        name = row.name
-        if row.elementwise or name in SAME or name == "runge_kutta_stage":
+    def _way(self, row, operands, attrs):
+        if row.effect == "elementwise":
             return self._elementwise
         # Positions have to be constants of the tape.
-        fixed = all(operands[k] < 0 for k in row.constants if k < len(operands))
-        if name in MOVES and fixed:
-            return self._moved
-        if name in ADDS and fixed:
-            return self._added
-        if name in REDUCTIONS:
-            return self._reduced
-        if name in LINES:
-            return self._lines
-        if name in SCANS:
-            return self._scanned
-        return self._product if name in PRODUCTS else self._dense
+        if row.effect in ("view", "move", "write") and all(operands[k] < 0 for k in row.constants):
+            return self._added if row.adds else self._moved
+        if row.effect == "reduce":
+            return self._reduced if "axis" in attrs and len(operands) == 1 else self._dense
+        return {"scan": self._scanned, "product": self._product}.get(row.effect, self._dense)
 
     def _elementwise(self, row, operands, shape, attrs, inputs):
         return self._union([np.broadcast_to(g, shape) for g in inputs.values()])
@@ -229,7 +203,8 @@ class Elements:
         return np.asarray(row.value(*arrays, **attrs)).astype(np.int64) - 1
 
     def _added(self, row, operands, shape, attrs, inputs):
-        onto = row.name.startswith("add_")
+        # Into the first operand, or into zeros.
+        onto = row.effect == "write"
         parts = []
         if 0 in inputs and onto:
             parts.append(inputs[0].reshape(-1))
@@ -245,13 +220,10 @@ class Elements:
 
     def _reduced(self, row, operands, shape, attrs, inputs):
         (numbers,) = inputs.values()
-        groups, count = _lines_of(numbers.shape, attrs.get("axis"))
-        return self._grouped(numbers, groups, count)
-
-    def _lines(self, row, operands, shape, attrs, inputs):
-        (numbers,) = inputs.values()
-        groups, count = _lines_of(numbers.shape, attrs.get("axis", -1) if numbers.ndim else None)
-        return self._grouped(numbers, groups, count)[groups]
+        groups, count = _lines_of(numbers.shape, attrs["axis"] if numbers.ndim else None)
+        numbers = self._grouped(numbers, groups, count)
+        # Each line may give one number, or a line.
+        return numbers[groups] if shape == groups.shape else numbers
 
     def _scanned(self, row, operands, shape, attrs, inputs):
         axis, lag = attrs.get("axis"), attrs.get("lag", False)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from .distribution import Continuous, both, special
+from .distribution import Continuous, special
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 LOG_2 = math.log(2)
@@ -21,41 +21,33 @@ class Norm(Continuous):
     def log_density(self, y):
         return -0.5 * (y * y) - LOG_ROOT_2PI
 
-    def lower(self, y):
-        return special.ndtr(y)
+    def at(self, y):
+        """The standard normal variable."""
+        return y
 
-    def log_lower(self, y):
-        return special.log_ndtr(y)
+    def lower(self, y, *shapes):
+        return special.ndtr(self.at(y, *shapes))
 
-    def upper(self, y):
-        return special.ndtr(-y)
+    def log_lower(self, y, *shapes):
+        return special.log_ndtr(self.at(y, *shapes))
 
-    def log_upper(self, y):
-        return special.log_ndtr(-y)
+    def upper(self, y, *shapes):
+        return special.ndtr(-self.at(y, *shapes))
+
+    def log_upper(self, y, *shapes):
+        return special.log_ndtr(-self.at(y, *shapes))
 
 
-class LogNorm(Continuous):
+class LogNorm(Norm):
     shapes = ("s",)
     low, closed = 0.0, False
-
-    def _valid(self, s):
-        return s > 0
 
     def log_density(self, y, s):
         z = np.log(y) / s
         return -0.5 * (z * z) - np.log(s * y) - LOG_ROOT_2PI
 
-    def lower(self, y, s):
-        return special.ndtr(np.log(y) / s)
-
-    def log_lower(self, y, s):
-        return special.log_ndtr(np.log(y) / s)
-
-    def upper(self, y, s):
-        return special.ndtr(-np.log(y) / s)
-
-    def log_upper(self, y, s):
-        return special.log_ndtr(-np.log(y) / s)
+    def at(self, y, s):
+        return np.log(y) / s
 
 
 class Expon(Continuous):
@@ -75,9 +67,6 @@ class Gamma(Continuous):
     shapes = ("a",)
     low = 0.0
 
-    def _valid(self, a):
-        return a > 0
-
     def log_density(self, y, a):
         return special.xlogy(a - 1.0, y) - y - special.gammaln(a)
 
@@ -91,9 +80,6 @@ class Gamma(Continuous):
 class Chi2(Continuous):
     shapes = ("df",)
     low = 0.0
-
-    def _valid(self, df):
-        return df > 0
 
     def log_density(self, y, df):
         half = 0.5 * df
@@ -110,9 +96,6 @@ class InvGamma(Continuous):
     shapes = ("a",)
     low, closed = 0.0, False
 
-    def _valid(self, a):
-        return a > 0
-
     def log_density(self, y, a):
         return -(a + 1.0) * np.log(y) - special.gammaln(a) - 1.0 / y
 
@@ -127,18 +110,12 @@ class Beta(Continuous):
     shapes = ("a", "b")
     low, high = 0.0, 1.0
 
-    def _valid(self, a, b):
-        return both(a > 0, b > 0)
-
     def log_density(self, y, a, b):
         return special.xlog1py(b - 1.0, -y) + special.xlogy(a - 1.0, y) - special.betaln(a, b)
 
 
 class StudentT(Continuous):
     shapes = ("df",)
-
-    def _valid(self, df):
-        return df > 0
 
     def log_density(self, y, df):
         square = y * y
@@ -183,16 +160,12 @@ class Cauchy(Continuous):
     def lower(self, y):
         return np.arctan2(1.0, -y) / math.pi
 
-    def upper(self, y):
-        return np.arctan2(1.0, y) / math.pi
+    upper = Laplace.upper
 
 
 class WeibullMin(Continuous):
     shapes = ("c",)
     low = 0.0
-
-    def _valid(self, c):
-        return c > 0
 
     def log_density(self, y, c):
         return np.log(c) + special.xlogy(c - 1.0, y) - y**c
@@ -230,11 +203,7 @@ class Logistic(Continuous):
     def log_lower(self, y):
         return special.log_expit(y)
 
-    def upper(self, y):
-        return special.expit(-y)
-
-    def log_upper(self, y):
-        return special.log_expit(-y)
+    upper, log_upper = Laplace.upper, Laplace.log_upper
 
 
 def log_difference(p, q):

@@ -112,8 +112,8 @@ class Distribution:
     # -- to be given by each distribution ----------------------------------------------
 
     def _valid(self, *shapes):
-        """Where the parameters of the shape are valid; True for everywhere."""
-        return True
+        """Where the parameters of the shape are valid: positive, unless a distribution says otherwise; True for everywhere."""
+        return both(*(shape > 0 for shape in shapes))
 
 
 def either(*conditions):

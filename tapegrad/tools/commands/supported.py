@@ -27,7 +27,7 @@ _HEAD = """# What is supported
 
 Every function is called by its own name, `np.f(tensor)`: this page was made by such calls. The few that NumPy does not
 let a library answer by that name say what to write. An array that a tensor is written into has to be a tensor, too: make
-it with `tg.zeros`. A primitive is what one call writes on the tape; the others are compositions of primitives. Kinks and
+it with `tg.zeros`, or use [`tapegrad.numpy`](numpy.md). A primitive is what one call writes on the tape; the others are compositions of primitives. Kinks and
 poles are in [numbers](numerics.md), other refusals in [limits](limits.md).
 
 ```python
@@ -51,7 +51,7 @@ _ARGUMENTS = {
     "take": (_V, _AT), "take_along_axis": (_V, _AT, 0), "where": (_S > 1, _S, _S), "partition": (_V, 1),
     "argpartition": (_V, 1), "can_cast": (_S, "d"), "arccosh": (_V + 1.0,),
     "copyto": (_S, _V), "astype": (_S, float), "roll": (_V, 1),
-    "dsplit": (_S[None], 1), "fill_diagonal": (_S, _V), "full_like": (_S, _V),
+    "dsplit": (_S[None], 1), "fill_diagonal": (_S, _V), "full_like": (_S, _V), "polyfit": (_V, _V, 1),
 }  # fmt: skip
 #: ... or the first of these that NumPy takes.
 _OTHERS = (

@@ -95,7 +95,7 @@ def _of_kernel(recording, prediction):
 def _workspaces(derivative):
     """Bytes of the workspaces of all kernels of a derivative."""
     kinds = derivative._replayed.kinds.values() if hasattr(derivative, "_replayed") else ()
-    return sum(kept.kernels.nbytes for kind in kinds for kept in kind.tapes.all)
+    return sum(kernel.nbytes for kind in kinds for kept in kind.tapes for kernel in kept.kernels.made.values())
 
 
 #: The way that the others are compared with.

@@ -1,4 +1,4 @@
-"""What the answer of a call is, in terms of an executable's outputs, for a `Site` to write it out.
+"""What the answer of a call is, in terms of an executable's outputs, for a `Site` to write it out; and that there is none.
 
 An answer is a `Structure` and a list of leaves.  A leaf is an `Output`, a `Gathered`, an `Applied`, or anything else: a
 constant (of an array, each call gets a copy).
@@ -13,6 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...common.tree import Structure
+from ...program.status import OTHER
+
+
+class Miss(int):
+    """What a call site answers if it has no answer: the status of its executable."""
+
+
+#: The call is not one of those that are answered here.
+MISS = Miss(OTHER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +67,6 @@ class Plan:
 
     results: list
     runs: list
-
-
-@dataclasses.dataclass(frozen=True)
-class Same:
-    """The check of what a function depends on besides its arguments, as the text of an expression; its names begin with ``same_``."""
-
-    text: str
-    names: dict
 
 
 def of_gradients(tape, structure, argnums, one, has_aux=False, has_value=True):

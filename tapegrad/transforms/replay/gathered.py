@@ -19,14 +19,41 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...common.tree import flatten
+from ...common.tree import LEAF, flatten
 from .answers import Applied, Gathered, Plan
-from .directions import seeds_of
+from .directions import lanes_of, seeds_of
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24
 #: Elements of an array from which on zeros are not picked one by one.
 LARGE = 1 << 12
+
+
+def of_directions(kept, read, kernel_of=None, then=None):
+    """How a call is answered by what is read off a recording: the executable, its plan and the answer; or None.
+
+    ``read(recording)`` gives the result; ``kernel_of(tape, forward, count)`` the kernel and its lanes, if that is not a
+    `LanesKernel`; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
+    """
+    from ...program.swept import ReplayedRecording  # loads compiled code
+
+    def of(forward, count):
+        if kernel_of is not None:
+            return kernel_of(kept.tape, forward, count)
+        lanes = lanes_of(kept.tape, count)
+        kernel = kept.kernels.get((forward, lanes))
+        return None if kernel is None else (kernel, lanes)
+
+    base = kept.kernels.recording
+    if base is None:
+        workspace = kept.take()
+        base = ReplayedRecording.of(workspace)
+        kept.give(workspace)
+    plan = gathered(base, read, of)
+    if plan is None or then is None:
+        return None if plan is None else (plan[0], plan[1], plan[2:])
+    executable, runs, _, leaves = plan
+    return (executable, runs, (LEAF, [Applied(then, leaves[0])])) if len(leaves) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,13 @@
-"""When a recorded tape becomes machine code.
+"""How a recorded tape becomes machine code, and when that is right; when it does, says `transforms.replay.function`.
 
-========== =====================================================================================
-policy
-========== =====================================================================================
-"auto"     the first path of a function at its first call, later ones at their third, if the
-           kernel is predicted to be made within `SECONDS` (`kernel.prediction`)
-"always"   every path at its first call
-"never"    none: sweeps answer
-========== =====================================================================================
-
-A kernel is used once it has given the same numbers as the sweep at one point; a tape that
-cannot be lowered stays with the sweep.
+A kernel is used once it has given the same numbers as the interpreter at one point; a tape that cannot be lowered stays with
+the interpreter.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +21,6 @@ from ...kernel.reasons import NotLowered, faults_are_reasons
 LOG = logging.getLogger("tapegrad")
 
 POLICIES = ("auto", "always", "never")
-#: Visits after which a path that is not the first becomes a kernel.
-VISITS = 3
 #: Predicted seconds of a compilation above which "auto" leaves a tape to the sweeps.
 SECONDS = 2.0
 #: How much a kernel may differ from the sweep at the point of comparison, relative to the largest entry.
@@ -76,8 +63,8 @@ def checked_policy(policy):
     return policy
 
 
-class Kernels:
-    """The kernels of one kept tape.
+class Making:
+    """The kernels of one tape.
 
     There may be several, by *key*: False for its values, True for values and gradients, and
     ``(forward, lanes)`` for directional derivatives (`transforms.replay.directions`).
@@ -86,91 +73,75 @@ class Kernels:
     ----------
     tape : FinishedTape
     options : Options
-    first : bool
-        Whether the tape is that of a function's first path.
 
     Attributes
     ----------
-    visits : Counter
-        Calls answered by sweep, by key.
+    made : dict
+        Kernels by key.
     recording : ReplayedRecording or None
         One that was swept in directions for which there are kernels now.
     reason : str
         Why there is no kernel and will be none, unless `make` is asked for one; empty otherwise.
     """
 
-    def __init__(self, tape, options, first=False):
+    def __init__(self, tape, options):
         self.tape, self.options = tape, options
         self.reason, self.recording = "", None
-        self.visits, self._made, self._untried = Counter(), {}, {}
+        self.made, self._untried = {}, {}
         self._lock = remade(threading.Lock())
-        self.first = first
-        self._due = 1 if options.kernel == "always" else options.visits if first else max(VISITS, options.visits)
 
     def get(self, key):
         """The kernel for `key`, or None."""
-        return self._made.get(key)
-
-    @property
-    def nbytes(self):
-        """Of the workspaces of all kernels."""
-        return sum(kernel.nbytes for kernel in self._made.values())
-
-    def left(self, key):
-        """After how many more calls by sweep a kernel is made (inf: never, or it is there)."""
-        if self.options.kernel == "never" or self.reason or key in self._made:
-            return math.inf
-        return max(0, self._due - self.visits[key])
-
-    def visited(self, key):
-        """Note a call answered by sweep; whether it is time to `promote`."""
-        self.visits[key] += 1
-        return self.left(key) == 0
-
-    def waiting(self):
-        """What is waited for, a line for each key that is answered by sweeps and will have a kernel."""
-        calls = [self.left(key) for key in list(self.visits)]
-        return [f"kernel after {max(1, left)} more calls on this path" for left in calls if left < math.inf]
+        return self.made.get(key)
 
     def promote(self, key, answer, expected, stats, name):
-        """Make a kernel.
+        """Make a kernel, and use it if it gives at a point what the interpreter does.
 
         Parameters
         ----------
         key
         answer : callable
-            Given the kernel, what it says at a point: status and results as of `Executable.answer`.
+            Given the kernel, what it says at the point: status and results as of `Executable.answer`.
         expected : list
-            What the sweep says there; the kernel has to agree.
+            What the interpreter says there.
         stats : Stats
         name : str
             Of the function, for the log.
         """
-        if self._lock.acquire(blocking=False):
-            try:
-                if key not in self._made:
-                    self._make(key, answer, expected, stats, name)
-            finally:
-                self._lock.release()
-
-    def note(self, gradients, inputs, outcome, stats, name):
-        """Note an `Outcome` by sweep at `inputs`, and `promote` if it is time."""
-        if self.visited(gradients):
-            expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
-            self.promote(gradients, lambda kernel: kernel.answer(inputs), expected, stats, name)
+        if key in self.made or not self._lock.acquire(blocking=False):
+            return
+        fault = None
+        try:
+            with faults_are_reasons():
+                kernel = self._untried.pop(key, None) or self._compiled(key, self._limit())
+                _, results = answer(kernel)
+            if results is None:
+                # A gradient that is not finite here, or a guard at its very edge: try at another point.
+                self._untried[key] = kernel
+                return
+            stats.seconds["kernel"] += sum(kernel.seconds.values())
+            if all(map(agree, results, expected)):
+                self.made[key] = kernel
+                stats.kernels += 1
+                LOG.info("%s: %s", name, kernel)
+                return
+            self.reason = "its kernel and the sweep disagree"
+        except NotLowered as why:
+            self.reason, fault = str(why), why.__cause__
+        except prediction.TooDear as dear:
+            seconds = dear.steps / prediction.STEPS_A_SECOND
+            self.reason = f"its kernel is predicted to take {seconds:.1f} s to compile; tg.jit(..., kernel='always') compiles it"
+        finally:
+            self._lock.release()
+        stats.not_lowered[self.reason] += 1
+        LOG.info("%s: runs by sweep: %s", name, self.reason, exc_info=fault)
 
     def make(self, key):
-        """The kernel for `key`, made now if there is none.
-
-        Raises
-        ------
-        NotLowered
-        """
-        kernel = self._made.get(key)
-        if kernel is None:
+        """The kernel for `key`, made now if there is none; raises `NotLowered` if there can be none."""
+        if key not in self.made:
             with faults_are_reasons():
-                kernel = self._made[key] = self._compiled(key, None)
-        return kernel
+                self.made[key] = self._compiled(key, None)
+        return self.made[key]
 
     def _compiled(self, key, limit):
         with uninterrupted:
@@ -184,31 +155,6 @@ class Kernels:
             return LanesKernel(self.tape, *key, options, limit)
         return TapeKernel(self.tape, key, options, limit)
 
-    def _make(self, key, answer, expected, stats, name):
-        kernel = self._untried.pop(key, None)
-        try:
-            with faults_are_reasons():
-                kernel = kernel or self._compiled(key, self._limit())
-                status, results = answer(kernel)
-        except NotLowered as why:
-            self._drop(str(why), stats, name, why.__cause__)
-            return
-        except prediction.TooDear as dear:
-            seconds = dear.steps / prediction.STEPS_A_SECOND
-            self._drop(f"its kernel is predicted to take {seconds:.1f} s to compile; tg.jit(..., kernel='always') compiles it", stats, name)
-            return
-        if results is None:
-            # A gradient that is not finite here, or a guard at its very edge: try at another point.
-            self._untried[key] = kernel
-            return
-        stats.seconds["kernel"] += sum(kernel.seconds.values())
-        if not all(agree(a, b) for a, b in zip(results, expected)):
-            self._drop("its kernel and the sweep disagree", stats, name)
-            return
-        self._made[key] = kernel
-        stats.kernels += 1
-        LOG.info("%s: %s", name, kernel)
-
     def _limit(self):
         """Steps that a compilation may take."""
         if self.options.kernel == "always":
@@ -217,11 +163,6 @@ class Kernels:
         if before > steps:
             raise prediction.TooDear(before)
         return steps - before
-
-    def _drop(self, reason, stats, name, fault=None):
-        self.reason = reason
-        stats.not_lowered[reason] += 1
-        LOG.info("%s: runs by sweep: %s", name, reason, exc_info=fault)
 
 
 def agree(one, other):

@@ -19,8 +19,9 @@ from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
-from ...common.errors import GradientError, NestingError, PathWarning
-from ...common.tree import flatten, of_one, unflatten
+from ...common.errors import GradientError, NestingError, PathWarning, StructureError
+from ...common.tree import LEAF, flatten, of_one, unflatten
+from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
@@ -28,11 +29,15 @@ from ...tape.modes import enable_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .. import plain
-from .arguments import as_inputs, is_input, is_reordered, with_inputs
-from .stats import outside
+from .arguments import argument_name, as_inputs, is_input, is_reordered, with_inputs
+from .stats import Spending, Stats, outside
 
 LOG = logging.getLogger("tapegrad")
 
+#: A function is run plainly when at least so many of its last calls had to be recorded ...
+GIVE_UP = 24
+#: ... of so many.
+WINDOW = 32
 #: Seconds that a thread waits for another's recording of the same function.
 PATIENCE = 5.0
 #: How deep in recordings this thread is (`depth`).
@@ -48,9 +53,62 @@ class Outcome:
     gradients: list
     tape: object = None
 
+    def value(self):
+        """The result of the function, which is the caller's own."""
+        # Of a tape the results may be constants.
+        values = self.values if self.tape is None else [v.copy() if isinstance(v, np.ndarray) else v for v in self.values]
+        return values[0] if self.structure is LEAF else unflatten(self.structure, values)
+
 
 class Running:
-    """What `Replayed` does with its function; attributes as there."""
+    """A function, and what of it is differentiated.
+
+    Parameters
+    ----------
+    function : callable
+    argnums : tuple of int
+        Positions of the arguments that are differentiated.
+    has_aux : bool
+        Whether the function returns a pair of which only the first part is differentiated.
+    scalar : bool
+        Whether the gradient is that of one number; else that of the sum of all results.
+    captures : bool
+        Whether the function may use tensors that require a gradient and are no arguments, as constants.
+    adjoints : bool
+        Whether gradients will be asked for; else only values.
+    jit : Options, optional
+        How it is recorded; without, it is not.
+    stats : Stats, optional
+        Where to count; without, in one of its own.
+
+    Attributes
+    ----------
+    plain : str
+        Why the function is not recorded any more although it is under `jit`; empty otherwise.
+    surroundings : Surroundings or None
+        What it reads besides its arguments, as of the last recording.
+    derived : object or None
+        If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
+        ``of(tape, structure)`` makes the tape, for arguments of this structure.
+    """
+
+    def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
+        self.function, self.argnums, self.has_aux, self.scalar = function, argnums, has_aux, scalar
+        self.captures, self.adjoints, self.jit, self.plain = captures, adjoints, jit, ""
+        self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
+        #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
+        self.silent, self.stats = stats is not None, stats or Stats()
+        self.spending, self.surroundings, self.derived = Spending.of(function), None, None
+        #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
+        self.causes, self.quiet, self.changed = [], 0, ""
+
+    def check_positions(self, args):
+        """Raise if one of the arguments to differentiate is missing."""
+        if self.argnums and max(self.argnums) >= len(args):
+            raise StructureError(
+                f"argnums={self.argnums} asks for argument {max(self.argnums)}, but the function was called with "
+                f"{len(args)} positional arguments"
+            )
 
     def _recorded(self, kind, inputs, key, leaves, backward):
         """Run the function on live tensors; returns the finished tape."""
@@ -155,7 +213,31 @@ class Running:
         refuse_outer(tape.store)
         if enabled:
             refuse_captured(tape.store, (), self.function)
-        return Outcome([r.detach()._v if isinstance(r, Tensor) else r for r in results], structure, None)
+        values = [r._v if isinstance(r, Tensor) else r for r in results]
+        return Outcome([v.copy() if isinstance(v, np.ndarray) else v for v in values], structure, None)
+
+    # -- giving up ---------------------------------------------------------------
+    def cause(self, kind, key, leaves):
+        """Why a call has to be recorded, in words."""
+        name, self.changed = self.changed, ""
+        if name:
+            return f"{name} changes; pass it as an argument"
+        if kind.tapes:
+            return f"its path changes at {kind.missed.place}: {kind.missed}" if kind.missed is not None else "its path changes"
+        others = [other for other in self.kinds if other is not key and other[0] == key[0]]
+        k = next((k for k, (a, b) in enumerate(zip(others[-1][1], key[1])) if a != b), None) if others else None
+        if k is None:
+            return "a new kind of arguments"
+        if is_input(key[1][k]):
+            return f"{argument_name(k, key[0])} has a new shape, dtype or order in memory; let it have the same at each call"
+        return f"{argument_name(k, key[0])} is static and has a new value ({leaves[k]!r:.40}); pass it as a float or an array"
+
+    def note(self, cause):
+        """Remember why a call had to be recorded; a function of which nearly every call has to be is given up."""
+        causes = self.causes = [*self.causes, *[""] * min(self.quiet, WINDOW), cause][-WINDOW:]
+        self.quiet = 0
+        if len(causes) == WINDOW and sum(map(bool, causes)) >= GIVE_UP:
+            self.give_up(f"nearly every call had to be recorded anew ({sum(map(bool, causes))} of {len(causes)}): {cause}")
 
     def give_up(self, why):
         """Run the function plainly from now on, and say so once."""
@@ -164,6 +246,5 @@ class Running:
             text = f"{placed_name(self.function)} was to be recorded once, but is run at every call: {why}"
             if not self.silent:
                 warnings.warn(text, PathWarning, stacklevel=outside())
-            self.kinds, self.shorts = {}, ()
-            self._count()
+            self.forget()
 

@@ -12,19 +12,20 @@ with ``x = np.zeros(2)``, value and gradient by `x`::
         if type(c1) is not dict or len(c1) != 1:
             return MISS
         k0, = c1
-        if not (k0 is K7) and not alike((k0,), (K7,)):
+        if not (k0 is K9) and not alike((k0,), (K9,)):
             return MISS
-        if a2 is not S8 and not (type(a2) is T9 and a2 == S8):
+        if a2 is not S10 and not (type(a2) is T11 and a2 == S10):
             return MISS
-        o0 = empty(shape10)
+        o0 = empty(shape12)
         r = enter(words, (a0, *c1.values(), ), (o0, ))
         if type(r) is int:
-            return MISS
+            return Miss(r)
         return (r[0], o0, )
 
 Nothing is taken for granted: types are compared exactly, keys with their order, static leaves by their marks
 (`common.exact`), what arrays are (dtype, shape, order) by compiled code.  Whatever is not exactly so, a guard that falls
-otherwise, a gradient that is not finite: the answer is `MISS`, and the caller goes the long way, which has all the explanations.
+otherwise, a gradient that is not finite: the answer is a `Miss` with the status, and the caller tries the tape of that path, or goes
+the long way, which has all the explanations.
 Source text is made of our own names and of numbers; whatever comes from users is reached by a name.
 """
 
@@ -38,9 +39,8 @@ from ...common.errors import require
 from ...common.exact import exact
 from ...interpreter.native import data_address
 from ...program import enter as E
-from .answers import Applied, Gathered, Output, Plan, Same, inner
+from .answers import MISS, Applied, Gathered, Miss, Output, Plan, inner
 from .arguments import is_input, is_reordered
-from .miss import MISS
 
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
 _EXACT = (int, bool, str, bytes, type(None))
@@ -59,7 +59,7 @@ class Site:
         Its first inputs are the leaves that are inputs, in order.
     answer : (Structure, list)
         The result: its containers, and of its leaves what each is (`transforms.replay.answers`).
-    same : callable or Same, optional
+    same : callable, optional
         Whether the surroundings of the function are as they were.
     plan : Plan, optional
 
@@ -72,8 +72,9 @@ class Site:
 
     def __init__(self, structure, marks, executable, answer, same=None, plan=None):
         self.executable = executable
-        self._names = {"MISS": MISS, "enter": E.enter, "empty": np.empty, "alike": _alike, "exact": exact}
-        self._names |= {"made": _made, "ndarray": np.ndarray}
+        self._names = {"MISS": MISS, "Miss": Miss, "enter": E.enter, "empty": np.empty, "alike": _alike, "exact": exact}
+        # The function refers to us: compiled code reads memory of ours.
+        self._names |= {"made": _made, "ndarray": np.ndarray, "site": self}
         self._lines = []
         self._own_outputs = [None] * len(executable.outputs)
         structures, leaves = answer
@@ -158,11 +159,7 @@ class Site:
         if keywords.parts:
             self._keys(keywords.keys, "kwargs")
             self._apart(keywords, "kwargs", list(marks[arguments.count :]))
-        if isinstance(same, Same):
-            require(all(name.startswith("same_") for name in same.names), "a name in a check could be one of ours")
-            self._names |= same.names
-            self._miss(f"not ({same.text})")
-        elif same is not None:
+        if same is not None:
             self._miss(f"not {self._name('same', same)}()")
         zeros = {leaf.number for leaf in map(inner, leaves) if isinstance(leaf, Gathered)}
         for k, (shape, char) in enumerate(plan.results):
@@ -174,7 +171,7 @@ class Site:
         outs = "".join(f"o{k}, " for k in range(len(plan.results)))
         passed = "args" if self._pieces == ["*args"] else f"({''.join(f'{p}, ' for p in self._pieces)})"
         self._lines.append(f"r = enter(words, {passed}, ({outs}))")
-        self._miss("type(r) is int")
+        self._lines += ["if type(r) is int:", "    return Miss(r)"]
         self._lines.append(f"return {self._together(result, list(leaves))}")
 
     def _apart(self, structure, name, marks):

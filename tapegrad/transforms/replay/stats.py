@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections import Counter
@@ -63,7 +64,8 @@ class Stats:
     @property
     def waiting(self):
         """When kernels come of tapes that are replayed by sweep so far: a line each."""
-        return [line for kernels in self.kernels_of for line in kernels.waiting()]
+        calls = [kernels.left(key) for kernels in self.kernels_of for key in list(kernels.visits)]
+        return [f"kernel after {max(1, left)} more calls on this path" for left in calls if left < math.inf]
 
     @property
     def replays(self) -> int:

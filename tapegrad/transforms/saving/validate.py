@@ -24,7 +24,7 @@ from ...tape.meta import SCALAR, meta_of
 from .abstract import planned
 from .archive import CHARS, need
 
-_PUT, _RESHAPE, _SCATTER = BY_NAME["put"], BY_NAME["reshape"], BY_NAME["scatter"]
+_RESHAPE = BY_NAME["reshape"]
 
 
 def check(tape, limit):
@@ -158,16 +158,16 @@ class _Check:
 
     def _positions(self, row, operands, metas, out):
         """Flat positions must be in range; those that are computed are looked at when they are."""
-        # `scatter` has those of elements of its result; so has what writes, to an array as large as its operand.
-        limit = out.size if row is _SCATTER else metas[0].size
-        index = operands[row.index]
+        # Of what is added or written they are in the result, else in the operand.
+        limit = out.size if row.adds or row.effect == "write" else metas[0].size
+        index, once = operands[row.index], row.effect == "write" and not row.adds
         if index < 0:
             positions = self.tape.constants[-1 - index]
             need(positions.flags.c_contiguous, "positions")
             need(not positions.size or positions.min() >= 0 and positions.max() < limit, f"positions outside {limit} elements")
-            need(row is not _PUT or len(np.unique(positions)) == positions.size, "an element assigned to twice")
+            need(not once or len(np.unique(positions)) == positions.size, "an element assigned to twice")
             return
-        need(row is not _PUT, "an assignment at positions that are computed")
+        need(not once, "an assignment at positions that are computed")
         item = self.items.get(index)
         while item is not None and item.entry.kind == ROW and item.entry.function is _RESHAPE:
             item = self.items.get(item.operands[0])

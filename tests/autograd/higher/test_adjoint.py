@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.array.lifted import Lifted, uniform
+from tapegrad.array.recorded import Recorded, uniform
 from tapegrad.interpreter.contributions import Windowed
 from tests.rules.checker import generator
 
@@ -94,9 +94,9 @@ def test_contributions_of_lanes(char):
 
 
 def test_a_window_that_is_all_of_an_array_is_no_window():
-    x = Lifted(np.arange(6.0))
+    x = Recorded(np.arange(6.0))
     assert x.place((2, 3), (1,), 0).shape == (2, 3)
     assert isinstance(x.place((7,), (1,), 1), Windowed) and isinstance(x.place((6,), (-1,), 5), Windowed)
-    repeated = Lifted(np.ones((4, 3))).place((3,), (0, 1), 0)
+    repeated = Recorded(np.ones((4, 3))).place((3,), (0, 1), 0)
     np.testing.assert_array_equal(repeated.a, [4.0, 4.0, 4.0])
     assert uniform(np.broadcast_to(1.0, (3, 2))) and not uniform(np.ones(3)) and not uniform(np.ones(0))

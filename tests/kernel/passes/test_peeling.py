@@ -9,10 +9,13 @@ from tapegrad.kernel.passes import run_passes
 from tapegrad.kernel.passes.peeling import LONG, peel
 from tests.kernel.passes.generated import unchanged
 from tests.kernel.passes.test_fusing import loops
-from tests.kernel.passes.test_splitting import extents
 from tests.kernel.programs import Writer, a, rosenbrock
 
 N = LONG + 8
+
+
+def extents(program):
+    return [s.extent for s in ir.walk(program.body) if isinstance(s, ir.Loop)]
 
 
 def windows(shift, extent=N - 1, between=None, sums=False, reorder=True):

@@ -2,24 +2,16 @@
 
 import pytest
 
-from tapegrad.kernel.passes import peeling, run_passes, splitting
-from tapegrad.kernel.passes.filling import narrow
+from tapegrad.kernel.passes import peeling, run_passes
 from tapegrad.kernel.passes.fusing import fuse
 from tapegrad.kernel.passes.peeling import peel
 from tapegrad.kernel.passes.pruning import prune
 from tapegrad.kernel.passes.renaming import rename
 from tapegrad.kernel.passes.simplifying import simplify
-from tapegrad.kernel.passes.splitting import split
 from tests.kernel.passes.generated import Generated, Rows, Windows, unchanged
 
 
-def split_and_simplified(program):
-    """`split` with what has to follow it."""
-    new = split(program)
-    return program if new is None else simplify(program, new)
-
-
-@pytest.mark.parametrize("change", [prune, simplify, narrow, fuse, rename, run_passes])
+@pytest.mark.parametrize("change", [prune, simplify, fuse, rename, run_passes])
 def test_same_results(change):
     for seed in range(25):
         unchanged(Generated(seed).program, change)
@@ -34,11 +26,10 @@ def peeled_and_simplified(program):
 @pytest.fixture
 def short_rows(monkeypatch):
     """Rows of a few elements count as long."""
-    monkeypatch.setattr(splitting, "LONG", 4)
     monkeypatch.setattr(peeling, "LONG", 4)
 
 
-@pytest.mark.parametrize("change", [split_and_simplified, peeled_and_simplified, fuse, run_passes])
+@pytest.mark.parametrize("change", [peeled_and_simplified, fuse, run_passes])
 def test_same_results_on_rows(change, short_rows):
     for seed in range(40):
         unchanged(Rows(seed).program, change)

@@ -14,7 +14,7 @@ import tapegrad as tg
 from tapegrad.codegen.code import COUNTS
 from tapegrad.common.errors import OptionError
 from tapegrad.transforms.replay import stats as statistics
-from tapegrad.transforms.replay.function import GIVE_UP, WINDOW
+from tapegrad.transforms.replay.running import GIVE_UP, WINDOW
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.test_paths import FUNCTIONS as PATHS
 

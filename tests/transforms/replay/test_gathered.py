@@ -9,10 +9,11 @@ from tapegrad.common.tree import flatten, unflatten
 from tapegrad.program.swept import ReplayedRecording
 from tapegrad.sparse.api import _by_colours, _symmetric_as_sparse, _symmetric_of, as_sparse
 from tapegrad.transforms.hessians import _diagonals, _symmetric
+from tapegrad.transforms.replay.answers import Miss
 from tapegrad.transforms.replay.arguments import sort_arguments
 from tapegrad.transforms.replay.directions import lanes_of
 from tapegrad.transforms.replay.gathered import gathered
-from tapegrad.transforms.replay.site import MISS, Site
+from tapegrad.transforms.replay.site import Site
 
 RNG = np.random.default_rng(11)
 
@@ -30,7 +31,7 @@ def site_of(g, args, read, kernel_of=None):
     for _ in range(4):
         g(*args)
     _, key, _ = sort_arguments(args, {}, g._replayed.argnums)
-    kept = g._replayed.kinds[key].tapes.first()
+    kept = g._replayed.kinds[key].recent
 
     def by_lanes(forward, count):
         lanes = lanes_of(kept.tape, count)
@@ -54,7 +55,7 @@ def of_jacobian(g):
 def agree(site, g, *points):
     for point in points:
         answer, expected = site.call((point,), {}), g(point)
-        assert answer is not MISS
+        assert type(answer) is not Miss
         for a, b in zip(flatten(answer)[0], flatten(expected)[0]):
             assert type(a) is type(b) and np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
             np.testing.assert_array_equal(a, b)
@@ -139,8 +140,8 @@ def test_sparse_derivatives(symmetric):
 def test_an_entry_that_is_not_finite_misses():
     g = tg.sparse_jacobian(tg.jit(lambda x: np.sqrt(x) * x[::-1]))
     site = site_of(g, (np.ones(8),), _by_colours(lambda known: known.jacobian("auto"), as_sparse, g._replayed), True)
-    assert site.call((np.full(8, 4.0),), {}) is not MISS
-    assert site.call((np.arange(8.0),), {}) is MISS
+    assert type(site.call((np.full(8, 4.0),), {})) is not Miss
+    assert type(site.call((np.arange(8.0),), {})) is Miss
 
 
 @pytest.mark.parametrize("arrange", [lambda a: a + a.T, lambda a: a * 2.0, lambda a: a - 1.0, lambda a: np.sum(a), lambda a: a.astype(int)])

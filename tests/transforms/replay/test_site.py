@@ -13,9 +13,9 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.tree import flatten
 from tapegrad.program.replayed import Replay
-from tapegrad.transforms.replay.answers import Same, of_gradients, values_of
+from tapegrad.transforms.replay.answers import Miss, of_gradients, values_of
 from tapegrad.transforms.replay.arguments import sort_arguments
-from tapegrad.transforms.replay.site import MISS, Site
+from tapegrad.transforms.replay.site import Site
 from tests.transforms.replay.site_kinds import KINDS, Fields, Pair, made, of_dict, of_mode, of_plane, of_two, site_of
 
 
@@ -44,7 +44,7 @@ def test_every_kind_is_answered_as_the_long_way_does(name):
     for _ in range(3):
         args = arguments()
         answer = site.call(args, kwargs)
-        assert answer is not MISS
+        assert type(answer) is not Miss
         equal(answer, g(*args, **kwargs))
         for a, b in zip(flatten(answer)[0], flatten(plain(*args, **kwargs))[0]):
             if not isinstance(a, str):
@@ -121,32 +121,32 @@ MISSES = {
 def test_what_is_not_exactly_so_misses(name):
     function, args, others = MISSES[name]
     site = site_of(tg.value_and_grad(tg.jit(function)), args)
-    assert site.call(args, {}) is not MISS
-    assert site.call(others, {}) is MISS
-    assert site.call(args, {"more": 1.0}) is MISS
-    assert site.call(args, {}) is not MISS
+    assert type(site.call(args, {})) is not Miss
+    assert type(site.call(others, {})) is Miss
+    assert type(site.call(args, {"more": 1.0})) is Miss
+    assert type(site.call(args, {})) is not Miss
 
 
 def test_keywords_that_differ_miss():
     g = tg.value_and_grad(tg.jit(of_mode))
     site = site_of(g, (X,), {"mode": "sum", "n": 3})
-    assert site.call((X,), {"mode": "sum", "n": 3}) is not MISS
+    assert type(site.call((X,), {"mode": "sum", "n": 3})) is not Miss
     for other in ({"mode": "sum"}, {"n": 3, "mode": "sum"}, {"mode": "sum", "n": 2}, {"mode": "sum", "flag": 3}):
-        assert site.call((X,), other) is MISS
+        assert type(site.call((X,), other)) is Miss
 
 
 def test_equal_statics_that_are_other_objects_are_the_same():
     text, number = "".join(["lo", "ng text"]), 10**20
     site = site_of(tg.value_and_grad(tg.jit(lambda x, a, b: np.sum(x * b) + len(a))), (X, text, number))
-    assert site.call((X, "".join(["long", " text"]), 10**20 + 0), {}) is not MISS
-    assert site.call((X, "long texts", number), {}) is MISS
+    assert type(site.call((X, "".join(["long", " text"]), 10**20 + 0), {})) is not Miss
+    assert type(site.call((X, "long texts", number), {})) is Miss
 
 
 @pytest.mark.parametrize("make", [lambda: frozenset([0.0]), lambda: slice(0, 2), lambda: np.array([2, "a"], object), lambda: 1j, np.int8])
 def test_statics_that_no_function_can_tell_apart_are_the_same(make):
     site = site_of(tg.value_and_grad(tg.jit(lambda x, a: np.sum(x) * (2.0 if a is None else 3.0))), (X, make()))
     assert site.call((X, make()), {}) == (7.5, pytest.approx([3.0, 3.0]))
-    assert site.call((X, None), {}) is MISS
+    assert type(site.call((X, None), {})) is Miss
 
 
 def test_statics_whose_equality_says_little_are_compared_by_identity():
@@ -161,7 +161,7 @@ def test_statics_whose_equality_says_little_are_compared_by_identity():
         site = site_of(tg.value_and_grad(tg.jit(lambda x, a: np.sum(x) * (2.0 if a is one else 3.0))), (X, one))
         for _ in range(2):
             assert site.call((X, one), {})[0] == 5.0
-            assert site.call((X, other), {}) is MISS
+            assert type(site.call((X, other), {})) is Miss
 
 
 def test_integers_are_inputs():
@@ -184,20 +184,17 @@ def test_read_only_arrays_are_read():
 def test_guards_and_gradients_that_are_not_finite_miss():
     site = site_of(tg.value_and_grad(tg.jit(lambda x: np.sqrt(x) if x >= 0.0 else -x)), (2.0,))
     assert site.call((9.0,), {}) == (3.0, 1.0 / 6.0)
-    assert site.call((-1.0,), {}) is MISS
-    assert site.call((0.0,), {}) is MISS
+    assert type(site.call((-1.0,), {})) is Miss
+    assert type(site.call((0.0,), {})) is Miss
     assert site.call((4.0,), {}) == (2.0, 0.25)
 
 
-@pytest.mark.parametrize("inlined", [False, True])
-def test_the_surroundings_are_asked_at_each_call(inlined):
+def test_the_surroundings_are_asked_at_each_call():
     known = [True]
-    same = Same("same_known[0]", {"same_known": known}) if inlined else lambda: known[0]
-    site = site_of(tg.value_and_grad(tg.jit(of_two)), (X,), same=same)
-    assert site.call((X,), {}) is not MISS
+    site = site_of(tg.value_and_grad(tg.jit(of_two)), (X,), same=lambda: known[0])
+    assert type(site.call((X,), {})) is not Miss
     known[0] = False
-    assert site.call((X,), {}) is MISS
-    assert "same_known" in str(site) or not inlined
+    assert type(site.call((X,), {})) is Miss
 
 
 def test_an_exception_in_the_check_comes_through():
@@ -250,7 +247,7 @@ def test_nothing_is_leaked_where_a_leaf_is_refused(wrong):
     site = site_of(tg.value_and_grad(tg.jit(lambda x, y: np.sum(x * y))), (x, X))
     references, blocks = sys.getrefcount(x), sys.getallocatedblocks()
     for _ in range(20_000):
-        assert site.call((x, wrong), {}) is MISS
+        assert type(site.call((x, wrong), {})) is Miss
     assert sys.getrefcount(x) == references and sys.getallocatedblocks() - blocks < 100
     x.resize(5, refcheck=False)  # nobody has a view of it
 

@@ -1,0 +1,113 @@
+"""A recorded tape in use: run by the interpreter or by its kernels, with whatever is asked of it."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property, partial
+
+from ...program.pool import Pool
+from ...program.status import FINE, OTHER
+from .directions import KernelRecording, answered, lanes_of
+from .running import Outcome
+
+
+class Kept(Pool):
+    """A tape in use, with its workspaces and kernels.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    kernels : Kernels
+    name : str
+        Of the function, for the log.
+
+    Attributes
+    ----------
+    site : callable or None
+        Answers calls that are like an earlier one (`Site.call`).
+    swept : bool
+        Whether it runs the interpreter.
+    made_for : tuple
+        For which surroundings, and how many kernels, the site was made.
+    links : dict of int to (Kept or None)
+        Which tape the guard at which it stopped, by its number, leads to, as far as that was asked for.
+    """
+
+    def __init__(self, tape, kernels, name):
+        super().__init__(tape)
+        self.kernels, self.name, self.used = kernels, name, 0
+        self.site, self.swept, self.made_for = None, False, None
+        self.links = {}
+
+    @cached_property
+    def replay(self):
+        """Its replay, as an executable."""
+        from ...program.replayed import Replay  # loads compiled code
+
+        return Replay(self.tape, pool=self)
+
+    def executable(self):
+        """What gives values and gradients now: a kernel, or the interpreter."""
+        kernel = self.kernels.get(True)
+        self.swept = kernel is None
+        return kernel or self.replay
+
+    def otherwise(self, status):
+        """What the guard has seen at which a run stopped, if the status tells; else None."""
+        guards = self.tape.guards
+        return bytes([not guards[status].seen[0]]) if 0 <= status < len(guards) and guards[status].how == "bool" else None
+
+    def by_kernel(self, inputs, backward):
+        """The answer of a kernel, or None, and its status; `backward` as of `Replayed.call`."""
+        if hasattr(backward, "by_kernel"):
+            result = backward.by_kernel(self, inputs)
+            return (None, OTHER) if result is None else (Outcome(None, self.tape.structure, result, self.tape), FINE)
+        if callable(backward):
+            values, result, status = answered(self.kernels, inputs, backward)
+            return (None if values is None else Outcome(values, self.tape.structure, result, self.tape)), status
+        kernel = self.kernels.get(backward)
+        status, results = (OTHER, None) if kernel is None else kernel.answer(inputs)
+        if results is None:
+            return None, status
+        values, gradients = kernel.results(results)
+        return Outcome(values, self.tape.structure, gradients, self.tape), status
+
+    def by_interpreter(self, inputs, backward, stats, count):
+        """The answer by sweeps; or None, the number of the guard that saw something else, and what that saw (None: no guard)."""
+        start, tape, workspace = time.perf_counter(), self.tape, self.take()
+        at = workspace.run(inputs, backward is True)
+        if at >= 0:
+            seen = workspace.seen_at(at) if at < len(tape.guards) else None
+            self.give(workspace)
+            return None, at, seen
+        values, gradients = [workspace.output(k) for k in range(len(tape.outputs))], None
+        if callable(backward):
+            from ...program.swept import ReplayedRecording  # loads compiled code
+
+            recording = ReplayedRecording.of(workspace)
+            recording.asked = []
+            gradients = backward(recording)
+        elif backward:
+            gradients = [None if g is None else g.copy() for g in workspace.gradients]
+        outcome = Outcome(values, tape.structure, gradients, tape)
+        stats.sweeps += count
+        stats.seconds["replay"] += count * (time.perf_counter() - start)
+        self._promote(inputs, backward, outcome, workspace, stats)
+        self.give(workspace)
+        return outcome, FINE, None
+
+    def _promote(self, inputs, backward, outcome, workspace, stats):
+        """Note an answer of the interpreter, and make a kernel of the tape if it is time."""
+        kernels = self.kernels
+        if not callable(backward):
+            kernels.note(backward, inputs, outcome, stats, self.name)
+        elif not hasattr(backward, "by_kernel"):
+            recording = workspace.recording
+            asked, recording.asked = recording.asked, []
+            for forward, directions, count, results in asked:
+                key = (forward, lanes_of(self.tape, count))
+                if kernels.visited(key) and not recording.primitive:
+                    kernels.recording = kernels.recording or recording
+                    there = KernelRecording(kernels, inputs)
+                    answer = partial(there.answer, forward=forward, directions=directions)
+                    kernels.promote(key, answer, results, stats, self.name)
