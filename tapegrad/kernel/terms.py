@@ -1,8 +1,8 @@
 """The rules' language (`array.rule_array`) on values that do not exist yet: rules write derivative instructions.
 
 Each operation on a `Term` is at once an instruction of a `Writer`: one on float64 scalars a scalar instruction, any other an
-entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain: what is
-written here answers only where every result is finite, so zero need not be absolute.
+entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain, for what is
+written answers only where every result is finite; in what will be differentiated again (`Writer.again`) zero is absolute.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Term(RuleArray):
     """
 
     __slots__ = ("writer", "slot", "shape", "char", "number", "like")
-    _PRODUCT = "matmul"
 
     def __init__(self, writer, slot, shape, char, number=None, like=None):
         self.writer, self.slot, self.shape, self.char, self.number, self.like = writer, slot, tuple(shape), char, number, like
@@ -51,6 +50,10 @@ class Term(RuleArray):
         has_number = slot < 0 and (meta is SCALAR or meta.shape == () and meta.char == "?")
         number = float(writer.values[-1 - slot]) if has_number else None
         return cls(writer, slot, meta.shape, meta.char, number)
+
+    @property
+    def _PRODUCT(self):
+        return "absolute_matmul" if self.writer.again else "matmul"
 
     @property
     def is_scalar(self):
@@ -97,8 +100,9 @@ class Term(RuleArray):
 
     # -- element-wise ---------------------------------------------------------------
     def _apply(self, name, *args):
-        name = "mul" if name == "mul0" else name
         args = [self._lift(a) for a in args]
+        if name == "mul0" and (not self.writer.again or any(a.number is not None and 0.0 < abs(a.number) < np.inf for a in args)):
+            name = "mul"
         if all(a.number is not None for a in args):
             shape, char = _shape(args), _result(args)
             with np.errstate(all="ignore"):
