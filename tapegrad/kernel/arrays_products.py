@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..interpreter import program as P
+from ..interpreter.plan import call_words
 from ..interpreter.symbolic import Atom, Sym
 from ..rules import lang as L
 from . import ir
@@ -63,7 +64,7 @@ class Products:
         return [(register, 0) for register in (*saved[:inputs], 0, *saved[inputs:])]
 
     def _gufunc_step(self, spec, words, places, atoms, inputs):
-        program = np.array([P.GUFUNC, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
+        program = np.array([P.CALL, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
         run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, spec, spec.name)
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
@@ -76,8 +77,7 @@ class Products:
         spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
         atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
         places = self._gufunc_places(atoms, len(operands))
-        words = [0, spec.data(), len(atoms), *(word for pair in places for word in pair), 1, 1, 0, 0]
-        self._gufunc_step(spec, words, places, atoms, len(operands))
+        self._gufunc_step(spec, call_words(0, spec.data(), places, [1], [], [], []), places, atoms, len(operands))
         self.demand(L.eq(self._sym(atoms[-1]), 1.0))
         return self.deliver(self._sym(atoms[-2]), target)
 
