@@ -214,20 +214,20 @@ class Planner:
             steps = [s[-1] if s else 0 for s in strides]
             for x, k in zip(atoms, splits):
                 steps += x.strides[k:]
-            addresses = self._gufunc_places(atoms, len(syms))
+            addresses = self._call_places(atoms, len(syms))
             words = call_words(0, spec.data(), addresses, [count, *extents.values()], steps, outer, strides)
-            self._gufunc_step(spec, words, addresses, atoms, len(syms))
+            self._call_step(spec, words, addresses, atoms, len(syms))
         return [self._sym(x) for x in results]
 
     def _in_memory(self, sym):
         """`sym` as a window on memory."""
         return sym.window()
 
-    def _gufunc_places(self, atoms, inputs):
+    def _call_places(self, atoms, inputs):
         """Register and offset of each operand and result; of `atoms` the first are `inputs`."""
         return [(x.reg, x.offset) for x in atoms]
 
-    def _gufunc_step(self, spec, words, places, atoms, inputs):
+    def _call_step(self, spec, words, places, atoms, inputs):
         self.kernels.append((len(self.words) + 2, spec))
         self.step(P.CALL, *words)
 
