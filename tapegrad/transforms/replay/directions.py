@@ -1,6 +1,6 @@
 """Directional derivatives by kernels: a Jacobian's columns or rows, several at a time.
 
-A `KernelRecording` answers by kernels (`kernel.lanes`) what `program.swept.ReplayedRecording`
+A `KernelRecording` answers by kernels (`kernel.of_tape`) what `program.swept.ReplayedRecording`
 answers by sweeps; the values are computed again with each chunk of directions.
 """
 

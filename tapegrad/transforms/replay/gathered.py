@@ -30,8 +30,8 @@ LARGE = 1 << 12
 def of_directions(kept, read, kernel_of=None, then=None):
     """How a call is answered by what is read off a recording: the executable, its plan and the answer; or None.
 
-    ``read(recording)`` gives the result; ``kernel_of(tape, forward, count)`` the kernel and its lanes, if that is not a
-    `LanesKernel`; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
+    ``read(recording)`` gives the result; ``kernel_of(tape, forward, count)`` the kernel and its lanes, if that is not one
+    of several directions; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
     """
     from ...program.swept import ReplayedRecording  # loads compiled code
 
