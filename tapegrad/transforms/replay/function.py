@@ -105,6 +105,7 @@ class Kernels(Making):
         return self.left(key) == 0
 
 
+
 class _Node:
     """The tapes that agree so far; `recent` is one of them."""
 
