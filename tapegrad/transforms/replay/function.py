@@ -56,7 +56,6 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .answers import MISS, Miss
 from .arguments import sort_arguments
-from .directions import asked_for
 from .kept import Kept
 from .kernels import Making, Options
 from .running import LOG, Running
@@ -104,6 +103,13 @@ class Kernels(Making):
         self.visits[key] += 1
         return self.left(key) == 0
 
+
+    def directions(self):
+        """The key of the directions that were asked for last; raises `NotLowered` if none were."""
+        keys = [key for key in self.visits if isinstance(key, tuple)]
+        if not keys:
+            raise NotLowered("it is not computed by directions through this tape")
+        return keys[-1]
 
 
 class _Node:
@@ -365,7 +371,7 @@ class Replayed(Running):
         return once
 
     def kept(self, args, kwargs, backward=None):
-        """What is kept for a call with these arguments, recorded if there is nothing; and the inputs."""
+        """What is kept for a call with these arguments; recorded if there is nothing."""
         if self.jit is None:
             kept = self.recorded_once().kept(args, kwargs, backward)
             # It is the tape of who asks for it.
@@ -373,20 +379,19 @@ class Replayed(Running):
             return kept
         with no_grad():
             self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
-        inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
-        kept = self.kinds[key].recent if not self.plain else None
+        kept = self.kinds[sort_arguments(args, kwargs, self.argnums)[1]].recent if not self.plain else None
         if kept is None:
             raise GradientError(f"{placed_name(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
-        return kept, inputs
+        return kept
 
     def tape(self, args, kwargs, backward=None):
         """The finished tape that answers a call with these arguments; recorded if there is none."""
-        return self.kept(args, kwargs, backward)[0].tape
+        return self.kept(args, kwargs, backward).tape
 
     def kernel(self, args, kwargs, backward=None):
         """The kernel of `tape`; with a function `backward`, that of the directions it asks for."""
-        kept, inputs = self.kept(args, kwargs, backward)
+        kernels = self.kept(args, kwargs, backward).kernels
         try:
-            return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
+            return kernels.make(bool(self.argnums) if backward is None else kernels.directions())
         except NotLowered as why:
             raise UnsupportedFunctionError(f"{placed_name(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)

@@ -7,8 +7,8 @@ from functools import cached_property, partial
 
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
+from .answers import Outcome
 from .directions import KernelRecording, answered, lanes_of
-from .running import Outcome
 
 
 class Kept(Pool):
@@ -108,8 +108,8 @@ class Kept(Pool):
             asked, recording.asked = recording.asked, []
             for forward, directions, count, results in asked:
                 key = (forward, lanes_of(self.tape, count))
+                kernels.recording = kernels.recording or recording
                 if kernels.visited(key) and not recording.primitive:
-                    kernels.recording = kernels.recording or recording
                     there = KernelRecording(kernels.recording, inputs, kernels)
                     answer = partial(there.answer, forward=forward, directions=directions)
                     kernels.promote(key, answer, results, stats, self.name)
