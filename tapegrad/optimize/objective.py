@@ -197,12 +197,9 @@ class _Handle:
         # Compiled code is loaded once there is something to run.
         from ..interpreter.native import data_address
         from ..program.handle import DONE, Handle, evaluate
-        from ..program.replayed import Replay
 
         self.kept, self.kernel, self._handle = kept, None, None
         self._evaluate, self._done, self._address, self._value = evaluate, DONE, data_address, np.empty(1)
-        if kept.replay is None:
-            kept.replay = Replay(kept.tape, pool=kept)
         # Else an instruction needs the interpreter, or the value is no float64.
         if not kept.replay.why and kept.replay.outputs[0] == ((), "d"):
             count = len(layout.shapes)
