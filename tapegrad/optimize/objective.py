@@ -19,7 +19,6 @@ from ..common.errors import NonFiniteError, StructureError
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
-from ..transforms.replay.running import Outcome
 from .layout import Layout
 from .proof import Proof, own_options
 
@@ -145,6 +144,8 @@ class Objective:
         start, g, outcome = time.perf_counter(), np.empty(self.layout.size), None
         value = self._answer(np.ascontiguousarray(x, np.float64), g)
         if value is not None:
+            from ..transforms.replay.running import Outcome
+
             self._replayed(1)
             outcome = Outcome([value], None, self.layout.leaves(g), self._current.kept.tape)
         stands = self.proof.stands(x, True, outcome)
