@@ -110,6 +110,7 @@ class Kernels(Making):
             expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
             self.promote(gradients, lambda kernel: kernel.answer(inputs), expected, stats, name)
 
+
 class _Node:
     """The tapes that agree so far; `recent` is one of them."""
 
