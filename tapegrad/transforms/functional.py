@@ -19,7 +19,7 @@ import numpy as np
 from ..array.differentiable import Differentiable
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
-from ..common.errors import OptionError, StructureError
+from ..common.errors import OptionError, StructureError, TapeMismatchError
 from ..common.tree import flatten, unflatten
 from .keep import kept
 from .replay.answers import MISS, of_gradients, values_of
@@ -106,9 +106,14 @@ class Transformed(Generic[R]):
 
     def _answered(self, args, kwargs):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
-        if nested.is_nested(args, kwargs):
-            return self._inside(args, kwargs)
-        return nested.beside(lambda: self._ordinary(args, kwargs), lambda: self._inside(args, kwargs))
+        if not nested.is_nested(args, kwargs):
+            try:
+                return self._ordinary(args, kwargs)
+            except TapeMismatchError:
+                # The function uses a number on a tape outside (`nested.beside`).
+                if nested.inside():
+                    raise
+        return self._inside(args, kwargs)
 
     def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
         """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
