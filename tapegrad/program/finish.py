@@ -348,9 +348,8 @@ class _Finisher:
             if entry.kind == GUARD and operands[0] <= 0:
                 # What it looked at is a constant.
                 continue
-            if entry.kind == ROW and len(operands) > 2 and len(entry.function.slots(len(operands))) > 2:
-                for _ in range((len(entry.function.slots(len(operands))) + 1) // 4):
-                    add(CONTINUES, 0.0, None, i)
+            for _ in range(continuations(entry, operands)):
+                add(CONTINUES, 0.0, None, i)
             slot = new[i] = add(TRACED, 0.0, entry.meta, i)
             item = Item(slot, entry, operands)
             if entry.kind == GUARD:
@@ -391,6 +390,12 @@ class _Finisher:
             origins=self.origins[:count].copy(), code_runs=list(trace.store.code_runs), special=trace.store.special,
             wanted=self.wanted, cuts=trace.cuts,
         )
+
+
+def continuations(entry, operands):
+    """How many records before that of an entry are for operands that it has no room for."""
+    count = len(entry.function.slots(len(operands))) if entry.kind == ROW and len(operands) > 2 else 0
+    return (count + 1) // 4 if count > 2 else 0
 
 
 def key_of(entry, operands):

@@ -196,9 +196,7 @@ class Layout:
         if row.primitive is not None:
             self._primitive(item)
             return
-        attrs = dict(entry.attrs)
-        if row.dynamic:
-            attrs[row.dynamic] = entry.integer
+        attrs = row.keywords(entry.attrs, entry.integer)
         if row.effect == "view" and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
             source = self.arrays[operands[0]]
             view = row.value(source, **attrs)

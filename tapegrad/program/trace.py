@@ -210,7 +210,7 @@ class Trace:
         """Note an operation on rows that is about to be written to the next slot."""
         if row.effect == "write" and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
-            values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
+            values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **row.keywords(attrs, integer)), *values[1:]]
         if row.primitive is not None:
             if not row.primitive.replayed:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
@@ -394,13 +394,6 @@ def _caller_of_ours(frame):
     while not frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame.f_code
-
-
-def _keywords(row, attrs, integer):
-    keywords = dict(attrs)
-    if row.dynamic:
-        keywords[row.dynamic] = integer
-    return keywords
 
 
 #: Functions of our own that raise at some values.

@@ -36,7 +36,7 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
     that comes after this one stands for slot i.  `table` is all zeros, its size a power of
     two of at least ``2 * count``.
     """
-    add, subtract, multiply, divide, negative = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
+    add, subtract, multiply, divide, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4], opcodes[5]
     mask = table.size - 1
     for i in range(1, count):
         op = ops[i]
@@ -49,6 +49,12 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
             a, b = alias[lefts[i]], alias[rights[i]]
             if i >= first:
                 unary = op == negative
+                if op == absolute:
+                    # A product with a finite number other than zero is zero only where the other factor is.
+                    number = constants[i] if a == 0 else constants[a] if fixed[a] == 1 else constants[i] if b == 0 else constants[b]
+                    known = a == 0 or b == 0 or fixed[a] == 1 or fixed[b] == 1
+                    if known and number != 0.0 and number - number == 0.0:
+                        op = ops[i] = multiply
                 arithmetic = op == add or op == subtract or op == multiply or op == divide
                 c = constants[i]
                 of_a = a == 0 or fixed[a] == 1
