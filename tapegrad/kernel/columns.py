@@ -109,6 +109,25 @@ def distinct(numbers):
     return np.unique(numbers, return_index=True)[0]
 
 
+def joined(sets):
+    """The numbers that occur in any of `sets`, as lists of those that sets with common members join; all ascending."""
+    parent = {}
+
+    def root(number):
+        while parent.setdefault(number, number) != number:
+            number = parent[number]
+        return number
+
+    for numbers in sets:
+        last = root(numbers[-1])
+        for number in numbers:
+            parent[root(number)] = last
+    groups = {}
+    for number in sorted(parent):
+        groups.setdefault(root(number), []).append(number)
+    return list(groups.values())
+
+
 def columns(tape):
     """The columns of `tape`.
 

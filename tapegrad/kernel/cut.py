@@ -42,6 +42,11 @@ class Piece:
     guards: bool = False
     stops: bool = False
 
+    @property
+    def body(self):
+        """Its statements: of loops that are cut, these loops."""
+        return [item.loop if isinstance(item, CutLoop) else item for item in self.items]
+
 
 @dataclass(eq=False)
 class CutLoop:
@@ -160,14 +165,12 @@ def crossings(pieces):
     return list(by_id.values())
 
 
-def buffers(piece):
-    """The buffers that a piece and those in it refer to, each once, in order."""
-    by_id = {}
-    for item in piece.items:
-        statements = ir.walk([item.loop if isinstance(item, CutLoop) else item])
-        for statement in statements:
-            if isinstance(statement, (ir.Load, ir.Store)):
-                by_id[id(statement.buffer)] = statement.buffer
-            elif isinstance(statement, ir.Run):
-                by_id.update((id(b), b) for _, b, _ in statement.operands)
-    return list(by_id.values())
+def buffers(body):
+    """The buffers that `body` and the loops in it refer to, each once, in order."""
+    referred = {}
+    for statement in ir.walk(body):
+        if isinstance(statement, (ir.Load, ir.Store)):
+            referred[statement.buffer] = None
+        elif isinstance(statement, ir.Run):
+            referred.update((buffer, None) for _, buffer, _ in statement.operands)
+    return list(referred)

@@ -18,7 +18,7 @@ from ..codegen.vector_math import vectorise_calls
 from ..program.handle import H_SWEEP
 from ..program.status import FINE, NOT_FINITE
 from . import ir as K
-from .cut import costs, cut
+from .cut import buffers, costs, cut
 from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names
 from .emit_values import POINTER
 from .plan import plan
@@ -68,7 +68,7 @@ class Emission:
     """
 
     def __init__(self, program, options):
-        temporary = sum(b.nbytes for b in _temporaries(program))
+        temporary = sum(b.nbytes for b in buffers(program.body) if b.role == K.TEMPORARY)
         cost = costs(program.body)
         self.size = sum(cost[id(s)] for s in program.body)
         pieces = cut(program, options.limit, temporary > _SMALL, cost)
@@ -137,16 +137,6 @@ class Emission:
             if buffer.finite and buffer.size:
                 bad = b.or_(bad, b.call(_not_finite(b.module, buffer.char), [self._address(buffer), const(buffer.size)]))
         b.ret(b.select(bad, const(NOT_FINITE), const(FINE)))
-
-
-def _temporaries(program):
-    by_id = {}
-    for statement in K.walk(program.body):
-        buffers = [statement.buffer] if isinstance(statement, (K.Load, K.Store)) else []
-        if isinstance(statement, K.Run):
-            buffers = [buffer for _, buffer, _ in statement.operands]
-        by_id.update((id(b), b) for b in buffers if b.role == K.TEMPORARY)
-    return list(by_id.values())
 
 
 #: Type in whose bits a float is looked at, the bits of its exponent, and the lowest of these.

@@ -23,7 +23,7 @@ from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
-from .plan import ALIGNMENT, INTEGER
+from .plan import INTEGER
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -147,24 +147,13 @@ class PieceEmitter:
                 address = self.shared.address(buffer.data)[0]
             else:
                 b = ir.IRBuilder(self.entry)
-                if buffer.role == K.TEMPORARY and id(buffer) not in self.plan.offsets:
-                    address = self._on_stack(b, buffer)
-                elif buffer.role == K.TEMPORARY:
+                if buffer.role == K.TEMPORARY:
                     address = b.gep(self.workspace, [const(self.plan.offsets[id(buffer)])], inbounds=True, source_etype=I8)
                 else:
                     table = self.inputs if buffer.role == K.INPUT else self.outputs
                     address = b.load(b.gep(table, [const(buffer.number)], inbounds=True, source_etype=POINTER), typ=POINTER)
                     address.set_metadata("invariant.load", self.shared.nothing)
             self.bases[id(buffer)] = address
-        return address
-
-    def _on_stack(self, b, buffer):
-        address = b.alloca(ir.ArrayType(MEMORY[buffer.char], max(buffer.size, 1)))
-        address.align = ALIGNMENT
-        # llvmlite still gives it the type of a pointer to an array.
-        address.type = POINTER
-        if buffer.zeroed:
-            self.shared.zero(b, address, buffer.nbytes)
         return address
 
     def position(self, index):

@@ -7,7 +7,7 @@ from llvmlite import ir
 
 from ..codegen.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
 from .emit_tanh import tanh
-from .ir import Carry, Let, arithmetic, nodes
+from .ir import Let, arithmetic, nodes
 
 POINTER = ir.PointerType()
 #: dtype character -> type of a value in a register.
@@ -129,37 +129,17 @@ def emit_let(b, let, operand, always=(), reordered=frozenset()):
 
 
 def reordered_nodes(carries):
-    """Ids of the nodes between carries that may be reordered and what they become."""
+    """Ids of the operations that make, of carries that may be reordered, what they become."""
     ids = set()
-
-    def reaches(value, carry, known):
-        """Whether `value` is computed from `carry`, in the same iteration."""
-        if value is carry:
-            return True
-        if id(value) not in known:
-            known[id(value)] = False
-            if isinstance(value, Let):
-                known[id(value)] = path(value, carry, known)
-            elif isinstance(value, Carry):
-                # An inner loop that goes on with the same sum.
-                known[id(value)] = value.reorder and reaches(value.init, carry, known) and value.next is not None
-        return known[id(value)]
-
-    def path(let, carry, known):
-        on = {}
-        for node in nodes(let.expr):
-            if node.op == "arg":
-                on[id(node)] = reaches(node.args[0], carry, known)
-            else:
-                on[id(node)] = node.op != "const" and any([on[id(a)] for a in node.args])
-                if on[id(node)]:
-                    ids.add(id(node))
-        return on[id(let.expr)]
-
     for carry in carries:
-        if carry.reorder:
-            reaches(carry.next, carry, {})
+        # Of one that goes on in an inner loop, that loop's carry has the operation.
+        if carry.reorder and isinstance(carry.next, Let):
+            ids.update(id(node) for node in nodes(carry.next.expr) if any(arg.op == "arg" and arg.args[0] is carry for arg in _operands(node)))
     return ids
+
+
+def _operands(node):
+    return () if node.op in ("arg", "const") else node.args
 
 
 def bits(seen, char):

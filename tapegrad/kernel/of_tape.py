@@ -1,4 +1,4 @@
-"""The kernel of a finished tape: its values, or its values and gradients.
+"""The kernel of a finished tape: its values, or its values and gradients, or derivatives in several directions.
 
 With gradients, what is compiled is the tape's adjoint (`kernel.adjoint`).
 Multiplications by partial derivatives are plain ones in a kernel.  Absolute zero
@@ -20,6 +20,7 @@ from .passes.halving import halve
 from .passes.ordering import order
 from .pipeline import lower, without_collection
 from .prediction import affordable
+from .tangents import tangents
 
 
 class TapeKernel(Kernel):
@@ -28,8 +29,10 @@ class TapeKernel(Kernel):
     Parameters
     ----------
     tape : FinishedTape
-    gradients : bool
-        Whether the gradients of the wanted arguments are computed too.
+    gradients : bool or (bool, int)
+        Whether the gradients of the wanted arguments are computed too.  Or derivatives in several directions: whether forward
+        (tangents of the outputs for directions of the wanted inputs, else adjoints of these for adjoints of the outputs), and
+        how many at a time, the first axis of directions and of results.
     options : kernel.emit.Options
     finite : bool
         Whether all results have to be finite (NOT_FINITE), not only gradients.
@@ -40,6 +43,8 @@ class TapeKernel(Kernel):
     ----------
     tape : FinishedTape
         What it stands for.
+    forward, lanes : bool, int or None
+        Of derivatives in several directions, see `gradients`.
     whole : FinishedTape
         What is compiled: `tape`, or its adjoint.
     seconds : dict
@@ -57,7 +62,8 @@ class TapeKernel(Kernel):
     def __init__(self, tape, gradients=True, options=Options(), limit=None, finite=False):
         seconds = {}
         clock = time.perf_counter()
-        self.tape, self.gradients = tape, gradients
+        self.tape, self.gradients = tape, bool(gradients)
+        self.forward, self.lanes = gradients if isinstance(gradients, tuple) else (False, None)
         self.whole = self._derived()
         seconds["adjoint"] = time.perf_counter() - clock
         program = lower(self.whole, seconds, None if limit is None else affordable(limit))
@@ -74,7 +80,9 @@ class TapeKernel(Kernel):
 
     def _derived(self):
         """The tape that is compiled."""
-        return adjoint(self.tape) if self.gradients else self.tape
+        if self.forward:
+            return tangents(self.tape, self.lanes)
+        return adjoint(self.tape, lanes=self.lanes) if self.gradients else self.tape
 
     def results(self, arrays):
         """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""
@@ -91,6 +99,8 @@ class TapeKernel(Kernel):
 
     def __str__(self):
         what = "values and gradients" if self.gradients else "values"
+        if self.lanes:
+            what = f"values and {self.lanes} {'tangents' if self.forward else 'adjoints'}"
         stages = ", ".join(f"{stage} {1e3 * t:.1f} ms" for stage, t in self.seconds.items())
         return f"Kernel({what} of {len(self.tape)} instructions, workspace {self.nbytes} bytes; {stages})"
 

@@ -7,10 +7,9 @@
     run         registers, scratch memory and a record for the array programs of sweeps
     temporaries each at a multiple of 64 bytes; what is not used by the same pieces may share its place
 
-Small temporaries of one piece are not here but on its stack: LLVM knows that nobody
-reads them afterwards, and keeps what it can in registers.  The others live from the first to the last piece that refers to them, and are
-laid out in order of their first piece, each at the first place that is free during
-its life.  Within a piece no two buffers overlap, which is what its code assumes.
+Temporaries live from the first to the last piece that refers to them, and are
+laid out in order of their first piece, each at the first place that is free during its life.  Within a piece no two
+buffers overlap, which is what its code assumes.
 """
 
 from __future__ import annotations
@@ -22,15 +21,13 @@ from ..interpreter.program import REGISTERS, REGISTERS_AT
 from ..tape.layout import RECORD
 from ..tape.store import RECORD_DTYPE
 from . import ir
-from .cut import CutLoop, buffers, crossings
+from .cut import buffers, crossings
 
 ALIGNMENT = 64
 #: Bytes of the scratch memory of `interpreter.steps.run` (the registers are elsewhere here), and of a record.
 _SCRATCH, _RECORD = REGISTERS_AT, RECORD.size
 #: Where a record has the integer attribute.
 INTEGER = RECORD_DTYPE.fields["integer"][1]
-#: Bytes of one temporary on a stack, and of all of them.
-_ON_STACK, _STACK = 1024, 16384
 
 
 @dataclass
@@ -45,7 +42,7 @@ class Plan:
     run : int
         Of the registers of array programs; `scratch` and `record` follow.
     offsets : dict of id to int
-        Of the temporaries that are not on a stack.
+        Of the temporaries.
     zeroed : list of list of Buffer
         For each piece, the temporaries that have to be zero before it.
     """
@@ -67,7 +64,7 @@ def lives(pieces):
     """Temporaries with the first and last piece that refers to them: ``{id: (buffer, first, last)}``."""
     intervals = {}
     for k, piece in enumerate(pieces):
-        for buffer in buffers(piece):
+        for buffer in buffers(piece.body):
             if buffer.role == ir.TEMPORARY:
                 intervals[id(buffer)] = (buffer, intervals[id(buffer)][1] if id(buffer) in intervals else k, k)
     return intervals
@@ -90,17 +87,6 @@ def assign_offsets(intervals):
     return offsets, top
 
 
-def _not_on_stack(alive, pieces):
-    """Of temporaries with their first and last pieces, those that need a place in the workspace."""
-    in_workspace, room = [], [0 if any(isinstance(item, CutLoop) for item in piece.items) else _STACK for piece in pieces]
-    for buffer, first, last in alive:
-        if first == last and buffer.nbytes <= min(_ON_STACK, room[first]):
-            room[first] -= _aligned(buffer.nbytes)
-        else:
-            in_workspace.append((buffer, first, last))
-    return in_workspace
-
-
 def plan(pieces, program):
     """The `Plan` of a program cut into `pieces`."""
     layout = Plan(nbytes=8, zeroed=[[] for _ in pieces])
@@ -120,7 +106,7 @@ def plan(pieces, program):
         layout.scratch = _aligned(layout.record + _RECORD)
         layout.nbytes = layout.scratch + _SCRATCH
     base = _aligned(layout.nbytes)
-    alive = _not_on_stack(lives(pieces).values(), pieces)
+    alive = list(lives(pieces).values())
     offsets, top = assign_offsets([(buffer.nbytes, first, last) for buffer, first, last in alive])
     for (buffer, first, _), offset in zip(alive, offsets):
         layout.offsets[id(buffer)] = base + offset

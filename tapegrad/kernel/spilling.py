@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import ir
-from .columns import ARGUMENT, ARRAY, distinct
+from .columns import ARGUMENT, ARRAY, distinct, joined
 from .copies import pieces
 from .reasons import NotLowered
 
@@ -38,30 +38,17 @@ def lay_out(builder):
     stored = [builder.meta(t).nbytes * len(t.members) for t in references.templates if t.stored]
     if sum(stored) > MOST:
         raise NotLowered(f"values that are needed later take {sum(stored) >> 20} MiB")
-    group = {}
-
-    def find(number):
-        while group.setdefault(number, number) != number:
-            number = group[number]
-        return number
-
     owned = {what: distinct(what.owners) for what in references.pooled}
-    for owners in owned.values():
-        first = find(int(owners[-1]))
-        for number in owners.tolist():
-            group[find(number)] = first
-    members = {}
-    for number in sorted(group):
-        members.setdefault(find(number), []).append(number)
-    offsets = {}
-    buffers = {first: _pool(builder, numbers, offsets) for first, numbers in members.items()}
+    offsets, buffers = {}, {}
+    for members in joined(owners.tolist() for owners in owned.values()):
+        buffers |= dict.fromkeys(members, _pool(builder, members, offsets))
     for t in references.templates:
         if t.stored and t.spill is None:
             meta = builder.meta(t)
             t.spill = ir.Buffer(ir.TEMPORARY, len(t.members) * meta.size, meta.char)
     for what, owners in owned.items():
         # All of them have one description, and any may be from outside.
-        what.meta, what.pool = builder.meta_of_owner(int(owners[0])), buffers[find(int(owners[0]))]
+        what.meta, what.pool = builder.meta_of_owner(int(owners[0])), buffers[int(owners[0])]
         bases = np.array([offsets[number] for number in owners.tolist()], np.int64)
         elements = bases[np.searchsorted(owners, what.owners)] + what.ranks * what.meta.size
         what.spot = what.body.fit(elements, references.tables)

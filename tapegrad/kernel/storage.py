@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..program.trace import ROW
-from .columns import distinct
+from .columns import distinct, joined
 
 
 class Storage:
@@ -118,24 +118,15 @@ class _Placement:
 
     def _groups(self, writers, with_first):
         """Templates that may share a place: writes and what they change; `with_first`: what is no write itself too."""
-        references, group = self.references, {}
-
-        def find(number):
-            while group.setdefault(number, number) != number:
-                number = group[number]
-            return number
-
+        references, pairs = self.references, []
         for t in sorted(writers, key=lambda t: t.number):
             refs = self._targets(t)
             refs = refs[refs >= 0]
             for owner in distinct(references.owner[refs]).tolist():
                 other = references.templates[owner]
                 if other in writers or with_first and int(other.members[0]) not in self.root:
-                    group[find(owner)] = find(t.number)
-        groups = {}
-        for number in sorted(group):
-            groups.setdefault(find(number), []).append(references.templates[number])
-        return list(groups.values())
+                    pairs.append((owner, t.number))
+        return [[references.templates[number] for number in numbers] for numbers in joined(pairs)]
 
     def _sound(self, templates):
         storage = Storage(templates, {t for t in templates if t in self.writers})

@@ -17,7 +17,7 @@ from ..codegen.emit import I8, I32, I64
 from .emit_values import POINTER
 
 #: Bytes of a workspace that may be on the stack.
-LIMIT = 1 << 14
+LIMIT = 1 << 15
 
 _ENTRY = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 4)
 _KERNEL = ir.FunctionType(I64, [POINTER] * 3)

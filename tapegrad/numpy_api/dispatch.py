@@ -164,7 +164,7 @@ def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
             if frame.f_code is CODE:
                 frame = frame.f_back
             if frame.f_code is not store.code:
-                store.note_code(frame.f_code)
+                store.note_code(frame)
             store.ops.append(opcode)
             store.lefts.append(left)
             store.rights.append(right)

@@ -19,6 +19,7 @@ from ..common.errors import NonFiniteError, StructureError
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
 from ..transforms.replay.arguments import sort_arguments
+from ..transforms.replay.running import Outcome
 from .layout import Layout
 from .proof import Proof, own_options
 
@@ -100,19 +101,29 @@ class Objective:
 
     def evaluate(self, x, g):
         """The value at vector `x`; the gradient goes into `g`."""
+        value = self._answer(x, g)
+        if value is None:
+            return self.record(x, g)
+        self.note(1)
+        return value
+
+    def _answer(self, x, g):
+        """`evaluate` by compiled code, or None."""
         handle = self.handle()
         if handle:
             entry, data_address = self._entry, self._data_address
             if entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value)) == entry.DONE:
-                self.note(1)
                 return float(self._value[0])
-        return self.record(x, g)
+        return None
 
     def note(self, count):
         """Note evaluations by compiled code."""
-        current, stats = self._current, self.replayed.stats
         self.counts["evaluations"] += count
         self.counts["replays"] += count
+        self._replayed(count)
+
+    def _replayed(self, count):
+        current, stats = self._current, self.replayed.stats
         # A function is given up of which nearly every call is recorded: those answered by compiled code count, too.
         self.replayed.quiet += count
         if current is not None and current.kernel is not None:
@@ -138,8 +149,12 @@ class Objective:
 
     def stands(self, x):
         """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
-        start = time.perf_counter()
-        stands = self.proof.stands(x)
+        start, g, outcome = time.perf_counter(), np.empty(self.layout.size), None
+        value = self._answer(np.ascontiguousarray(x, np.float64), g)
+        if value is not None:
+            self._replayed(1)
+            outcome = Outcome([value], None, self.layout.leaves(g), self._current.kept.tape)
+        stands = self.proof.stands(x, True, outcome)
         if not stands:
             self._current = None
         self._count(start)
@@ -153,7 +168,7 @@ class Objective:
     def _adopt(self, x, tape):
         """Go on with the tape that answered at `x`, if compiled code can."""
         self._current = self._handles.get(tape)
-        if self._current is not None or tape is None:
+        if self._current is not None or tape is None or self.proof.due:
             return
         inputs, key, _ = sort_arguments((self.layout.container(x), *self.args), {}, self.replayed.argnums)
         kind = self.replayed.kinds.get(key)
@@ -193,11 +208,8 @@ class _Handle:
 
     def __init__(self, kept, inputs, layout):
         from ..program.handle import Handle
-        from ..program.replayed import Replay
 
         self.kept, self.kernel, self._handle = kept, None, None
-        if kept.replay is None:
-            kept.replay = Replay(kept.tape, pool=kept)
         # Else an instruction needs the interpreter, or the value is no float64.
         if not kept.replay.why and kept.replay.outputs[0] == ((), "d"):
             count = len(layout.shapes)

@@ -224,9 +224,9 @@ def _gradients(results, variables):
     if not roots or not variables:
         return [_zero(t._v) for t in variables]
     if len(roots) == 1 and type(roots[0]._v) is float:
-        gradients = sweep_straight(roots[0], variables)
+        gradients = sweep_straight(roots[0]._t, roots[0]._i, [(t._i, t._v) for t in variables])
         if gradients is not None:
-            return gradients
+            return [_zero(t._v) if g is None else g for t, g in zip(variables, gradients)]
     seeds = [1.0 if type(t._v) is float else np.ones(t.shape, t.dtype) for t in roots]
     swept = sweep_back(roots, seeds, False, variables)
     for t, value in swept.retained_alive():

@@ -46,15 +46,6 @@ def test_a_chain_of_loops_needs_two_temporaries_if_cut_and_all_if_not():
     assert plan(cut(program, 10**6), program).nbytes == 64 + 5 * 4032
 
 
-def test_small_temporaries_of_one_piece_are_on_its_stack():
-    program = chain(6, 100)
-    assert plan(cut(program, 10**6), program).nbytes == 64
-    # Those that cross from one piece to the next are not, nor more than fit.
-    assert plan(cut(program, 10**6, single_loops=True), program).nbytes == 64 + 2 * 832
-    many = chain(31, 100)
-    assert plan(cut(many, 10**6), many).nbytes == 64 + (30 - 16384 // 832) * 832
-
-
 def test_pieces_hold_all_statements_in_order_within_the_limit():
     program = chain(20, 3)
     cost = costs(program.body)
@@ -84,7 +75,7 @@ def test_temporaries_live_from_first_to_last_use():
     pieces = cut(program, 1, single_loops=True)
     found = sorted((first, last) for _, first, last in lives(pieces).values())
     assert len(pieces) == 4 and found == [(0, 1), (1, 2), (2, 3)]
-    assert [len(buffers(piece)) for piece in pieces] == [2, 2, 2, 2]
+    assert [len(buffers(piece.body)) for piece in pieces] == [2, 2, 2, 2]
 
 
 def test_ragged_counters_and_array_programs_have_memory():

@@ -12,6 +12,7 @@ import re
 import types
 
 from ...array import functions
+from ...common.printing import markdown
 from ...scipy.mirrors import MIRRORS
 
 _HEAD = """# Reference
@@ -130,11 +131,8 @@ def _examples(text):
 
 def _rows(names):
     """Element-wise functions: a line each."""
-    lines = ["| function | value |", "|---|---|"]
-    for name, member in names:
-        summary = inspect.getdoc(member).split("\n")[0].replace("|", "\\|").removesuffix(", element-wise.")
-        lines.append(f"| `tg.{name}{_signature(member)}` | {summary} |")
-    return lines
+    summaries = (inspect.getdoc(member).split("\n")[0].removesuffix(", element-wise.") for _, member in names)
+    return markdown(("function", "value"), [(f"`tg.{n}{_signature(m)}`", summary) for (n, m), summary in zip(names, summaries)])
 
 
 def page(tg):

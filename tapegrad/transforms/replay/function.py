@@ -110,6 +110,7 @@ class Kernels(Making):
             expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
             self.promote(gradients, lambda kernel: kernel.answer(inputs), expected, stats, name)
 
+
 class _Node:
     """The tapes that agree so far; `recent` is one of them."""
 
@@ -362,9 +363,11 @@ class Replayed(Running):
     # -- looking at it ------------------------------------------------------------------
     def recorded_once(self):
         """The same for one call that needs a tape, of a function that is not under `jit`."""
-        return Replayed(
+        once = Replayed(
             self.function, self.argnums, self.has_aux, self.scalar, self.captures, self.adjoints, Options("never"), self.stats
         )
+        once.derived = self.derived
+        return once
 
     def kept(self, args, kwargs, backward=None):
         """What is kept for a call with these arguments, recorded if there is nothing; and the inputs."""

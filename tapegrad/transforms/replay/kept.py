@@ -108,6 +108,6 @@ class Kept(Pool):
                 key = (forward, lanes_of(self.tape, count))
                 if kernels.visited(key) and not recording.primitive:
                     kernels.recording = kernels.recording or recording
-                    there = KernelRecording(kernels, inputs)
+                    there = KernelRecording(kernels.recording, inputs, kernels)
                     answer = partial(there.answer, forward=forward, directions=directions)
                     kernels.promote(key, answer, results, stats, self.name)

@@ -147,12 +147,9 @@ class Making:
         with uninterrupted:
             # These import llvmlite, which a process without kernels does not load.
             from ...kernel.emit import Options
-            from ...kernel.lanes import LanesKernel
             from ...kernel.of_tape import TapeKernel
 
         options = Options(fastmath=self.options.fastmath, symmetric=self.options.symmetric)
-        if isinstance(key, tuple):
-            return LanesKernel(self.tape, *key, options, limit)
         return TapeKernel(self.tape, key, options, limit)
 
     def _limit(self):

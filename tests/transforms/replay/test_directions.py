@@ -6,7 +6,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.common.tree import flatten
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.lanes import LanesKernel
+from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.transforms.replay.directions import MOST, lanes_of
 from tests.kernel.adjoint_programs import PROGRAMS
 from tests.kernel.agreement import arguments, close_in_ulps, replayed, tape_of
@@ -187,7 +187,7 @@ def test_lanes_kernels_and_their_print():
     x = np.linspace(0.1, 1.0, 4)
     tape = tape_of(lambda x: np.sum(np.sin(x) * x), x)
     seeds = np.random.default_rng(0).normal(size=(4, 4))
-    forward, reverse = (LanesKernel(tape, how, 4) for how in (True, False))
+    forward, reverse = (TapeKernel(tape, (how, 4)) for how in (True, False))
     gradient = np.cos(x) * x + np.sin(x)
     np.testing.assert_allclose(forward.answer([*arguments((x,)), seeds])[1][1], seeds @ gradient, rtol=1e-13)
     np.testing.assert_allclose(reverse.answer([*arguments((x,)), seeds[0]])[1][1], np.outer(seeds[0], gradient), rtol=1e-13)
