@@ -1,20 +1,22 @@
-"""Second derivatives: products with a Hessian beside one gradient, and a dense Hessian beside JAX's.
+"""Second derivatives: products with a Hessian beside one gradient, dense Hessians beside JAX's and beside filling memory, a long tape's.
 
 Products: Rosenbrock's function of 10^5 variables on whole arrays, and the cross entropy of
 a network 64-64-10 on a batch of 64; both by kernels, as is the gradient they are
 measured against.  Dense Hessian: a logistic regression of 1 000 weights on 500 rows,
-whose Hessian has no zeros.  Warm calls; JAX's are jitted.
+whose Hessian has no zeros; Rosenbrock's function of 1 000 variables, whose Hessian is three diagonals.  Warm calls; JAX's are
+jitted.  Of the long tape, a function of 48 000 instructions, it is the first call, and the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import perf_counter
 
 import numpy as np
 
 import tapegrad as tg
 
-from .programs import rosenbrock
+from .programs import rosenbrock, rosenbrock_loop
 from .registry import Missing, Row, benchmark, check_agreement, jax_pinned, ratio
 from .timing import measure, seconds
 
@@ -92,6 +94,8 @@ def higher_order(quick: bool) -> Iterator[Row]:
             detail={name: seconds(time.minimum) for name, time in times.items()} | {"instructions": product.stats().instructions},
         )  # fmt: skip
     yield from dense(quick, rng)
+    yield from banded(quick, rng)
+    yield from long_tape(quick)
 
 
 def dense(quick, rng):
@@ -114,3 +118,57 @@ def dense(quick, rng):
         hessian(w)
     times = measure(calls, budget=2.0 if quick else 20.0, at_least=3)
     yield ratio(title, promise, limit, times, "JAX")
+
+
+def banded(quick, rng):
+    """Dense Hessians with three diagonals, from arrays and from a loop, beside an array of ones of their size."""
+    n = 100 if quick else 1000
+    x = rng.uniform(0.5, 1.5, n)
+    hessians = {what: tg.jit(tg.hessian(f), kernel="always") for what, f in (("arrays", rosenbrock), ("a loop", rosenbrock_loop))}
+    calls = {f"tapegrad, {what}": lambda hessian=hessian: hessian(x) for what, hessian in hessians.items()}
+    check_agreement("Hessian of Rosenbrock", {name: call() for name, call in calls.items()})
+    times = measure({**calls, "np.ones": lambda: np.ones((n, n))}, budget=1.0 if quick else 4.0, at_least=20)
+    for what in hessians:
+        yield Row(
+            f"dense Hessian of Rosenbrock from {what}, n = {n}, beside np.ones", "" if quick else "at most 4 times",
+            times[f"tapegrad, {what}"].minimum / times["np.ones"].minimum, None if quick else 4.0,
+            detail={name: seconds(time.minimum) for name, time in times.items()},
+        )  # fmt: skip
+
+
+#: What a turn of `irregular` may be.
+STEPS = (
+    lambda a, b: a + b * 0.5, lambda a, b: np.sin(a), lambda a, b: a - b, lambda a, b: 0.3 * a * b, lambda a, b: np.cos(b),
+    lambda a, b: a / (2.0 + b * b),
+)  # fmt: skip
+
+
+def irregular(turns):
+    """A function of operations on numbers of which no two stretches are alike."""
+    choices = np.random.default_rng(0).integers(0, [[6], [20], [20]], (3, turns)).tolist()
+
+    def f(x):
+        values = [x[k] for k in range(20)]
+        for kind, one, two in zip(*choices):
+            a, b = values[one], values[two]
+            values[one] = STEPS[kind](a, b)
+        return values[0] + values[7]
+
+    return f
+
+
+def long_tape(quick):
+    """The first and the second Hessian of a long tape, by sweeps."""
+    # A turn is one to three instructions.
+    turns, x = 3_000 if quick else 29_000, np.linspace(0.1, 0.9, 20)
+    # Compiled sweeps are on disk, or made by this.
+    tg.jit(tg.hessian(irregular(100)), kernel="never")(x)
+    hessian = tg.jit(tg.hessian(irregular(turns)), kernel="never")
+    times = []
+    for _ in range(2):
+        start = perf_counter()
+        hessian(x)
+        times.append(perf_counter() - start)
+    for which, time in zip(("first", "second"), times):
+        promise, limit = ("", None) if quick else ("within 1 s", 1.0)
+        yield Row(f"Hessian of {5 if quick else 48} 000 instructions by sweeps, {which} call", promise, time, limit, unit="s")

@@ -35,7 +35,7 @@ from . import record as _record
 from .closures import tangent_on_floats
 from .differentiable import Differentiable, below
 from .record import as_operand, normalise, plain, tracked
-from .recorded import Recorded
+from .recorded import Recorded, as_rule_takes
 from .typing import TensorLike
 
 if TYPE_CHECKING:
@@ -315,16 +315,14 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     ]
     tangent = None
     if any(t is not None for t in tangents):
-        plain_values = not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Differentiable) for t in tangents)
-        if plain_values and row.elementwise:
+        if row.elementwise and not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Differentiable) for t in tangents):
             by_slot = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
             values = [p._v if isinstance(p, Differentiable) else p for p in primals]
             tangent = _compiled()(row, [*values, value], by_slot, lanes)
             return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
-        primals = [_operand(p, k in row.constants) for k, p in enumerate(primals)]
         wrapped = [None if t is None else Recorded(t, lanes) for t in tangents]
         with np.errstate(all="ignore"):
-            carried = row.tangent(wrapped, [Recorded(p) for p in primals], Recorded(primal), dict(attrs))
+            carried = row.tangent(wrapped, [as_rule_takes(p, k in row.constants) for k, p in enumerate(primals)], Recorded(primal), dict(attrs))
             if carried is not None:
                 tangent = carried.as_tangent(meta_of(value), lanes).value
     return made(primal, tangent, lanes, level)
@@ -336,15 +334,6 @@ def _compiled():
     from ..interpreter.single import tangent_of
 
     return tangent_of
-
-
-def _operand(primal, constant):
-    """A primal as a rule takes it: constants without their tensor, integers and truth values as floats."""
-    if isinstance(primal, Differentiable):
-        if tracked(primal):
-            return primal
-        primal = primal._v
-    return primal if constant or type(primal) is float or primal.dtype.kind == "f" else primal.astype(np.float64)
 
 
 # ---- making one --------------------------------------------------------------------

@@ -217,7 +217,7 @@ def getitem(x, key):
                 selected = value.item(key)
                 frame = _frame(1)
                 if frame.f_code is not store.code:
-                    store.note_code(frame.f_code)
+                    store.note_code(frame)
                 store.ops.append(signature.opcode)
                 store.lefts.append((x._i, 0, key + 0.0 if key >= 0 else key + float(len(value))))
                 store.rights.append(0)

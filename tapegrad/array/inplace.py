@@ -87,11 +87,11 @@ def _operator(row):
         if not isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list)):
             return NotImplemented
         other = registry.objects.operand(other)
-        root = root_of(x)[0]
-        if not x.shape and root is x and (x._t is not None or not x._r) and x.dtype.kind == "f":
+        if not x.shape and root_of(x)[0] is x and (x._t is not None or not x._r) and x.dtype.kind == "f":
             # A number is never changed in Python: the name goes on with another one, and an array of objects may hold the first.
             return apply(row, (x, other))
         if recorded(x, other):
+            root = root_of(x)[0]
             if root._t is None and root._r:
                 raise GradientError(
                     "a leaf tensor that requires a gradient (or a view of one) is being used in an in-place operation; "

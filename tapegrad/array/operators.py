@@ -35,7 +35,7 @@ _APPEND = """
                 return {slow}
             frame = _frame(1)
             if frame.f_code is not store.code:
-                store.note_code(frame.f_code)
+                store.note_code(frame)
             store.ops.append({opcode})
             store.lefts.append({left})
             store.rights.append({right})

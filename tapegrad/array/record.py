@@ -486,7 +486,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
         if frame.f_code is not store.code:
-            store.note_code(frame.f_code)
+            store.note_code(frame)
     if store.ident < 0 and store.thread.checking is not None:
         store.thread.checking.result(row.name, values, value, frame)
 

@@ -11,7 +11,7 @@ from ..common.errors import HigherOrderError
 from ..rules import BY_NAME
 from ..rules import lang as L
 from .differentiable import Differentiable, below
-from .record import apply, apply_two, normalise, record_aux, trace_of
+from .record import apply, apply_two, normalise, record_aux, trace_of, tracked
 from .rule_array import RuleArray, lanes_of
 from .views import note_view
 
@@ -116,6 +116,15 @@ class Recorded(RuleArray):
             return Recorded(positions.reshape(-1).astype(np.int64, copy=False))
         front = np.arange(self.lanes or 1)[:, None] * count
         return Recorded(record_aux(lambda positions: (front + positions.reshape(-1)).reshape(-1), positions))
+
+
+def as_rule_takes(value, constant):
+    """An operand as a rule takes it: constants without their tensor, integers and truth values as floats."""
+    if isinstance(value, Differentiable):
+        if tracked(value):
+            return Recorded(value)
+        value = value._v
+    return Recorded(value if constant or type(value) is float or value.dtype.kind == "f" else value.astype(np.float64))
 
 
 def _value(x):

@@ -148,11 +148,10 @@ class RuleArray(L.Operators):
         return result.reshape(shape[:-1] if column else shape)
 
     def _matrices(self, name, *others):
-        # As in the sweep: no error for a singular matrix, but NaN.
         operands = (self, *others)
         ndim = max(x.ndim for x in operands)
         of = next((x for x in operands if x.lanes is not None), self)
-        return of._call(name, tuple(x.aligned(ndim) for x in operands), compute=lambda *a: results(name, *a)[0])
+        return of._call(name, tuple(x.aligned(ndim) for x in operands), compute=lambda *arrays: results(name, *arrays)[0])
 
     def inv(self):
         """The inverses of matrices."""

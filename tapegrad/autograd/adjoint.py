@@ -17,9 +17,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from ..array import rule_array
-from ..array.differentiable import Differentiable
-from ..array.record import normalise, tracked
-from ..array.recorded import Recorded
+from ..array.record import normalise
+from ..array.recorded import Recorded, as_rule_takes
 from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, said_by
 from ..rules import BY_NAME
 from .reading import like
@@ -152,8 +151,7 @@ def contributions(stretch, slot, read, g, lanes, positions):
     if row.primitive is not None:
         by_position = _of_primitive(stretch, slot, read, g, lanes, positions)
     else:
-        operands = [Recorded(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
-        result = Recorded(as_rule_takes(read.result, read.out, False))
+        operands, result = operands_of(read)
         with naming(row, stretch, slot):
             values = row.contributions(Recorded(g, lanes), operands, result, positions, read.attrs)
         by_position = dict(zip(row.slots(len(operands)), values))
@@ -178,17 +176,10 @@ def naming(row, stretch, slot):
         raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {said_by(error)}") from error
 
 
-def as_rule_takes(value, meta, constant):
-    """An operand as a rule takes it: constants without their tensor, integers and truth values as floats."""
-    if value is None:
-        return like(meta)
-    if isinstance(value, Differentiable):
-        if tracked(value):
-            return value
-        value = value._v
-    if constant or type(value) is float or value.dtype.kind == "f":
-        return value
-    return value.astype(np.float64)
+def operands_of(read):
+    """The operands and the result of an instruction, as its rule takes them."""
+    operands = [as_rule_takes(like(m) if v is None else v, k in read.row.constants) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
+    return operands, as_rule_takes(like(read.out) if read.result is None else read.result, False)
 
 
 def _of_primitive(stretch, slot, read, g, lanes, positions):

@@ -52,6 +52,10 @@ class Result:
 
 def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
     """Run one backward pass; returns a `Result`."""
+    if len(roots) == 1 and wanted is None and not retain and type(seeds[0]) is float:
+        result = _sweep_whole(roots[0], seeds[0])
+        if result is not None:
+            return result
     result = Result()
     interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
     for t, seed in zip(roots, seeds):
@@ -76,19 +80,38 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
     return result
 
 
-def sweep_straight(root, variables):
-    """The gradients of `root`, a computed number, by `variables`, the only leaves of its store; None if `sweep_back` has to find them.
+def sweep_straight(store, root, leaves, least=0):
+    """The gradients of the number at slot `root` by `leaves`, all that `store` has (slots and values); None if a `Pass` has to find them.
 
-    The shortest way of a call that is differentiated as a whole: nothing waits on the way, and nothing is cleared but large saved
-    values, which are let go as they are passed.
+    The shortest way, where nothing waits on the way.  Nothing is cleared but large saved values, which are let go as they are
+    passed.  The gradient by a leaf that is not reached is None.
     """
-    store = root._t
     if (
         store.hooks or store.in_python or store.node_hooks or store.pre_hooks or store.retained or store.thread.checking is not None
-        or len(store.leaf_list) != len(variables) or exposed_since(store.watched.born)
+        or len(store.leaf_list) != len(leaves) or exposed_since(store.watched.born)
     ):  # fmt: skip
         return None
-    return walks.load().swept(store, root._i, variables, Release)
+    return walks.load().swept(store, root, leaves, Release, least)
+
+
+def _sweep_whole(root, seed):
+    """The `Result` of a pass that uses a store up, made by `sweep_straight`; None if it cannot be."""
+    if root._t is None or seed != 1.0:
+        return None
+    store = follow_forwarding(root)
+    if store.retired is not None or store.trace is not None or store.pinned or len(store.leaf_list) > FEW:
+        return None
+    leaves = [(slot, reference(), key) for slot, reference, key in store.leaf_list]
+    for _, leaf, key in leaves:
+        if leaf is None or leaf._k is not key or leaf._t is not None or leaf._x and leaf._x.hooks:
+            return None
+    gradients = sweep_straight(store, root._i, [(slot, leaf._v) for slot, leaf, _ in leaves], len(store) - store.cleared)
+    if gradients is None:
+        return None
+    result = Result()
+    result.leaves = [(leaf, value) for (_, leaf, _), value in zip(leaves, gradients) if value is not None]
+    retire(store, caller_place())
+    return result
 
 
 class Release:

@@ -29,8 +29,7 @@ def second_backward_error(store, slot):
 
 def retire(store, place):
     """End `store`; its thread goes on with a fresh one."""
-    slots = walks.load().live_slots(store) if len(store.tokens) > 1 else ()
-    rows = {slot: _row_at(store, slot) for slot in slots}
+    rows = {slot: _row_at(store, slot) for slot in walks.load().live_slots(store)}
     parts = store.retire(place)
     store.live_rows = rows
     store.thread.replace(store, Store(store.thread, store.explicit, parts))

@@ -15,7 +15,7 @@ from ..array.rule_array import accumulated
 from ..common.errors import noted
 from ..interpreter.plan import Signature
 from ..rules import by_opcode
-from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
 
 
@@ -39,6 +39,8 @@ class Instruction:
     signature : Signature or None
     """
 
+    __slots__ = ("store", "slot", "op", "cleared", "operands", "constant", "integer", "row", "signature", "value")
+
     def __init__(self, store, slot):
         op, a, b, _, self.value, self.constant = store.read(slot)
         self.store = store
@@ -49,7 +51,7 @@ class Instruction:
         self.signature = None
         self.row = None
         self.operands = (a, b)
-        if self.op == 0 or self.op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES):
+        if self.op == 0 or self.op in (SCALAR_LEAF, ARRAY_LEAF, CONTINUES, TRACED):
             self.operands = ()
         elif self.op < FIRST_ARRAY:
             self.row = by_opcode(self.op)
@@ -96,10 +98,7 @@ class Instruction:
 
     def attributes(self):
         """The row's attributes, the dynamic one included."""
-        attrs = dict(self.signature.attrs) if self.signature is not None else {}
-        if self.row.dynamic and self.signature is not None:
-            attrs[self.row.dynamic] = self.integer
-        return attrs
+        return {} if self.signature is None else self.row.keywords(self.signature.attrs, self.integer)
 
     def pull(self, g):
         """What adjoint `g` of the result contributes to each operand (ndarrays; None: nothing)."""

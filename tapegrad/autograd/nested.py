@@ -63,17 +63,17 @@ def is_nested(args, kwargs):
     return any(map(tracked, flatten((args, kwargs))[0]))
 
 
-def beside(ordinary, recorded):
-    """The answer of `ordinary`, a call by a recording of its own; of `recorded` if the function uses numbers on a tape outside.
+def beside(ordinary, recorded, *arguments):
+    """What `ordinary`, a call by a recording of its own, makes of `arguments`; `recorded`, if the function uses numbers on a tape outside.
 
     Such a number is found out when the function has used it: the function is called a second time then.
     """
     try:
-        return ordinary()
+        return ordinary(*arguments)
     except TapeMismatchError:
         if inside():
             raise
-    return recorded()
+    return recorded(*arguments)
 
 
 def parts_of(value):

@@ -16,14 +16,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.record import plain
-from ..interpreter.plan import Signature
-from ..rules import by_opcode
-from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, CLEARED, CONTINUATION, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.layout import TRACED
 from ..tape.meta import SCALAR, meta_of
 from .custom.calls import Call
-
-_NOTHING = ()
-_LEAVES = (SCALAR_LEAF, ARRAY_LEAF)
+from .instruction import Instruction
 
 
 class ValuesNotKept(Exception):
@@ -60,10 +56,7 @@ class Read:
     @property
     def attrs(self):
         """All attributes, the dynamic one included."""
-        attributes = dict(self.fixed)
-        if self.row.dynamic:
-            attributes[self.row.dynamic] = self.integer
-        return attributes
+        return self.row.keywords(self.fixed, self.integer)
 
 
 class Stretch:
@@ -71,18 +64,17 @@ class Stretch:
 
     def __init__(self, store):
         self.store = store
-        self._records, self._leaves = {}, {}
+        self._instructions, self._leaves = {}, {}
         self._entries = store.trace.entries if store.trace is not None else None
 
-    def _record(self, slot):
-        """Opcode, two operands and constant of a record, the latter as a float and as an integer."""
-        record = self._records.get(slot)
-        if record is None:
-            op, a, b, _, _, constant = self.store.read(slot)
-            record = self._records[slot] = op & ~CLEARED, a, b, constant, self.store.read(slot, ARRAY_RECORD)[-1]
-            if op in _LEAVES:
+    def _at(self, slot):
+        """The instruction in a slot."""
+        instruction = self._instructions.get(slot)
+        if instruction is None:
+            instruction = self._instructions[slot] = Instruction(self.store, slot)
+            if instruction.is_leaf:
                 self._leaf(slot)
-        return record
+        return instruction
 
     def _leaf(self, slot):
         """The leaf in a slot; one that is gone, or was changed since, counts as a constant (False).  None: it is no leaf."""
@@ -96,30 +88,14 @@ class Stretch:
     # -- structure ----------------------------------------------------------------
     def operands(self, slot):
         """Slots of the operands through which a derivative passes; 0 for constants."""
-        op, a, b, _, _ = self._record(slot)
-        if op == TRACED:
-            return [o for _, o in self._traced_slots(slot)]
-        if op == 0 or op == CONTINUES or op in _LEAVES:
-            return _NOTHING
-        if op < FIRST_ARRAY:
-            return a, b
-        return self._array_slots(slot, Signature.ALL[op - FIRST_ARRAY])
+        instruction = self._at(slot)
+        return [o for _, o in self._traced_slots(slot)] if instruction.op == TRACED else instruction.operands
 
     def _traced_slots(self, slot):
         entry = self._entries[slot]
         if entry.kind != "row" or not entry.differentiable or entry.meta.char not in "df":
-            return _NOTHING
+            return ()
         return [(k, entry.operands[k]) for k in entry.function.slots(len(entry.operands)) if entry.operands[k] > 0]
-
-    def _array_slots(self, slot, signature):
-        count, slots = len(signature.slots), self._record(slot)[1:3]
-        if count <= 2:
-            return slots[:count]
-        rest = []
-        for k in range(0, count - 2, 4):
-            _, c, d, _, e, f = self.store.read(slot - 1 - k // 4, CONTINUATION)
-            rest += [c, d, e, f]
-        return (*slots, *rest)[:count]
 
     # -- tensors --------------------------------------------------------------------
     def tensor(self, slot, value=None):
@@ -149,30 +125,24 @@ class Stretch:
 
     def read(self, slot):
         """The instruction at `slot` as a `Read`; None for a leaf, and what passes no derivative."""
-        op = self._record(slot)[0]
-        if op == TRACED:
+        instruction = self._at(slot)
+        if instruction.op == TRACED:
             return self._read_traced(slot)
-        if op == 0 or op == CONTINUES or op in _LEAVES:
+        if instruction.row is None:
             return None
-        if op < FIRST_ARRAY:
-            return self._read_scalar(slot, by_opcode(op))
-        return self._read_array(slot, Signature.ALL[op - FIRST_ARRAY])
+        return self._read_scalar(slot, instruction) if instruction.signature is None else self._read_array(slot, instruction)
 
-    def _read_scalar(self, slot, row):
-        _, a, b, constant, _ = self._record(slot)
-        sides = row.slots(row.arity) if row.arity <= 2 else (0, 1)
-        operand_slots = [(a, b)[k] for k in sides]
-        operands = [self._number(o) if o else constant for o in operand_slots]
+    def _read_scalar(self, slot, instruction):
+        row, constant = instruction.row, instruction.constant
+        operands = [self._number(o) if o else constant for o in instruction.operands]
         for k in row.constants:
             operands.insert(k, constant if row.arity == 2 else bool(constant))
-        positions = row.slots(row.arity)
-        slots = [(k, o) for k, o in zip(positions, operand_slots) if o]
+        slots = [(k, o) for k, o in zip(row.slots(row.arity), instruction.operands) if o]
         return Read(row, operands, self._number(slot), (), 0, slots, (SCALAR,) * len(operands), SCALAR)
 
-    def _read_array(self, slot, signature):
-        row, operand_slots = signature.row, self._array_slots(slot, signature)
-        of = dict(zip(signature.slots, operand_slots))
-        integer = self._record(slot)[-1]
+    def _read_array(self, slot, instruction):
+        signature, integer = instruction.signature, instruction.integer
+        of = dict(zip(signature.slots, instruction.operands))
         operands, result = [None] * len(signature.metas), None
         for j, k in enumerate(signature.saves):
             saved = self.store.objects[integer + j]
@@ -186,7 +156,7 @@ class Stretch:
         if result is None and signature.out is SCALAR:
             result = self._number(slot)
         slots = [(k, o) for k, o in of.items() if o]
-        return Read(row, operands, result, signature.attrs, integer, slots, signature.metas, signature.out)
+        return Read(instruction.row, operands, result, signature.attrs, integer, slots, signature.metas, signature.out)
 
     def _read_traced(self, slot):
         slots = self._traced_slots(slot)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.recorded import Recorded
-from .adjoint import as_rule_takes, naming
+from .adjoint import naming, operands_of
 
 
 def push(stretch, order, tangents, lanes=None):
@@ -37,8 +37,7 @@ def push(stretch, order, tangents, lanes=None):
             operand_tangents = [
                 Recorded(tangents[of[k]], lanes) if of.get(k) in tangents else None for k in row.slots(len(read.operands))
             ]
-            operands = [Recorded(as_rule_takes(v, m, k in row.constants)) for k, (v, m) in enumerate(zip(read.operands, read.metas))]
             with naming(row, stretch, slot):
-                tangent = row.tangent(operand_tangents, operands, Recorded(as_rule_takes(read.result, read.out, False)), read.attrs)
+                tangent = row.tangent(operand_tangents, *operands_of(read), read.attrs)
             if tangent is not None:
                 tangents[slot] = tangent.as_tangent(read.out, lanes).value

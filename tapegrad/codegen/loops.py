@@ -1,15 +1,8 @@
 """Array loops: element-wise expressions over strided operands, with reductions.
 
-A loop kernel has the signature every step of a sweep has,
-``void kernel(int64 *regs, int64 *p)``: `regs` holds buffer addresses, `p` the
-step's parameters::
-
-    p[0 : A]            register of each argument (inputs, then outputs)
-    p[A : 2A]           byte offset of each argument
-    p[2A]               n, the extent of the innermost dimension
-    p[2A+1 : 3A+1]      innermost byte strides
-    p[3A+1]             number of outer dimensions
-    then, for each outer dimension (outermost first): extent, A byte strides
+A loop kernel is what the loop inside a ufunc is, ``void kernel(char **args, npy_intp *dims, npy_intp *steps, void *data)``:
+one loop over the innermost dimension, of extent ``dims[0]``, with a pointer and a step in bytes for each argument (inputs, then
+outputs); `data` is not read.  The other dimensions are those of the step that calls it (`interpreter.program.CALL`).
 
 The innermost strides are also known when the kernel is made, as a *pattern* of
 one letter an argument: ``c`` contiguous, ``0`` constant, ``s`` any other.  So

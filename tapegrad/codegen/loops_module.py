@@ -1,13 +1,7 @@
 """LLVM IR of an array loop (`codegen.loops` says what it is).
 
 Two functions: ``inner``, one loop over the innermost dimension, whose arguments do not alias, so that LLVM vectorises it; and
-``kernel``, an odometer over the other dimensions that calls it::
-
-    clear      counts[d] = 0 for each outer dimension d
-    run        inner(offsets of the arguments, n, steps)
-    advance    d = the last dimension
-    bump       counts[d] += 1, offsets += strides[d]; run again if counts[d] < extent[d]
-    carry      counts[d] = 0, offsets -= extent[d] * strides[d]; d -= 1, and bump, until no dimension is left
+``kernel``, which calls it.
 """
 
 from __future__ import annotations
@@ -17,15 +11,12 @@ from llvmlite import ir
 
 from .emit import F32, F64, I1, I8, I64, MEMORY, PTR, Emitter
 
-#: NumPy's most dimensions of an array.
-DIMENSIONS = 64
-
 
 def module(spec):
     """The module of a `LoopSpec`, with the function ``kernel``."""
     made = ir.Module("loop")
     inner = _inner(made, spec)
-    _outer(made, inner, len(spec.pattern), spec.pattern)
+    _kernel(made, inner, len(spec.pattern), spec.pattern)
     return made
 
 
@@ -134,72 +125,15 @@ def _inner(module, spec):
     return function
 
 
-def _outer(module, inner, nargs, pattern):
-    """The kernel itself: an odometer over the outer dimensions."""
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64.as_pointer()] * 2), "kernel")
-    regs, p = function.args
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+def _kernel(module, inner, nargs, pattern):
+    """The kernel itself: what a ufunc's loop is given, as arguments of `inner`."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [PTR.as_pointer(), I64.as_pointer(), I64.as_pointer(), PTR]), "kernel")
+    args, dims, steps, _ = function.args
+    b = ir.IRBuilder(function.append_basic_block())
 
-    def const(value):
-        return ir.Constant(I64, value)
+    def item(table, k):
+        return b.load(b.gep(table, [ir.Constant(I64, k)]))
 
-    def param(index):
-        return b.load(b.gep(p, [index if isinstance(index, ir.Value) else const(index)]))
-
-    offsets = b.alloca(I64, nargs)
-    counts = b.alloca(I64, DIMENSIONS)
-    for k in range(nargs):
-        base = b.load(b.gep(regs, [param(k)]))
-        b.store(b.add(base, param(nargs + k)), b.gep(offsets, [const(k)]))
-    n = param(2 * nargs)
-    steps = [param(2 * nargs + 1 + k) for k in range(nargs) if pattern[k] == "s"]
-    dims = param(3 * nargs + 1)
-    table = const(3 * nargs + 2)
-
-    clear, clear_body, run, advance, bump, carry, end = (
-        function.append_basic_block(name) for name in "clear clear_body run advance bump carry end".split()
-    )
-    start = b.block
-    b.branch(clear)
-    b.position_at_end(clear)
-    d = b.phi(I64)
-    d.add_incoming(const(0), start)
-    b.cbranch(b.icmp_signed("<", d, dims), clear_body, run)
-    b.position_at_end(clear_body)
-    b.store(const(0), b.gep(counts, [d]))
-    d.add_incoming(b.add(d, const(1)), clear_body)
-    b.branch(clear)
-
-    b.position_at_end(run)
-    pointers = [b.inttoptr(b.load(b.gep(offsets, [const(k)])), PTR) for k in range(nargs)]
-    b.call(inner, [*pointers, n, *steps])
-    last = b.sub(dims, const(1))
-    b.branch(advance)
-
-    b.position_at_end(advance)
-    d = b.phi(I64)
-    d.add_incoming(last, run)
-    b.cbranch(b.icmp_signed("<", d, const(0)), end, bump)
-
-    b.position_at_end(bump)
-    row = b.add(table, b.mul(d, const(nargs + 1)))
-    extent = param(row)
-    count = b.add(b.load(b.gep(counts, [d])), const(1))
-    b.store(count, b.gep(counts, [d]))
-    strides = [param(b.add(row, const(1 + k))) for k in range(nargs)]
-    for k in range(nargs):
-        where = b.gep(offsets, [const(k)])
-        b.store(b.add(b.load(where), strides[k]), where)
-    b.cbranch(b.icmp_signed("<", count, extent), run, carry)
-
-    b.position_at_end(carry)
-    b.store(const(0), b.gep(counts, [d]))
-    for k in range(nargs):
-        where = b.gep(offsets, [const(k)])
-        b.store(b.sub(b.load(where), b.mul(extent, strides[k])), where)
-    d.add_incoming(b.sub(d, const(1)), carry)
-    b.branch(advance)
-
-    b.position_at_end(end)
+    strided = [item(steps, k) for k in range(nargs) if pattern[k] == "s"]
+    b.call(inner, [*(item(args, k) for k in range(nargs)), item(dims, 0), *strided])
     b.ret_void()
-    return function

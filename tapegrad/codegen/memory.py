@@ -148,8 +148,6 @@ def call_entry(typingctx, address, handle, x, g):
     return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
 
 
-#: ``void f(a, b)``: a loop kernel on registers and parameters.
-call2 = c_function(None, "void", *["int64"] * 2)
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
 #: ``int64 f(a, b, c)``, a kernel, and of more arguments.

@@ -132,6 +132,12 @@ def format_number(value: Any, spec: str = "") -> str:
     )
 
 
+def markdown(head, rows):
+    """Lines of a table in Markdown."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows]
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
     """Columns of text, a line each for the head and every row.
 

@@ -5,7 +5,7 @@ Imports: common, rules, tape, codegen.
 * Planning: `symbolic` are the arrays that a rule is handed, `plan` the signature of an instruction and its
   backward program (`program` says what that is made of), `windows` how its loops run over memory,
   `contributions` what is added to part of an adjoint.
-* One adjoint, downwards (``backward()``): `walk`, with `steps` for array instructions; `native` is the way
+* One adjoint, downwards (``backward()``): `walk`, with `steps` for array instructions (`calls`, of loops); `native` is the way
   to them from Python, `access` what they all read a record with.
 * Several tangents up or adjoints down (`tangent`, on the walks in `lanes`): Jacobians, `tg.autograd.jvp`.
 * `single` is the tangent of one operation, for dual numbers.

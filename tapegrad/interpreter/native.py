@@ -84,9 +84,9 @@ def live_marks(store):
 
 
 def live_slots(store):
-    """The slots of the instructions whose tensors are alive."""
-    marks, live = live_marks(store)
-    return marks.nonzero()[0].tolist() if live else []
+    """The slots of the instructions, and of leaves that are numbers, whose tensors are alive."""
+    tokens = store.tokens
+    return [slot for slot, count in enumerate(map(sys.getrefcount, tokens)) if count != _ALONE and tokens[slot] is not None]
 
 
 def mark(store, marks, high, roots, refuse=0):
@@ -209,8 +209,10 @@ class Room:
             _ROOMS.append(self)
 
 
-def swept(store, root, leaves, let_go):
-    """The adjoints of `leaves` by a sweep from the number at slot `root`; None if it may not be made so.
+def swept(store, root, leaves, let_go, least=0):
+    """The adjoints of `leaves` (slots and values) by a sweep from the number at slot `root`; None if it may not be made so.
+
+    The adjoint of a leaf that it does not come to is None.
 
     It is one that nobody watches: the caller has seen that there are no hooks, and no rules in Python.  A store
     of which something that a rule reads has been cleared, or was changed in place, is left to `autograd.backward`, which says so.
@@ -219,6 +221,8 @@ def swept(store, root, leaves, let_go):
     ----------
     let_go : callable
         ``let_go(store)`` is called with the slot of each instruction whose large saved values the sweep has passed.
+    least : int
+        With fewer instructions than that it is not made.
     """
     records, table = store.flush(), table_address()
     room = Room.of(root + 1)
@@ -227,7 +231,7 @@ def swept(store, root, leaves, let_go):
         Signature.compile_pending()
         switch, run = reverse_switch(store.special), run_address() if Signature.ALL else 0
         try:
-            low = walk.straight(records, adjoint, marks, root, table, switch, run, scratch, 1 if store.savers else 0)
+            low = walk.straight(records, adjoint, marks, root, table, switch, run, scratch, 1 if store.savers else 0, least)
             if low > 0:
                 if store.watched.slots and first_changed(store.watched, room.marks, low, root) >= 0:
                     return None
@@ -248,11 +252,12 @@ def swept(store, root, leaves, let_go):
             else:
                 refuse_unknown(records, low)
             gradients = []
-            for t in leaves:
-                slot, value = t._i, t._v
-                if type(value) is float:
-                    gradients.append(room.adjoint.item(slot) if slot <= root else 0.0)
-                elif slot > root or not room.words[slot]:
+            for slot, value in leaves:
+                if slot > root or not room.marks.item(slot):
+                    gradients.append(None)
+                elif type(value) is float:
+                    gradients.append(room.adjoint.item(slot))
+                elif not room.words.item(slot):
                     gradients.append(np.zeros(value.shape, value.dtype))
                 else:
                     gradient = np.empty(value.shape, value.dtype)

@@ -137,11 +137,8 @@ class Planner:
             pattern,
             tuple(accumulate),
         )
-        parameters = [a.reg for a in args] + [a.offset for a in args] + [n, *inner, len(outer)]
-        for d, extent in enumerate(outer):
-            parameters += [extent, *(s[d] for s in strides)]
         self.kernels.append((len(self.words) + 2, spec))
-        self.step(P.CALL, 0, *parameters)
+        self.step(P.CALL, *call_words(0, 0, [(a.reg, a.offset) for a in args], [n], inner, outer, strides))
 
     def compute(self, sym):
         """`sym` in a buffer of its own."""
@@ -217,25 +214,22 @@ class Planner:
             steps = [s[-1] if s else 0 for s in strides]
             for x, k in zip(atoms, splits):
                 steps += x.strides[k:]
-            addresses = self._gufunc_places(atoms, len(syms))
-            words = [0, spec.data(), len(atoms), *(word for pair in addresses for word in pair)]
-            words += [1 + len(extents), count, *extents.values(), len(steps), *steps, len(outer)]
-            for d, extent in enumerate(outer):
-                words += [extent, *(s[d] for s in strides)]
-            self._gufunc_step(spec, words, addresses, atoms, len(syms))
+            addresses = self._call_places(atoms, len(syms))
+            words = call_words(0, spec.data(), addresses, [count, *extents.values()], steps, outer, strides)
+            self._call_step(spec, words, addresses, atoms, len(syms))
         return [self._sym(x) for x in results]
 
     def _in_memory(self, sym):
         """`sym` as a window on memory."""
         return sym.window()
 
-    def _gufunc_places(self, atoms, inputs):
+    def _call_places(self, atoms, inputs):
         """Register and offset of each operand and result; of `atoms` the first are `inputs`."""
         return [(x.reg, x.offset) for x in atoms]
 
-    def _gufunc_step(self, spec, words, places, atoms, inputs):
+    def _call_step(self, spec, words, places, atoms, inputs):
         self.kernels.append((len(self.words) + 2, spec))
-        self.step(P.GUFUNC, *words)
+        self.step(P.CALL, *words)
 
     def constant(self, array, char):
         """A constant array, which lives as long as the program."""
@@ -475,6 +469,15 @@ class Planner:
 
     def _scatter(self, k, scattered, meta):
         self._add_at(scattered.source, scattered.index, self._target(k, meta), meta.char)
+
+
+def call_words(loop, data, places, dims, steps, outer, strides):
+    """The words of a call: loop and data, (register, offset) of each argument, what the loop is told, and the dimensions around it."""
+    require(len(places) <= P.MOST_ARGUMENTS, f"a loop over {len(places)} arrays")
+    words = [loop, data, len(places), *(word for place in places for word in place), len(dims), *dims, len(steps), *steps, len(outer)]
+    for d, extent in enumerate(outer):
+        words += [extent, *(s[d] for s in strides)]
+    return words
 
 
 class Operand(Sym):

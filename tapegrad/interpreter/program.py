@@ -8,14 +8,13 @@ tangent program register 0 is the address of the result's word.
 
 END = 0
 ALLOC = 1  # reg, nbytes, zero
-CALL = 2  # kernel address, parameters of the kernel
 MOVE = 3  # operand, reg, nbytes, char: give a whole temporary to the operand's adjoint
 ADD = 4  # operand, reg, nbytes, char: copy or add a whole buffer
 TARGET = 5  # operand, reg, nbytes: the operand's adjoint, made of zeros if new
 SCALAR = 6  # operand, reg: add one double to a scalar operand's adjoint
 FILL = 7  # reg, count, value bits, char
 SHIFT = 8  # reg, source reg, bytes: source plus the dynamic attribute times bytes
-GUFUNC = 9  # loop, data, nargs, (reg, offset)*, ndims, dims*, nsteps, steps*, nbatch, (extent, strides*)*
+CALL = 9  # loop, data, nargs, (reg, offset)*, ndims, dims*, nsteps, steps*, nbatch, (extent, strides*)*
 SCAN = 10  # source reg, offset, target reg, char, how, exclusive, n, source stride, target stride, nouter, (extent, s, t)*
 SCATTER = 11  # source reg, index reg, target reg, count, char: target[index] += source
 GATHER = 12  # source reg, index reg, target reg, count, char: target = source[index]
@@ -32,6 +31,8 @@ FIRST_TEMPORARY = 32
 #: In tangent programs: a block of zeros, the tangent of an operand that has none.
 ZEROS = 16
 REGISTERS = 256
+#: Arguments of one call.
+MOST_ARGUMENTS = 128
 
 #: Scratch memory of a walk, in bytes, and where in it the registers start; before them is what single steps need.
 SCRATCH, REGISTERS_AT = 8192, 4096

@@ -9,8 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..codegen.compile import compiled
-from ..codegen.memory import call2
+from ..codegen.memory import allocate, release
 from ..tape.meta import c_strides, meta_of
+from . import program as P
+from .calls import call_loop
 from .native import data_address
 from .symbolic import Atom
 from .tangent import TangentPlanner
@@ -20,9 +22,11 @@ from .windows import renumber
 MOST = 4096
 
 
-@compiled("void(int64, int64, int64)")
-def _call(kernel, registers, parameters):
-    call2(kernel, registers, parameters)
+@compiled("void(int64, int64)")
+def _call(registers, words):
+    scratch = allocate(P.SCRATCH)
+    call_loop(registers, words, scratch)
+    release(scratch)
 
 
 class _Operation:
@@ -57,7 +61,7 @@ class TangentLoop:
         tangents = [planner.tangent(k) if on else None for k, on in zip(row.slots(len(metas)), hot)]
         result = row.tangent(tangents, [planner.operand(k) for k in range(len(metas))], planner.operand(-1), {})
         front = () if lanes is None else (lanes,)
-        self.shape, self.char, self.kernel, self.same = (*front, *out.shape), out.char, 0, None
+        self.shape, self.char, self.planned, self.same = (*front, *out.shape), out.char, False, None
         if result is None or 0 in self.shape:
             return
         if result.atom is not None and result.shape == out.shape and result.char == out.char:
@@ -70,12 +74,12 @@ class TangentLoop:
         expr = renumber(result.expr, atoms)
         planner.loop([expr], [Atom(0, 0, self.shape, c_strides(self.shape, out.itemsize), out.char)], self.shape, [None])
         ((position, spec),) = planner.kernels
-        self.kernel, words = spec.address(), planner.words[position + 1 :]
-        count = len(spec.pattern)
+        self._words, count = np.array(planner.words[position:], np.int64), len(spec.pattern)
+        places = self._words[3:][: 2 * count : 2]
         #: Of each input of the loop, whether it is a tangent, and of which operand (-1: the value of the result).
-        self.inputs = [registers[reg] for reg in words[: count - 1]]
-        self._words = np.array([*range(count), *words[count:]], np.int64)
-        self._parameters = data_address(self._words)
+        self.inputs = [registers[reg] for reg in places[:-1].tolist()]
+        self._words[0], places[:] = spec.address(), range(count)
+        self.planned = True
 
     def _with_lanes(self, atom, front):
         """The window of a tangent with its lanes in front."""
@@ -110,12 +114,12 @@ class TangentLoop:
         """
         if self.same is not None:
             return tangents[self.same]
-        if not self.kernel:
+        if not self.planned:
             return np.zeros(self.shape, self.char) if 0 in self.shape else None
         result = np.empty(self.shape, self.char)
         arrays = [np.asarray(tangents[k], order="C") if tangent else np.asarray(values[k]) for tangent, k in self.inputs]
         registers = np.array([*map(data_address, arrays), data_address(result)], np.int64)
-        _call(self.kernel, data_address(registers), self._parameters)
+        _call(data_address(registers), data_address(self._words))
         return result
 
 

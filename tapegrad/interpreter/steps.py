@@ -12,8 +12,6 @@ from ..codegen.compile import compiled, helper
 from ..codegen.memory import (
     allocate,
     allocate_zeros,
-    call2,
-    call4,
     copy_bytes,
     differ,
     double_at,
@@ -49,6 +47,7 @@ from ..tape.layout import ARRAY_LEAF, CONSTANT, FIRST_ARRAY
 from ..tape.watch import LEFT, STAMPED
 from . import program as P
 from .access import SIZE, operand_slot
+from .calls import call_loop
 
 
 @helper
@@ -59,47 +58,6 @@ def _add_into(target, source, nbytes, char):
     else:
         for j in range(nbytes // 4):
             set_float_at(target, j, float_at(target, j) + float_at(source, j))
-
-
-@helper
-def _gufunc(regs, p, scratch):
-    """Call a NumPy inner loop over the batch dimensions."""
-    loop, data, nargs = load_int(p), load_int(p + 8), load_int(p + 16)
-    args = p + 24
-    ndims = load_int(args + 16 * nargs)
-    dims = args + 16 * nargs + 8
-    nsteps = load_int(dims + 8 * ndims)
-    steps = dims + 8 * ndims + 8
-    batch = steps + 8 * nsteps
-    nbatch = load_int(batch)
-    batch += 8
-    counts = scratch + 8 * nargs
-    # A loop may advance the pointers it is given: it gets a copy.
-    passed = counts + 512
-    for k in range(nargs):
-        store_int(scratch + 8 * k, load_int(regs + 8 * load_int(args + 16 * k)) + load_int(args + 16 * k + 8))
-    for d in range(nbatch):
-        store_int(counts + 8 * d, 0)
-    while True:
-        for k in range(nargs):
-            store_int(passed + 8 * k, load_int(scratch + 8 * k))
-        call4(loop, passed, dims, steps, data)
-        d = nbatch - 1
-        while d >= 0:
-            row = batch + 8 * d * (nargs + 1)
-            n = load_int(row)
-            count = load_int(counts + 8 * d) + 1
-            for k in range(nargs):
-                store_int(scratch + 8 * k, load_int(scratch + 8 * k) + load_int(row + 8 + 8 * k))
-            store_int(counts + 8 * d, count)
-            if count < n:
-                break
-            store_int(counts + 8 * d, 0)
-            for k in range(nargs):
-                store_int(scratch + 8 * k, load_int(scratch + 8 * k) - n * load_int(row + 8 + 8 * k))
-            d -= 1
-        if d < 0:
-            return
 
 
 @helper
@@ -276,7 +234,7 @@ def run(program, regs, records, words, stride, i, scratch):
         code = load_int(p)
         q = p + 16
         if code == P.CALL:
-            call2(load_int(q), regs, q + 8)
+            call_loop(regs, q, scratch + 512)
         elif code == P.ALLOC:
             reg, nbytes = load_int(q), load_int(q + 8)
             store_int(regs + 8 * reg, allocate_zeros(nbytes, 1) if load_int(q + 16) else allocate(nbytes))
@@ -340,8 +298,6 @@ def run(program, regs, records, words, stride, i, scratch):
             reg = load_int(q)
             store_int(words + stride * i, load_int(regs + 8 * reg))
             store_int(regs + 8 * reg, 0)
-        elif code == P.GUFUNC:
-            _gufunc(regs, q, scratch + 512)
         elif code == P.SCAN:
             _scan(regs, q)
         elif code == P.REPAIR:

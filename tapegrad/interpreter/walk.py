@@ -199,11 +199,12 @@ def mark(records, marks, table, high, pending, refuse):
     return (count << 32) | lowest
 
 
-@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
-def straight(records, adjoint, marks, root, table, switch, run, scratch, saved):
+@compiled("int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def straight(records, adjoint, marks, root, table, switch, run, scratch, saved, least):
     """Begin a sweep from the number at slot `root`: clear adjoints and marks up to there, mark its ancestors, seed it.
 
-    If nothing is `saved`, sweep at once.  Returns 0 if that is done, else the lowest ancestor; -1 if one was cleared; or ``UNKNOWN - i``.
+    If nothing is `saved`, sweep at once.  Returns 0 if that is done, else the lowest ancestor; -1 if one was cleared, or if there
+    are fewer than `least`; or ``UNKNOWN - i``.
     """
     for i in range(root + 1):
         store_int(adjoint + 8 * i, 0)
@@ -211,7 +212,7 @@ def straight(records, adjoint, marks, root, table, switch, run, scratch, saved):
         store_int(marks + 8 * i, 0)
     store_byte(marks + root, MARK)
     packed = mark(records, marks, table, root, 1, 1)
-    if packed < 0:
+    if packed < 0 or packed >> 32 < least:
         return -1
     low = packed & 0xFFFFFFFF
     store_double(adjoint + 8 * root, 1.0)

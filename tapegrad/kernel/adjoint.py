@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..array.functions.shapes import JOIN
 from ..array.rule_array import accumulated
 from ..program.trace import GUARD
 from ..rules import BY_NAME
@@ -25,10 +26,9 @@ from .expand.scalars import expand
 from .reasons import NotLowered
 from .templates import planned
 from .terms import Term
-from .writing import Writer
+from .writing import CONCATENATE, STACK, Writer, with_flat_stacks
 
 _ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
-_STACK = BY_NAME["stack"]
 
 
 def adjoint(tape, seeds=False, lanes=None):
@@ -55,13 +55,34 @@ def adjoint(tape, seeds=False, lanes=None):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return _Adjoint(tape, seeds, lanes).run()
+    return _Adjoint(with_flat_stacks(tape), seeds, lanes).run()
+
+
+def gradient(tape):
+    """The gradient of a tape as a tape that is differentiated again.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+
+    Returns
+    -------
+    FinishedTape
+        With the arguments and guards of `tape`.  Outputs are the gradients of the wanted arguments, in order, which are
+        wanted here, too.
+
+    Raises
+    ------
+    NotLowered
+        As of `adjoint`.
+    """
+    return _Adjoint(tape, False, None, again=True).run()
 
 
 class _Adjoint:
-    def __init__(self, tape, seeds, lanes):
+    def __init__(self, tape, seeds, lanes, again=False):
         self.tape, self.seeds, self.lanes = tape, seeds, lanes
-        self.writer = Writer(tape)
+        self.writer = Writer(tape, again=again)
         #: Adjoints: slots of scalars, terms of arrays.
         self.word = np.zeros(len(tape.records), np.int64)
         self.terms = {}
@@ -135,7 +156,7 @@ class _Adjoint:
         if row.primitive is not None:
             raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
         wanted = [k for k in row.slots(len(item.operands)) if item.operands[k] > 0 and tape.active[item.operands[k]]]
-        if row is _STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
+        if row is STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
             contributions = [g.strided((), (), k) for k in wanted]
         else:
             operands = [Term.of(writer, o) for o in item.operands]
@@ -202,7 +223,7 @@ class _Adjoint:
             return 0, np.zeros(shape, meta.char)
         zero = Term(writer, 0, meta.shape, meta.char, 0.0)
         slots = tuple(reference or zero.reference() for reference in references)
-        slot = writer.entry(_STACK, slots, (("axis", 0),))
+        slot = writer.entry(STACK, slots, (("axis", 0),))
         return slot, writer.meta(slot)
 
     def _elements(self):
@@ -218,9 +239,16 @@ class _Adjoint:
     def _collected(self, positions, words, meta):
         """The gradient of an array from those of its elements."""
         writer = self.writer
-        slots = tuple(words.tolist())
-        gradient = Term.of(writer, writer.entry(_STACK, slots, (("axis", 0),)))
-        if len(slots) == meta.size:
+        gradient = Term.of(writer, self._joined(words.tolist()))
+        if len(words) == meta.size:
             return gradient.reshape(meta.shape)
         index = Term(writer, writer.constant(np.ascontiguousarray(positions)), positions.shape, positions.dtype.char)
         return gradient.scattered(index, meta.shape)
+
+    def _joined(self, slots):
+        """The slot of an array of numbers; in a tape that will be swept, made by instructions of a few operands each."""
+        row, most = STACK, JOIN if self.writer.again else len(slots)
+        while row is STACK or len(slots) > 1:
+            slots = [self.writer.entry(row, tuple(slots[k : k + most]), (("axis", 0),)) for k in range(0, len(slots), most)]
+            row = CONCATENATE
+        return slots[0]

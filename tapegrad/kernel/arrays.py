@@ -47,7 +47,6 @@ from .arrays_views import ArrayRef, c_elements, view, without_table
 from .reasons import NotLowered
 
 _ABSOLUTE = BY_NAME["absolute_matmul"]
-_FLIP = BY_NAME["flip"]
 
 
 class Arrays:
@@ -121,9 +120,9 @@ class Arrays:
                 if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
                     plan.demand_finite(o, self.guards)
         if row.effect == "view":
-            ref = view(operands[0], attrs, out, row is _FLIP)
+            ref = view(row, operands[0], attrs, out)
             if ref is None:
-                ref = view(plan.in_order(operands[0]), attrs, out, row is _FLIP)
+                ref = view(row, plan.in_order(operands[0]), attrs, out)
             return body, self._viewed(plan, ref, target)
         if row.effect == "write":
             x = operands[0]

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..interpreter import program as P
+from ..interpreter.plan import call_words
 from ..interpreter.symbolic import Atom, Sym
 from ..rules import lang as L
 from . import ir
@@ -57,13 +58,13 @@ class Products:
         products = Sym(self, lead, char, L.arg(left) * L.arg(right))
         return self.reduce(products, "add", (axis,), False, None if m == 1 or n == 1 else True)
 
-    def _gufunc_places(self, atoms, inputs):
+    def _call_places(self, atoms, inputs):
         # A program by itself: the result is in register 0, the others in registers of their own, where they begin.
         saved = [P.FIRST_SAVED + k for k in range(len(atoms) - 1)]
         return [(register, 0) for register in (*saved[:inputs], 0, *saved[inputs:])]
 
-    def _gufunc_step(self, spec, words, places, atoms, inputs):
-        program = np.array([P.GUFUNC, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
+    def _call_step(self, spec, words, places, atoms, inputs):
+        program = np.array([P.CALL, len(words), spec.address(), *words[1:], P.END, 0], np.int64)
         run = self._run(program, [(register, x) for (register, _), x in zip(places, atoms)], inputs, spec, spec.name)
         if spec.name == "matmul" and program[_BATCH] == 1 and program[_OUTER] == 0:
             run.product = tuple(program[_EXTENTS].tolist())
@@ -75,9 +76,8 @@ class Products:
             raise NotLowered(f"NumPy is called with {len(operands)} operands")
         spec = Called(function, [(s.shape, s.char) for s in operands], (self.out.shape, self.out.char))
         atoms = [*(s.atom for s in operands), self.temporary(self.out.shape, self.out.char), self.temporary((), "d")]
-        places = self._gufunc_places(atoms, len(operands))
-        words = [0, spec.data(), len(atoms), *(word for pair in places for word in pair), 1, 1, 0, 0]
-        self._gufunc_step(spec, words, places, atoms, len(operands))
+        places = self._call_places(atoms, len(operands))
+        self._call_step(spec, call_words(0, spec.data(), places, [1], [], [], []), places, atoms, len(operands))
         self.demand(L.eq(self._sym(atoms[-1]), 1.0))
         return self.deliver(self._sym(atoms[-2]), target)
 

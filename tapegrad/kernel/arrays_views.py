@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..common.errors import require
+from ..rules import BY_NAME
 from ..rules import lang as L
 from . import ir
 
@@ -108,17 +109,20 @@ def without_table(index, body):
 
 # ---- views --------------------------------------------------------------------------------
 
-def view(x, attrs, out, flip):
+_FLIP = BY_NAME["flip"]
+
+
+def view(row, x, attrs, out):
     """The result of a row that looks at its operand as a window on the buffer of `x`, or None if it takes a copy.
 
     Parameters
     ----------
+    row : Row
+        One whose effect is ``"view"``.
     x : ArrayRef or ir.Value
     attrs : dict
         They say how: by strides (the dynamic offset is an `ir.Index`), by shape alone, or by axes.
     out : Meta
-    flip : bool
-        Whether axes are reversed, not permuted.
     """
     if not isinstance(x, ArrayRef):
         return None
@@ -126,7 +130,7 @@ def view(x, attrs, out, flip):
         return _window(x, attrs["shape"], attrs["strides"], attrs["offset"])
     if "axes" not in attrs:
         return _reshaped(x, out.shape)
-    if flip:
+    if row is _FLIP:
         strides, base = list(x.strides), 0
         for axis in attrs["axes"]:
             if x.shape[axis]:

@@ -1,6 +1,7 @@
 """From what a `Writer` holds to a `FinishedTape`: shared, folded, without what nobody needs, numbered anew.
 
-The instructions of the forward tape all stay, for its outputs and guards need them.  Of what was written behind them
+The instructions of the forward tape all stay, for its outputs and guards need them; where its outputs are not asked for
+(`Writer.again`), those that the guards need.  Of what was written behind them
 ``1.0 * a`` is `a`, ``-(-a)`` too, ``2.0 * 3.0`` is the constant 6.0, and the same operation on the same operands is made once.
 
 The last step of `kernel.adjoint` and `kernel.tangents`.
@@ -11,14 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..program.finish import FinishedTape, Guard, Item
-from ..program.trace import GUARD, ROW
+from ..program.trace import GUARD
 from ..rules import BY_NAME, ROWS
-from ..tape.layout import ARRAY_LEAF, FIRST_ARRAY, SCALAR_LEAF
+from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF
 from ..tape.meta import SCALAR
 from ..tape.store import RECORD_DTYPE
 from .expand import value_numbering as T
 
-_ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative")])
+_ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative", "absolute_product")])
 
 
 def close(writer, results, wanted, interleaved=False):
@@ -84,14 +85,19 @@ class _Closing:
 
     def _needed(self):
         first, count = self.writer.first, self.count
+        tape, again = self.tape, self.writer.again
         needed = np.zeros(count, np.int8)
-        needed[:first] = 1
-        needed[self.leaves] = 1
+        needed[:first] = not again
+        needed[self.leaves + tape.leaves + [slot for _, _, slot in tape.elements]] = 1
+        needed[[slot for item in tape.items if item.entry.kind == GUARD for slot in (item.slot, *item.operands) if slot > 0]] = 1
+        needed[[guard.slot for guard in tape.guards]] = 1
         needed[[slot for slot, _ in self.results]] = 1
         starts, operands, item_of = columns_of(self.items, count)
         operands = _slots_by(self.alias, operands)
         self.starts, self.operands = starts, operands
-        T.sweep_needed(first, count, self.ops, self.lefts, self.rights, starts, operands, item_of, needed)
+        T.sweep_needed(1 if again else first, count, self.ops, self.lefts, self.rights, starts, operands, item_of, needed)
+        for slot in np.flatnonzero(self.ops == CONTINUES)[::-1].tolist():
+            needed[slot] = needed[slot + 1]
         return needed
 
     def _number(self, needed):
@@ -141,7 +147,8 @@ class _Closing:
                 renumbered[number(item.slot)] = item.number
         for item in items:
             item.number = renumbered.get(item.slot, -1)
-        outputs = [(number(slot), what) if slot else (0, what) for slot, what in (*tape.outputs, *self.results)]
+        asked = self.results if writer.again else (*tape.outputs, *self.results)
+        outputs = [(number(slot), what) if slot else (0, what) for slot, what in asked]
         leaves = [number(slot) if slot else 0 for slot in tape.leaves]
         elements = list(tape.elements)
         for k, (whole, _, parts) in enumerate(self.inputs, len(tape.inputs)):
@@ -150,16 +157,14 @@ class _Closing:
         at = new[[slot for _, _, slot in elements]].tolist() if elements else ()
         elements = [(k, position, slot) for (k, position, _), slot in zip(elements, at)]
         origins = np.asarray(tape.origins)[source]
-        finished = FinishedTape(
+        return FinishedTape(
             records=records, inputs=[*tape.inputs, *(meta for _, meta, _ in self.inputs)], leaves=leaves, elements=elements,
             items=items, constants=writer.values,
             guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
-            outputs=outputs, active=None, metas=metas, origins=origins, code_runs=list(tape.code_runs),
+            outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
             special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *self.wanted), cuts=list(tape.cuts),
-            structure=tape.structure, forward_only=True,
+            structure=tape.structure, forward_only=not writer.again,
         )
-        finished.active = activity(finished)
-        return finished
 
 
 def _slots_by(table, operands):
@@ -178,23 +183,3 @@ def columns_of(items, count):
     item_of = np.full(count, -1, np.int32)
     item_of[[slot for slot, *_ in items]] = np.arange(len(items))
     return starts, operands, item_of
-
-
-def activity(tape):
-    """Which slots depend differentiably on a wanted argument."""
-    active = np.zeros(len(tape.records), bool)
-    active[[slot for k, slot in enumerate(tape.leaves) if slot and tape.wanted[k]]] = True
-    active[[slot for k, _, slot in tape.elements if tape.wanted[k]]] = True
-    passing = []
-    for item in tape.items:
-        entry = item.entry
-        if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
-            slots = entry.function.slots(len(item.operands))
-            passing.append((item.slot, [item.operands[k] for k in slots]))
-        else:
-            passing.append((item.slot, ()))
-    starts, operands, item_of = columns_of(passing, len(tape.records))
-    ops, lefts, rights = (np.ascontiguousarray(tape.records[name]) for name in ("op", "a", "b"))
-    T.spread_active(ops, lefts, rights, starts, operands, item_of, active)
-    active[0] = False
-    return active

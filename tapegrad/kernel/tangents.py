@@ -16,10 +16,9 @@ from .expand.scalars import advance
 from .reasons import NotLowered
 from .templates import planned
 from .terms import Term
-from .writing import Writer
+from .writing import STACK, Writer, with_flat_stacks
 
 _ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
-_STACK = BY_NAME["stack"]
 
 
 def tangents(tape, lanes=1):
@@ -43,7 +42,7 @@ def tangents(tape, lanes=1):
     NotLowered
         If a derivative is computed by Python (custom primitives), or has no row.
     """
-    return _Tangents(tape, lanes).run()
+    return _Tangents(with_flat_stacks(tape), lanes).run()
 
 
 class _Tangents:
@@ -116,7 +115,7 @@ class _Tangents:
             raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
         slots = row.slots(len(item.operands))
         attrs = row.keywords(entry.attrs, entry.integer)
-        flat = row is _STACK and len(entry.meta.shape) == 1
+        flat = row is STACK and len(entry.meta.shape) == 1
         operands = () if flat else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
             tangents = [self._of(lane, item.operands[k]) for k in slots]
@@ -141,7 +140,7 @@ class _Tangents:
 
     def _stacked(self, terms):
         """Values of one shape below each other."""
-        return Term.of(self.writer, self.writer.entry(_STACK, tuple(t.reference() for t in terms), (("axis", 0),)))
+        return Term.of(self.writer, self.writer.entry(STACK, tuple(t.reference() for t in terms), (("axis", 0),)))
 
     def _result(self, slot, meta):
         """The tangents of one output, all lanes."""

@@ -67,8 +67,8 @@ class Template:
         Operand, value, sign.
     """
 
-    def __init__(self, row, pattern, decisions, forward):
-        self.row, self.decisions = row, dict(decisions)
+    def __init__(self, row, pattern, decisions, forward, absolute):
+        self.row, self.decisions, self.absolute = row, dict(decisions), absolute
         self.instructions, self.contributions = [], []
         self._known = {}
         for operand, partial in _partials(row, pattern):
@@ -102,7 +102,7 @@ class Template:
             return expr
         if expr.is_bool:
             return self.condition(expr)
-        name = {"mul0": "mul"}.get(expr.op, expr.op)
+        name = "mul" if expr.op == "mul0" and not self.absolute else expr.op
         args = [self.value(a) for a in expr.args]
         if name == "pow" and isinstance(args[1], L.Expr):
             if self.decide(L.eq(args[1], 2.0)):
@@ -189,7 +189,8 @@ class Template:
         if isinstance(factor, L.Expr) and factor.is_const and factor.args[0] in (0.0, 1.0, -1.0):
             number = factor.args[0]
             return (self._factor, sign if number > 0 else -sign) if number else None
-        return self.emit("multiply", self._factor, factor), sign
+        plain = not self.absolute or isinstance(factor, L.Expr) and factor.is_const and np.isfinite(factor.args[0])
+        return self.emit("multiply" if plain else "absolute_product", self._factor, factor), sign
 
     def _signed(self, product):
         if product is None:
@@ -213,9 +214,9 @@ def _partials(row, pattern):
 
 
 @cache
-def template(row, pattern, decisions, forward):
+def template(row, pattern, decisions, forward, absolute):
     """The template, made once; raises `Undecided`."""
-    return Template(row, pattern, decisions, forward)
+    return Template(row, pattern, decisions, forward, absolute)
 
 
 def evaluate(expr, constants):
@@ -237,7 +238,7 @@ def planned(tape, writer, forward=False):
         Some derivative has no row; its instruction is named.
     """
     try:
-        return Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active, forward)
+        return Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active, forward, writer.again)
     except NotLowered as reason:
         raise NotLowered(reason.what, tape.place(reason.slot)) from None
 
@@ -253,6 +254,8 @@ class Plan:
         The slots that need an adjoint, or have a tangent.
     forward : bool
         Whether the templates are those of tangents.
+    absolute : bool
+        Whether zero times infinity is zero in products with adjoints or tangents.
 
     Attributes
     ----------
@@ -266,8 +269,8 @@ class Plan:
         No more instructions than ``room[high + 1] - room[low]`` are made for the slots from low to high.
     """
 
-    def __init__(self, ops, lefts, rights, constants, active, forward=False):
-        self.constants, self.forward = constants, forward
+    def __init__(self, ops, lefts, rights, constants, active, forward=False, absolute=False):
+        self.constants, self.forward, self.absolute = constants, forward, absolute
         self.template = np.full(len(ops), -1, np.int32)
         self.pools = np.zeros(len(ops), np.int64)
         self._pool, self._filled = [], 0
@@ -285,7 +288,7 @@ class Plan:
         if row.arity < 2 or row.name == "where":
             pattern &= WANT_X | WANT_Y
         try:
-            row_template = template(row, pattern, decisions, self.forward)
+            row_template = template(row, pattern, decisions, self.forward, self.absolute)
         except Undecided as needed:
             outcome = np.broadcast_to(evaluate(needed.condition, self.constants[slots]), slots.shape).astype(bool)
             for truth in (True, False):

@@ -1,8 +1,8 @@
 """The rules' language (`array.rule_array`) on values that do not exist yet: rules write derivative instructions.
 
 Each operation on a `Term` is at once an instruction of a `Writer`: one on float64 scalars a scalar instruction, any other an
-entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain: what is
-written here answers only where every result is finite, so zero need not be absolute.
+entry.  Nothing is computed, only shapes and dtypes are followed.  Products are plain, for what is
+written answers only where every result is finite; in what will be differentiated again (`Writer.again`) zero is absolute.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..array.recorded import LOGICAL, row_of, value_function
 from ..array.rule_array import RuleArray
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..rules.shapes import permuted, promoted, reduced
+from ..rules.shapes import promoted
 from ..tape.meta import SCALAR
 from .reasons import NotLowered
 from .templates import COMPARISONS
@@ -39,7 +39,6 @@ class Term(RuleArray):
     """
 
     __slots__ = ("writer", "slot", "shape", "char", "number", "like")
-    _PRODUCT = "matmul"
 
     def __init__(self, writer, slot, shape, char, number=None, like=None):
         self.writer, self.slot, self.shape, self.char, self.number, self.like = writer, slot, tuple(shape), char, number, like
@@ -53,6 +52,10 @@ class Term(RuleArray):
         return cls(writer, slot, meta.shape, meta.char, number)
 
     @property
+    def _PRODUCT(self):
+        return "absolute_matmul" if self.writer.again else "matmul"
+
+    @property
     def is_scalar(self):
         """Whether it is a float64 number, or a condition on such."""
         return self.shape == () and (self.char == "d" or self.char == "c")
@@ -60,19 +63,17 @@ class Term(RuleArray):
     @property
     def weak(self):
         """Whether it promotes as a number of Python does, beside arrays."""
-        return self.shape == () and (self.char == "d" or self.char == "c") or self.number is not None and self.char == "d"
+        return self.is_scalar or self.number is not None and self.char == "d"
 
     # -- writing ------------------------------------------------------------------
     def _call(self, name, operands, attrs=(), integer=0, compute=None):
-        first = operands[0]
-        if first.number is not None:
+        row, first = BY_NAME[name], operands[0]
+        if first.number is not None and (row.effect == "view" or name == "sum" and first.char == "d"):
             # Elements that are all one number are so in another place, too.
-            if BY_NAME[name].effect == "view":
-                return self._number(first.number, dict(attrs).get("shape") or permuted(first, attrs[0][1]), first.char)
-            if name == "sum" and first.char == "d":
-                shape = reduced(first, **dict(attrs))
-                return self._number(first.number * (first.size // max(math.prod(shape), 1)), shape)
-        slot = self.writer.entry(BY_NAME[name], tuple([t.reference() for t in operands]), attrs, integer)
+            shape, char = row.shape(first, **row.keywords(attrs, integer))
+            number = first.number if name != "sum" else first.number * (first.size // max(math.prod(shape), 1))
+            return self._number(number, shape, char)
+        slot = self.writer.entry(row, tuple([t.reference() for t in operands]), attrs, integer)
         meta = self.writer.meta(slot)
         return Term(self.writer, slot, meta.shape, meta.char)
 
@@ -99,8 +100,9 @@ class Term(RuleArray):
 
     # -- element-wise ---------------------------------------------------------------
     def _apply(self, name, *args):
-        name = "mul" if name == "mul0" else name
         args = [self._lift(a) for a in args]
+        if name == "mul0" and (not self.writer.again or any(a.number is not None and 0.0 < abs(a.number) < np.inf for a in args)):
+            name = "mul"
         if all(a.number is not None for a in args):
             shape, char = _shape(args), _result(args)
             with np.errstate(all="ignore"):

@@ -7,15 +7,18 @@ Nothing is computed: an entry has a description of its result, no value.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from ..program.finish import key_of
+from ..program.finish import Item, continuations, key_of
 from ..program.trace import HOST, ROW, Entry, Host, Operand
 from ..rules import BY_NAME
 from ..rules.table import described
-from ..tape.layout import ARRAY_LEAF, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 
+STACK, CONCATENATE = BY_NAME["stack"], BY_NAME["concatenate"]
 _ARITHMETIC = {
     BY_NAME["multiply"].opcode: lambda x, y: x * y, BY_NAME["add"].opcode: lambda x, y: x + y,
     BY_NAME["subtract"].opcode: lambda x, y: x - y, BY_NAME["negative"].opcode: lambda x, _: -x,
@@ -30,6 +33,8 @@ class Writer:
     tape : FinishedTape
     interleaved : bool
         Whether what is made will come right after what it is made for.
+    again : bool
+        Whether what is made will be swept and differentiated: zero is absolute in its products, and entries have room for operands.
 
     Attributes
     ----------
@@ -45,8 +50,8 @@ class Writer:
         The forward slot that instructions are made for.
     """
 
-    def __init__(self, tape, interleaved=False):
-        self.tape, self.interleaved = tape, interleaved
+    def __init__(self, tape, interleaved=False, again=False):
+        self.tape, self.interleaved, self.again = tape, interleaved, again
         records = tape.records
         self.first = self.count = len(records)
         self.ops, self.lefts, self.rights, self.constants = (
@@ -128,6 +133,8 @@ class Writer:
         key = key_of(entry, operands)
         slot = self._known.get(key)
         if slot is None or self.interleaved and self.origin < slot < self.first:
+            for _ in range(continuations(entry, operands) if self.again else 0):
+                self.metas[self._append(CONTINUES, 0, 0, 0.0)] = None
             slot = self._known[key] = self._append(TRACED, 0, 0, 0.0)
             self.entries[slot] = (entry, operands)
             self.metas[slot] = entry.meta
@@ -150,6 +157,21 @@ class Writer:
         if slot < 0:
             return meta_of(self.values[-1 - slot])
         return self.tape.metas[slot] if slot < self.first else self.metas.get(slot, SCALAR)
+
+
+def with_flat_stacks(tape):
+    """The tape with each join of stacked numbers as one stack: only for sweeps they are made of a few operands each."""
+    numbers, items = {}, []
+    for item in tape.items:
+        row, operands = item.entry.function, item.operands
+        if row is CONCATENATE and all(o in numbers for o in operands):
+            operands = tuple(number for o in operands for number in numbers[o])
+            item = Item(item.slot, Entry.described(ROW, STACK, (("axis", 0),), operands, 0, item.entry.meta), operands)
+            row = STACK
+        if row is STACK and len(item.entry.meta.shape) == 1 and item.entry.meta.char == "d":
+            numbers[item.slot] = operands
+        items.append(item)
+    return replace(tape, items=items)
 
 
 def _is_ufunc(entry):

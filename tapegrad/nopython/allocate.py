@@ -1,10 +1,9 @@
 """Array constructors that make arrays of dual numbers where NumPy's make float64.
 
-`rewrite` puts a call of `make_zeros(token, n)` in the place of ``np.zeros(n)`` and so on.
+`rewrite` puts a call of ``CONSTRUCTORS[np.zeros](token, n)`` in the place of ``np.zeros(n)`` and so on.
 The dtype is looked at here, when types are known: integers and booleans stay what they are.
 
-What the functions do is in the overloads below them, which Numba compiles.  Only programs that
-`rewrite` made name them, and Python never runs these: their bodies raise.
+Numba compiles these functions.  Only programs that `rewrite` made name them, and Python never runs them.
 """
 
 from __future__ import annotations
@@ -36,13 +35,42 @@ def _holds_floats(dtype):
     return isinstance(dtype, types.DTypeSpec) and _is_active(dtype.dtype)
 
 
+#: What stands in the place of NumPy's constructors in a rewritten function.
+CONSTRUCTORS = {}
+#: Functions whose result is made dual after the call.
+PROMOTED = (np.linspace, np.arange, np.copy)
+
+
+def _compiled_only(*functions):
+    """Decorator: a function of nopython code, by what it is for the types of its arguments; it stands for these of NumPy."""
+
+    def register(typed):
+        def made(*args):
+            raise NotImplementedError
+
+        made.__name__ = made.__qualname__ = typed.__name__.strip("_")
+        overload(made)(typed)
+        CONSTRUCTORS.update(dict.fromkeys(functions, made))
+        return made
+
+    return register
+
+
+@_compiled_only()
+def filled(token, shape, value):
+    def of_duals(token, shape, value):
+        out = np.empty(shape, token)
+        for i in np.ndindex(out.shape):
+            out[i] = value
+        return out
+
+    return of_duals
+
+
 def _constructor(numpy_function, fill):
-    """A stub for a function of a shape, and its overload."""
+    """A constructor of a shape."""
 
-    def make(token, shape, dtype=None):
-        raise NotImplementedError
-
-    @overload(make)
+    @_compiled_only(numpy_function)
     def typed(token, shape, dtype=None):
         if not _holds_floats(dtype):
             return lambda token, shape, dtype=None: numpy_function(shape, dtype)
@@ -50,25 +78,13 @@ def _constructor(numpy_function, fill):
             return lambda token, shape, dtype=None: np.empty(shape, token)
         if fill == 0.0:
             return lambda token, shape, dtype=None: np.zeros(shape, token)
-
-        def filled(token, shape, dtype=None):
-            out = np.empty(shape, token)
-            for i in np.ndindex(out.shape):
-                out[i] = fill
-            return out
-
-        return filled
-
-    return make
+        return lambda token, shape, dtype=None: filled(token, shape, fill)
 
 
 def _constructor_like(numpy_function, fill):
-    """A stub for a function of a prototype, and its overload."""
+    """A constructor of a prototype."""
 
-    def make(token, a, dtype=None):
-        raise NotImplementedError
-
-    @overload(make)
+    @_compiled_only(numpy_function)
     def typed(token, a, dtype=None):
         if not isinstance(a, types.Array):
             return None
@@ -76,57 +92,32 @@ def _constructor_like(numpy_function, fill):
             return lambda token, a, dtype=None: numpy_function(a)
         if not _holds_floats(dtype):
             return lambda token, a, dtype=None: numpy_function(a, dtype)
-
-        def like(token, a, dtype=None):
-            out = np.empty(a.shape, token)
-            for i in np.ndindex(out.shape):
-                out[i] = fill
-            return out
-
-        return like
-
-    return make
+        return lambda token, a, dtype=None: filled(token, a.shape, fill)
 
 
+for _function, _fill in ((np.zeros, 0.0), (np.empty, None), (np.ones, 1.0)):
+    _constructor(_function, _fill)
+for _function, _fill in ((np.zeros_like, 0.0), (np.empty_like, 0.0), (np.ones_like, 1.0)):
+    _constructor_like(_function, _fill)
+
+
+@_compiled_only(np.full)
 def make_full(token, shape, fill_value, dtype=None):
-    """In the place of `numpy.full`."""
-    raise NotImplementedError
-
-
-@overload(make_full)
-def _full(token, shape, fill_value, dtype=None):
     if _holds_floats(dtype) and (is_real(fill_value) or isinstance(fill_value, DualType)):
-
-        def filled(token, shape, fill_value, dtype=None):
-            out = np.empty(shape, token)
-            for i in np.ndindex(out.shape):
-                out[i] = fill_value
-            return out
-
-        return filled
+        return lambda token, shape, fill_value, dtype=None: filled(token, shape, fill_value)
     return lambda token, shape, fill_value, dtype=None: np.full(shape, fill_value, dtype)
 
 
+@_compiled_only(np.full_like)
 def make_full_like(token, a, fill_value, dtype=None):
-    """In the place of `numpy.full_like`."""
-    raise NotImplementedError
-
-
-@overload(make_full_like)
-def _full_like(token, a, fill_value, dtype=None):
     if isinstance(a, types.Array) and _absent(dtype) and not _is_active(a.dtype):
         return lambda token, a, fill_value, dtype=None: np.full_like(a, fill_value)
     if isinstance(a, types.Array):
         return lambda token, a, fill_value, dtype=None: make_full(token, a.shape, fill_value, dtype)
 
 
+@_compiled_only(np.eye, np.identity)
 def make_eye(token, n):
-    """In the place of `numpy.eye` and `numpy.identity`."""
-    raise NotImplementedError
-
-
-@overload(make_eye)
-def _eye(token, n):
     def square(token, n):
         out = np.zeros((n, n), token)
         for i in range(n):
@@ -136,13 +127,8 @@ def _eye(token, n):
     return square
 
 
+@_compiled_only(np.array)
 def make_array(token, values, dtype=None):
-    """In the place of `numpy.array`."""
-    raise NotImplementedError
-
-
-@overload(make_array)
-def _array(token, values, dtype=None):
     if not _holds_floats(dtype):
         return lambda token, values, dtype=None: np.array(values, dtype)
     if isinstance(values, types.Array):
@@ -180,50 +166,26 @@ def _array(token, values, dtype=None):
         return numbers
 
 
+@_compiled_only(np.asarray)
 def make_asarray(token, values, dtype=None):
-    """In the place of `numpy.asarray`: of an array of floats it cannot be what it should be, the same memory."""
-    raise NotImplementedError
-
-
-@overload(make_asarray)
-def _asarray(token, values, dtype=None):
+    """Of an array of floats it cannot be what it should be, the same memory."""
     if not isinstance(values, types.Array):
         return lambda token, values, dtype=None: make_array(token, values, dtype)
     if isinstance(values.dtype, DualType) and _holds_floats(dtype):
         return lambda token, values, dtype=None: values
 
 
+@_compiled_only()
 def promote_number(token, value):
     """A float as a dual number; anything else as it is."""
-    raise NotImplementedError
-
-
-@overload(promote_number)
-def _promote_number(token, value):
     if isinstance(value, types.Float):
         return lambda token, value: as_dual(token, value)
     return lambda token, value: value
 
 
+@_compiled_only()
 def promote_fresh(token, value):
     """An array of floats that nothing else refers to, as an array of dual numbers; anything else as it is."""
-    raise NotImplementedError
-
-
-@overload(promote_fresh)
-def _promote_fresh(token, value):
     if isinstance(value, types.Array) and value.dtype == types.float64:
         return lambda token, value: make_array(token, value)
     return lambda token, value: value
-
-
-#: What stands in the place of NumPy's constructors in a rewritten function.
-CONSTRUCTORS = {
-    np.zeros: _constructor(np.zeros, 0.0), np.empty: _constructor(np.empty, None), np.ones: _constructor(np.ones, 1.0),
-    np.zeros_like: _constructor_like(np.zeros_like, 0.0), np.empty_like: _constructor_like(np.empty_like, 0.0),
-    np.ones_like: _constructor_like(np.ones_like, 1.0), np.full: make_full, np.full_like: make_full_like,
-    np.eye: make_eye, np.identity: make_eye, np.array: make_array, np.asarray: make_asarray,
-}  # fmt: skip
-
-#: Functions whose result is made dual after the call.
-PROMOTED = (np.linspace, np.arange, np.copy)

@@ -224,14 +224,4 @@ def _undetermined(condition, x):
     return np.isnan(condition) & ~np.isnan(x).any((-2, -1))
 
 
-@implements(np.linalg.eig)
-def _eig(a):
-    raise refuse(np.linalg.eig)
-
-
-@implements(np.linalg.eigvals)
-def _eigvals(a):
-    raise refuse(np.linalg.eigvals)
-
-
 implements(np.linalg.matrix_rank)(plain_function(np.linalg.matrix_rank))

@@ -67,9 +67,7 @@ def _linalg_vecdot(x1, x2, /, *, axis=-1):
     return _CHECKED["vecdot"](F.moveaxis(x1, axis, -1), F.moveaxis(x2, axis, -1))
 
 
-@implements(np.linalg.matmul)
-def _linalg_matmul(x1, x2, /):
-    return F.matmul(x1, x2)
+implements(np.linalg.matmul)(F.matmul)
 
 
 @implements(np.inner)
@@ -92,7 +90,7 @@ def _linalg_outer(x1, x2, /):
     return F.outer(x1, x2)
 
 
-@implements(np.tensordot)
+@implements(np.tensordot, np.linalg.tensordot)
 def _tensordot(a, b, axes=2):
     a, b = F.lift(a), F.lift(b)
     try:
@@ -113,11 +111,6 @@ def _tensordot(a, b, axes=2):
     a = F.reshape(F.transpose(a, (*rows, *first)), (prod(a.shape[k] for k in rows), inner))
     b = F.reshape(F.transpose(b, (*second, *columns)), (inner, prod(b.shape[k] for k in columns)))
     return F.reshape(F.matmul(a, b), tuple(shape))
-
-
-@implements(np.linalg.tensordot)
-def _linalg_tensordot(x1, x2, /, *, axes=2):
-    return _tensordot(x1, x2, axes)
 
 
 @implements(np.einsum)

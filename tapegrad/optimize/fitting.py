@@ -84,7 +84,7 @@ def least_squares(
     args = args if isinstance(args, tuple) else (args,)
     residuals = VectorFunction(function, layout, args, "the residuals")
     residuals.shown = Progress(progress, unit="Jacobians")
-    residuals.refuse(layout.vector)
+    residuals.refuse(layout.vector, derivative=jac == "exact")
     keywords: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
         keywords["bounds"] = _two_sided(bounds, layout)
@@ -272,10 +272,15 @@ def curve_fit(
     keywords: dict[str, Any] = {} if check_finite is None else {"check_finite": check_finite}
     if nan_policy is not None:
         keywords["nan_policy"] = nan_policy
-    return optimize.curve_fit(
-        values, xdata, ydata, p0=layout.vector, sigma=sigma, absolute_sigma=absolute_sigma, bounds=bounds, method=method,
-        jac=rows if jac is None else jac, full_output=full_output, **keywords, **kwargs,
-    )  # fmt: skip
+
+    def fit(p0):
+        return optimize.curve_fit(
+            values, xdata, ydata, p0=p0, sigma=sigma, absolute_sigma=absolute_sigma, bounds=bounds, method=method,
+            jac=rows if jac is None else jac, full_output=full_output, **keywords, **kwargs,
+        )  # fmt: skip
+
+    fitted = fit(layout.vector)
+    return fitted if all([function.stands(fitted[0]) for _, function in functions.values()]) else fit(fitted[0])
 
 
 def _parameters_of(f):

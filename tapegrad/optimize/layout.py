@@ -68,23 +68,18 @@ class Layout:
     def size(self):
         return self.offsets[-1]
 
-    def leaves(self, x):
+    def leaves(self, x, number=float):
         """The parts of vector `x`: views of it, and Python floats."""
-        parts = []
-        for shape, a, b in zip(self.shapes, self.offsets, self.offsets[1:]):
-            parts.append(float(x[a]) if shape is None else x[a:b].reshape(shape))
-        return parts
+        spans = zip(self.shapes, self.offsets, self.offsets[1:])
+        return [number(x[a]) if shape is None else x[a:b].reshape(shape) for shape, a, b in spans]
 
     def container(self, x):
         """Vector `x` in the containers of the start (views of it, and floats)."""
         return unflatten(self.structure, self.leaves(x))
 
     def traced(self, x):
-        """`container` for a vector that may be a tensor: its parts are too."""
-        parts = []
-        for shape, a, b in zip(self.shapes, self.offsets, self.offsets[1:]):
-            parts.append(x[a] if shape is None else x[a:b].reshape(shape))
-        return unflatten(self.structure, parts)
+        """`container` for a vector that may be a tensor: its parts are too, and of an array they are NumPy's numbers."""
+        return unflatten(self.structure, self.leaves(x, lambda value: value))
 
     def name_of(self, k):
         """How element `k` of the vector is called in the containers of the start."""

@@ -207,7 +207,7 @@ class _Drive:
             keywords["constraints"], functions = with_jacobians(constraints, layout, name)
         if self.asked_gradient:
             keywords["jac"] = self.gradient
-        second = self._second_order(keywords)
+        second, recorded = self._second_order(keywords), (self.objective, *functions)
         if callback is not None:
             keywords["callback"] = self._callback(callback)
 
@@ -217,23 +217,15 @@ class _Drive:
             return optimize.minimize(self.value, start, **keywords)
 
         try:
-            solution = proved(solve, layout.vector, self.objective.stands)
-            g = self._final_gradient(solution)
+            solution = proved(solve, layout.vector, lambda x: all([one.stands(x) for one in recorded]))
+            g = self.gradient(solution.x)
         finally:
             self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
         counts = {**self.objective.counts, **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
         return finished(
-            solution, layout, self.objective.differs, start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
+            solution, layout, any(one.differs for one in recorded), start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
             seconds={"recording": self.objective.seconds}, history=np.array(self.history).reshape(-1, 2), unit="evaluation",
         )  # fmt: skip
-
-    def _final_gradient(self, solution):
-        """The gradient at the solution, which some methods do not give."""
-        g = np.empty(self.layout.size)
-        if solution.x.tobytes() == self._key:
-            return self._g.copy()
-        self.objective.evaluate(np.array(solution.x, np.float64), g)
-        return g
 
     def _second_order(self, keywords):
         """Give the method its Hessians, or products with them."""
@@ -255,24 +247,21 @@ class _Drive:
             from .result import Result, shaped
 
         try:
-            whole = list(inspect.signature(callback).parameters) == ["intermediate_result"]
-            takes = len(inspect.signature(callback).parameters)
+            names = list(inspect.signature(callback).parameters)
         except (TypeError, ValueError):
-            whole, takes = False, 1
+            names = [""]
 
         def called(xk, *state):
             # What SciPy wants, so that its own signature check takes the vector.
             x = shaped(self.layout, xk)
             # User code may change what the function looks at.
             self.objective.suspect()
-            if whole:
+            if names == ["intermediate_result"]:
                 stop = callback(intermediate_result=Result(x=x, fun=self.value(np.asarray(xk))))
             else:
-                stop = callback(x, *state[: max(0, takes - 1)])
-            if stop:
-                if state:
-                    return True
+                stop = callback(x, *state[: max(0, len(names) - 1)])
+            if stop and not state:
                 raise StopIteration
-            return False
+            return bool(stop)
 
         return called

@@ -8,7 +8,8 @@ to the end, and the result says so.
 what is compared                           how
 ========================================== ========================================================
 the first `FIRST` evaluations              values
-the solution                               value and gradient: where both are right, it is one
+the solution                               value and gradient: where both are right, it is one; of several
+                                           numbers the Jacobian, if the method asks for a dense one
 the solution of a later optimisation with  values; what the function reads was looked at when that
 a recording that has been compared so      optimisation began
 ========================================== ========================================================
@@ -80,10 +81,9 @@ class Proof:
 
     def evaluate(self, x, backward=True):
         """An `Outcome` at vector `x`; `backward` as of `Replayed.call`."""
-        args = self._at(x)
         if self.differs:
-            return self.replayed.run(args, {}, backward)
-        outcome = self.replayed.call(args, {}, backward)
+            return self._run(x, backward)
+        outcome = self.replayed.call(self._at(x), {}, backward)
         if outcome.tape in _PROVED:
             self.due = 0
         if self.due and outcome.tape is not None:
@@ -91,11 +91,12 @@ class Proof:
             return self._judged(x, outcome, backward, False)
         return outcome
 
-    def stands(self, x, backward=True):
-        """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
+    def stands(self, x, backward=True, outcome=None):
+        """Whether the function itself gives at the solution `x` what was recorded, the `Outcome` where that is known; if not, it is
+        run plainly from now on."""
         if self.differs or self.replayed.plain:
             return True
-        outcome = self.replayed.call(self._at(x), {}, backward)
+        outcome = outcome or self.replayed.call(self._at(x), {}, backward)
         if outcome.tape is not None:
             self._judged(x, outcome, backward, outcome.tape not in _PROVED)
             if not self.differs:
@@ -108,17 +109,22 @@ class Proof:
 
     def _judged(self, x, outcome, backward, derivatives):
         """`outcome`, of a replay at `x`, if the function itself gives the same; else what that gives."""
-        plainly = None if derivatives else self._values(x)
+        plainly = None if derivatives and backward else self._values(x)
         if plainly is None or not same(plainly, outcome, False):
-            plainly = self.replayed.run(self._at(x), {}, backward)
-            if not same(plainly, outcome, True):
+            plainly = self._run(x, backward)
+            if not same(plainly, outcome, bool(backward)):
                 self.differs = True
+                _PROVED.discard(outcome.tape)
                 return plainly
         self._compared.add(outcome.tape)
         if not self.replayed.surroundings.same():
             # What the function itself has changed, when it ran just now, is no change.
             self.replayed.as_left()
         return outcome
+
+    def _run(self, x, backward):
+        # What takes only tensors gets them where something is read off its tape, be it nothing.
+        return self.replayed.run(self._at(x), {}, backward or self._on_tensors and (lambda recording: None))
 
     def _values(self, x):
         """The `Outcome` of a run on plain arrays, without gradients; None of a function that takes only tensors."""

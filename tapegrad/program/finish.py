@@ -24,18 +24,20 @@ records work on a finished tape as they are; what an array entry's adjoint is pl
 from __future__ import annotations
 
 import os
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from itertools import compress
+from functools import cached_property
 
 import numpy as np
 
 from ..autograd import draw
 from ..common.errors import require
 from ..rules.table import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CONTINUES, FIRST_ARRAY, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
 from ..tape.places import Place
+from ..tape.store import RECORD_DTYPE
 from .calling import Callable
 from .trace import FAILS, GUARD, HOST, ROW, may_raise
 
@@ -87,8 +89,6 @@ class FinishedTape(Callable):
     guards : list of Guard
     outputs : list of (int, object)
         Slot and description of each result, or 0 and the constant itself.
-    active : ndarray of bool
-        Which slots depend differentiably on a wanted argument.
     metas : list of Meta
         Description of the value of each slot.
     wanted : tuple of bool
@@ -107,7 +107,6 @@ class FinishedTape(Callable):
     constants: list
     guards: list
     outputs: list
-    active: np.ndarray
     metas: list
     origins: list
     code_runs: list
@@ -117,6 +116,30 @@ class FinishedTape(Callable):
     structure: object = None
     forward_only: bool = False
 
+    @cached_property
+    def active(self):
+        """Which slots depend differentiably on a wanted argument: an ndarray of bool."""
+        from . import numbering as passes  # loads compiled code
+
+        active = bytearray(len(self.records))
+        for k, slot in enumerate(self.leaves):
+            if slot and self.wanted[k]:
+                active[slot] = True
+        for k, _, slot in self.elements:
+            if self.wanted[k]:
+                active[slot] = True
+        records, marks, first = passes.data_address(self.records), passes.data_address(active), 1
+        for item in self.items:
+            if item.slot > first:
+                passes.spread(records, marks, first, item.slot)
+            first, entry = item.slot + 1, item.entry
+            if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
+                for k in entry.function.slots(len(item.operands)):
+                    if item.operands[k] > 0 and active[item.operands[k]]:
+                        active[item.slot] = True
+        passes.spread(records, marks, first, len(active))
+        return np.frombuffer(active, bool)
+
     @property
     def nbytes(self) -> int:
         """Bytes of records and of array constants."""
@@ -124,7 +147,7 @@ class FinishedTape(Callable):
 
     def place(self, slot):
         """Where the instruction of `slot` was recorded."""
-        origin = self.origins[slot]
+        origin = int(self.origins[slot])
         run = bisect_right(self.code_runs, origin, key=lambda pair: pair[0]) - 1
         return Place(self.code_runs[run][1] if run >= 0 else None, int(self.records["offset"][slot]))
 
@@ -180,9 +203,8 @@ def finish(trace, outputs, wanted):
 class _Finisher:
     def __init__(self, trace, outputs, wanted):
         self.trace, self.outputs, self.wanted = trace, outputs, tuple(wanted)
-        store = trace.store
-        self.old = store.records().copy()
-        self.ops, self.lefts, self.rights = (self.old[name].tolist() for name in ("op", "a", "b"))
+        self.address = trace.store.flush()
+        self.length = len(trace.store.tokens)
         self.entries = trace.entries
         self.constants = list(trace.constants)
         self.input_of = {slot: k for k, slot in enumerate(trace.input_slots)}
@@ -191,8 +213,7 @@ class _Finisher:
         captured = self._captured()
         needed = self._needed()
         elements = self._elements(needed)
-        new = self._number(needed, elements, captured)
-        return self._build(new)
+        return self._build(self._number(needed, elements, captured))
 
     # -- what is needed ----------------------------------------------------------
     def _captured(self):
@@ -206,23 +227,25 @@ class _Finisher:
         return values
 
     def _needed(self):
-        ops, lefts, rights, entries = self.ops, self.lefts, self.rights, self.entries
-        needed = bytearray(len(ops))
+        from . import numbering as passes  # loads compiled code
+
+        entries = self.entries
+        needed = bytearray(self.length)
         for t in self.outputs:
             if self._live(t):
                 needed[t._i] = 1
         for slot, entry in entries.items():
             if entry.kind == GUARD or may_raise(entry):
                 needed[slot] = 1
-        for i in range(len(ops) - 1, 0, -1):
-            if not needed[i]:
-                continue
-            if ops[i] == TRACED:
-                for o in entries[i].operands:
+        marks, end = passes.data_address(needed), self.length
+        for slot in (*reversed(entries), 0):
+            if end > slot + 1:
+                passes.need(self.address, marks, slot + 1, end)
+            end = slot
+            if slot and needed[slot]:
+                for o in entries[slot].operands:
                     if o > 0:
                         needed[o] = 1
-            elif ops[i] < FIRST_ARRAY:
-                needed[lefts[i]] = needed[rights[i]] = 1
         needed[0] = 0
         return needed
 
@@ -255,25 +278,24 @@ class _Finisher:
     # -- numbering -------------------------------------------------------------------
     def _number(self, needed, elements, captured):
         """Old slot -> new slot; collects records, items, guards."""
-        # The old slot of each new one, and its operands; whose record is not the old one is in `written`.
-        self.origin, self.lefts_new, self.rights_new = [0], [0], [0]
-        self.metas = {0: None}
-        self.written = {}
+        # Operands behind the second of an entry take a record for four.
+        most = 2 + needed.count(1) + sum((len(entry.operands) + 1) // 4 for entry in self.entries.values())
+        # The new records, and the old slot of each.
+        self.records, self.origins, self.count = np.zeros(most, RECORD_DTYPE), np.zeros(most, np.int32), 1
+        # Those that are not the old ones with other operands: the old slot, opcode, value and description of each new slot.
+        self.added = {}
         self.items = []
         self.guards = []
-        new = [0] * len(self.ops)
+        new = array("i", bytes(4 * self.length))
         self._number_outside(new, needed, elements, captured)
         self._number_instructions(new, needed)
         return new
 
     def _add(self, op, value, meta, old):
         """A new slot with a record of its own."""
-        slot = len(self.origin)
-        self.origin.append(old)
-        self.lefts_new.append(0)
-        self.rights_new.append(0)
-        self.written[slot] = (op, value)
-        self.metas[slot] = meta
+        slot = self.count
+        self.count += 1
+        self.added[slot] = old, op, value, meta
         return slot
 
     def _number_outside(self, new, needed, elements, captured):
@@ -283,7 +305,7 @@ class _Finisher:
         self.element_slots = {}
         for slot, k in self.input_of.items():
             if needed[slot] and metas_of_inputs[k] is SCALAR:
-                new[slot] = add(SCALAR_LEAF, float(self.old["value"][slot]), SCALAR, slot)
+                new[slot] = add(SCALAR_LEAF, trace.store.read(slot)[4], SCALAR, slot)
                 self.element_slots[(k, 0)] = new[slot]
         flat = [np.asarray(v).reshape(-1) for v in trace.input_values] if elements else ()
         for slot, key in elements.items():
@@ -303,25 +325,19 @@ class _Finisher:
 
     def _number_instructions(self, new, needed):
         """Slots of instructions; the same one on the same operands gets no second one."""
+        from . import numbering as passes  # loads compiled code
+
         trace, entries, add = self.trace, self.entries, self._add
-        origin, a_new, b_new = self.origin, self.lefts_new, self.rights_new
-        slot_of, scalar_slot_of = {}, {}
-        ops, lefts, rights = self.ops, self.lefts, self.rights
-        bits = np.ascontiguousarray(self.old["constant"]).view(np.int64).tolist()
-        for i in compress(range(len(ops)), needed):
-            if new[i]:
-                continue
-            op = ops[i]
-            if op != TRACED:
-                a, b = new[lefts[i]], new[rights[i]]
-                key = (op, a, b, bits[i])
-                slot = scalar_slot_of.get(key)
-                if slot is None:
-                    slot = scalar_slot_of[key] = len(origin)
-                    origin.append(i)
-                    a_new.append(a)
-                    b_new.append(b)
-                new[i] = slot
+        slot_of = {}
+        table = np.zeros(1 << (2 * len(self.records)).bit_length(), np.int32)
+        before = self.address, passes.data_address(needed), passes.data_address(new)
+        after = passes.data_address(self.records), passes.data_address(self.origins)
+        last = 0
+        for i in (*entries, self.length):
+            if i > last + 1:
+                self.count = passes.number(*before, last + 1, i, *after, self.count, passes.data_address(table), len(table) - 1)
+            last = i
+            if i == self.length or not needed[i] or new[i]:
                 continue
             entry = entries[i]
             operands = tuple([new[o] if o > 0 else o for o in entry.operands])
@@ -332,9 +348,8 @@ class _Finisher:
             if entry.kind == GUARD and operands[0] <= 0:
                 # What it looked at is a constant.
                 continue
-            if entry.kind == ROW and len(operands) > 2 and len(entry.function.slots(len(operands))) > 2:
-                for _ in range((len(entry.function.slots(len(operands))) + 1) // 4):
-                    add(CONTINUES, 0.0, None, i)
+            for _ in range(continuations(entry, operands)):
+                add(CONTINUES, 0.0, None, i)
             slot = new[i] = add(TRACED, 0.0, entry.meta, i)
             item = Item(slot, entry, operands)
             if entry.kind == GUARD:
@@ -346,19 +361,16 @@ class _Finisher:
 
     # -- the tape ---------------------------------------------------------------------
     def _build(self, new):
-        trace = self.trace
-        count = len(self.origin)
-        records = self.old[np.array(self.origin)]
-        records["a"], records["b"] = self.lefts_new, self.rights_new
-        written = list(self.written)
-        records["op"][0], records["value"][0] = 0, 0.0
-        records["op"][written] = [op for op, _ in self.written.values()]
-        records["value"][written] = [value for _, value in self.written.values()]
-        records["constant"][[0, *written]] = 0.0
-        metas = [SCALAR] * count
-        for slot, meta in self.metas.items():
-            metas[slot] = meta
-        self.metas = metas
+        trace, count = self.trace, self.count
+        self.metas = [None, *[SCALAR] * (count - 1)]
+        if self.added:
+            slots, (old, ops, values, metas) = list(self.added), map(list, zip(*self.added.values()))
+            self.origins[slots] = old
+            self.records["op"][slots], self.records["value"][slots] = ops, values
+            self.records["offset"][slots] = trace.store.records()["offset"][old]
+            for slot, meta in zip(slots, metas):
+                self.metas[slot] = meta
+        self.records.resize(count, refcheck=False)
         outputs = []
         for t in self.outputs:
             if self._live(t) and new[t._i] > 0:
@@ -372,14 +384,18 @@ class _Finisher:
             slot = new[trace.input_slots[k]]
             leaves.append(0 if meta is SCALAR else max(slot, 0))
         element_list = [(k, position, slot) for (k, position), slot in self.element_slots.items()]
-        tape = FinishedTape(
-            records=records, inputs=list(trace.input_metas), leaves=leaves, elements=element_list, items=self.items,
-            constants=self.constants, guards=self.guards, outputs=outputs, active=None, metas=self.metas,
-            origins=self.origin, code_runs=list(trace.store.code_runs), special=trace.store.special,
+        return FinishedTape(
+            records=self.records, inputs=list(trace.input_metas), leaves=leaves, elements=element_list, items=self.items,
+            constants=self.constants, guards=self.guards, outputs=outputs, metas=self.metas,
+            origins=self.origins[:count].copy(), code_runs=list(trace.store.code_runs), special=trace.store.special,
             wanted=self.wanted, cuts=trace.cuts,
         )
-        tape.active = active_slots(tape)
-        return tape
+
+
+def continuations(entry, operands):
+    """How many records before that of an entry are for operands that it has no room for."""
+    count = len(entry.function.slots(len(operands))) if entry.kind == ROW and len(operands) > 2 else 0
+    return (count + 1) // 4 if count > 2 else 0
 
 
 def key_of(entry, operands):
@@ -389,32 +405,3 @@ def key_of(entry, operands):
     if entry.kind == HOST:
         return (HOST, entry.function.ufunc, operands) if entry.function.ufunc is not None else None
     return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)
-
-
-def active_slots(tape):
-    """Which slots depend differentiably on a wanted argument.
-
-    (`kernel.closing.activity` is the same in compiled code, for tapes of derivatives, which are long; a first recording waits for none.)
-    """
-    active = np.zeros(len(tape.records), bool)
-    for k, slot in enumerate(tape.leaves):
-        if slot and tape.wanted[k]:
-            active[slot] = True
-    for k, _, slot in tape.elements:
-        if tape.wanted[k]:
-            active[slot] = True
-    active = active.tolist()
-    items = {item.slot: item for item in tape.items}
-    ops, lefts, rights = (tape.records[name].tolist() for name in ("op", "a", "b"))
-    for i, (op, a, b) in enumerate(zip(ops, lefts, rights)):
-        if op < FIRST_ARRAY:
-            if active[a] or active[b]:
-                active[i] = True
-        elif op == TRACED:
-            item = items[i]
-            entry = item.entry
-            if entry.kind == ROW and entry.differentiable and entry.meta.char in "df":
-                row = entry.function
-                slots = row.slots(len(item.operands))
-                active[i] = any(item.operands[k] > 0 and active[item.operands[k]] for k in slots)
-    return np.array(active, bool)

@@ -62,7 +62,8 @@ def _entries(code):
 def catcher(frame, base):
     """What could catch one of `ERRORS` raised in `frame`, ``"file:line: the handler ..."``, or None.
 
-    Looked at is `frame` and what has called it, up to the frame whose code is `base`; but not frames of this package.
+    Looked at is `frame` and what has called it, up to the frame whose code is `base`; but not frames of this package.  A frame that
+    is not called from there, for which the package records something by itself, has none.
     """
     while frame is not None and frame.f_code is not base:
         code = frame.f_code
@@ -70,7 +71,9 @@ def catcher(frame, base):
             known = guarded_code(code)
             text = known and _caught(frame, *known)
             if text:
-                return text
+                while frame is not None and frame.f_code is not base:
+                    frame = frame.f_back
+                return None if frame is None else text
         frame = frame.f_back
     return None
 

@@ -26,7 +26,7 @@ from ..common.errors import TapeFileError, require
 from ..interpreter import native
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF
+from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .trace import FAILS, GUARD, HOST, SHAPE, fails
@@ -105,6 +105,10 @@ class Layout:
             else:
                 self._entry(item)
         self.stream.append(W.END)
+        if self._instructions:
+            slots, *fields = zip(*self._instructions)
+            for name, values in zip(("op", "a", "b", "integer"), fields):
+                self.records[name][list(slots)] = values
 
     def _fused(self, items):
         """Comparisons of scalars that only the guard on them reads: slot -> step code."""
@@ -170,7 +174,7 @@ class Layout:
         meta = item.entry.meta
         if meta is SCALAR:
             return self.value_array(item.slot)
-        self._own(item.slot, np.empty(meta.shape, meta.char))
+        self._own(item.slot, np.empty(meta.shape, meta.dtype))
         return self.arrays[item.slot]
 
     def _entry(self, item):
@@ -182,7 +186,7 @@ class Layout:
             program = ValueProgram.of_ufunc(ufunc, metas, meta_of(target)) if ufunc is not None else None
             self._step(item, program, entry.function, target)
             return
-        row, attrs = entry.function, dict(entry.attrs)
+        row = entry.function
         if row is _STACK and len(entry.meta.shape) == 1 and all(self._static_meta(o) is SCALAR for o in operands):
             target = self._allocate(item)
             addresses = [self.address_of(o) for o in operands]
@@ -192,8 +196,7 @@ class Layout:
         if row.primitive is not None:
             self._primitive(item)
             return
-        if row.dynamic:
-            attrs[row.dynamic] = entry.integer
+        attrs = row.keywords(entry.attrs, entry.integer)
         if row.effect == "view" and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
             source = self.arrays[operands[0]]
             view = row.value(source, **attrs)
@@ -207,16 +210,18 @@ class Layout:
             self._name(item.slot, self._roots[operands[0]])
         else:
             target = self._allocate(item)
-        metas = tuple(self._meta(o) for o in operands)
-        out = SCALAR if entry.meta is SCALAR else meta_of(target)
-        program = ValueProgram.of_row(row, entry.attrs, metas, out)
+        metas = tuple([self._meta(o) for o in operands])
+        key = row, entry.attrs, metas, self._meta(item.slot)
+        program = self._planned.get(key, self)
+        if program is self:
+            program = self._planned[key] = ValueProgram.of_row(*key)
         if row.raises and program is not None:
             test = fails(row.name, tuple(attrs.items()))
             self.delicate.append(Delicate(item.slot, target, test, [self.value_array(o) for o in operands]))
             # They are looked at in the end.
             self._kept.update(self._roots.get(o) for o in (item.slot, *operands))
         self._step(item, program, lambda *values: row.value(*values, **attrs), target)
-        self._signature(item)
+        self._signature(item, metas)
 
     def _primitive(self, item):
         """A call of a custom primitive: a host step, and a stop of the sweep if it has an adjoint."""
@@ -241,12 +246,12 @@ class Layout:
             self.hosts.append(Host(function, [self.value_array(o) for o in item.operands], target, item.entry.name, item.slot))
             self.stream += [W.HOST, len(self.hosts) - 1]
             return
-        self.programs.append(program)
-        pairs = [(0, self.address_of(item.slot))]
-        pairs += [(reg, self.address_of(o)) for reg, o in zip(program.registers, item.operands)]
-        self.stream += [W.PROGRAM, native.data_address(program.words), item.slot, len(pairs)]
-        for pair in pairs:
-            self.stream += pair
+        if program not in self.programs:
+            self.programs[program] = native.data_address(program.words)
+        stream, address_of = self.stream, self.address_of
+        stream += (W.PROGRAM, self.programs[program], item.slot, 1 + len(item.operands), 0, address_of(item.slot))
+        for register, o in zip(program.registers, item.operands):
+            stream += (register, address_of(o))
 
     def _may_reuse(self, item):
         """Whether an assignment may write into its operand's own buffer."""
@@ -261,34 +266,36 @@ class Layout:
         return self._last_read[root] <= item.slot
 
     # -- adjoints ------------------------------------------------------------------
-    def _signature(self, item):
-        """Turn an entry's record into the instruction of its adjoint."""
-        entry, row, operands, tape = item.entry, item.entry.function, item.operands, self.tape
-        record = self.records[item.slot]
-        if not tape.active[item.slot] or tape.forward_only:
+    def _signature(self, item, metas=None):
+        """Turn an entry's record into the instruction of its adjoint; `metas` describe the operands."""
+        entry, row, operands, active = item.entry, item.entry.function, item.operands, self._active
+        if not active[item.slot] or self.tape.forward_only:
             if row.dynamic:
-                record["integer"] = entry.integer
+                self._instructions.append((item.slot, TRACED, 0, 0, entry.integer))
             return
         slots = row.slots(len(operands))
-        flags = tuple(bool(operands[k] > 0 and tape.active[operands[k]]) for k in slots)
-        attrs, metas = entry.attrs, tuple(self._meta(o) if o else None for o in operands)
+        flags = tuple([operands[k] > 0 and active[operands[k]] != 0 for k in slots])
+        attrs = entry.attrs
+        if metas is None:
+            metas = tuple([self._meta(o) if o else None for o in operands])
         if row.primitive is not None:
             *attrs, (_, call) = attrs
             attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
-        out = SCALAR if entry.meta is SCALAR else meta_of(self.arrays[item.slot])
-        signature = Signature.find((row, attrs, metas, flags, out))
-        self.programs.append(signature)
-        active = [operands[k] if on else 0 for k, on in zip(slots, flags)]
-        record["op"] = signature.opcode
-        record["a"], record["b"] = active[0], active[1] if len(active) > 1 else 0
-        self._continue(item.slot, active[2:])
-        record["integer"] = entry.integer
+        key = row, attrs, metas, flags, self._meta(item.slot)
+        signature = self._planned.get(key)
+        if signature is None:
+            signature = self._planned[key] = Signature.find(key)
+        read = [operands[k] if on else 0 for k, on in zip(slots, flags)]
+        if len(read) > 2:
+            self._continue(item.slot, read[2:])
+        integer = entry.integer
         if signature.saves and not signature.in_python:
-            record["integer"] = len(self.saved)
+            integer = len(self.saved)
             for k in signature.saves:
                 kept = item.slot if k < 0 else operands[k]
                 self.saved.append(self.address_of(kept))
                 self._kept.add(self._roots.get(kept, kept))
+        self._instructions.append((item.slot, signature.opcode, read[0], read[1] if len(read) > 1 else 0, integer))
 
     def _continue(self, slot, operands):
         for number in range((len(operands) + 3) // 4):

@@ -21,6 +21,7 @@ A `Trace` hangs on the store while `transforms.replay.running` calls the functio
 
 from __future__ import annotations
 
+import math
 import sys
 
 import numpy as np
@@ -209,14 +210,18 @@ class Trace:
         """Note an operation on rows that is about to be written to the next slot."""
         if row.effect == "write" and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
-            values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **_keywords(row, attrs, integer)), *values[1:]]
+            values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **row.keywords(attrs, integer)), *values[1:]]
         if row.primitive is not None:
             if not row.primitive.replayed:
                 self.cannot = f"it calls {row.name!r}, which keeps something of the recorded point"
             # The call itself is no operand with a slot; its first one stands for it.
             attrs = (*attrs, ("call", operands[0]))
-        references = tuple(0 if type(o) is Call else self._reference(o, v) for o, v in zip(operands, values))
-        slot = len(self.store.tokens)
+        store = self.store
+        references = tuple([
+            o._i if o.__class__ is Tensor and o._t is store else 0 if o.__class__ is Call else self._reference(o, v)
+            for o, v in zip(operands, values)
+        ])  # fmt: skip
+        slot = len(store.tokens)
         self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
         if value.__class__ is float:
             self.numbers[slot] = value
@@ -290,19 +295,19 @@ class Trace:
         self._append(None)
 
     # -- exceptions -----------------------------------------------------------------
-    def notice(self, code):
-        """An operation in `code` is about to be recorded: look whether a floating-point error that it may raise could be caught."""
-        frame, base = sys._getframe(2), self._base
-        while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code is not base:
-            frame = frame.f_back
+    def notice(self, frame):
+        """An operation in `frame` is about to be recorded: look whether a floating-point error that it may raise could be caught."""
+        code = frame.f_code
         if code is not self._code:
             self._code = code
             self.store.code_runs.append((len(self.store.tokens), code))
-        caller = frame.f_back
-        if self.cannot or caller is self.caller and caller.f_lasti == self.offset and not frame.f_code.co_exceptiontable:
+        caller, guarded = frame.f_back, frame.f_code.co_exceptiontable
+        # The outermost frame has no caller.
+        offset = -1 if caller is None else caller.f_lasti
+        if self.cannot or caller is not None and caller is self.caller and offset == self.offset and not guarded:
             return
-        self.caller, self.offset = caller, caller.f_lasti
-        self.plain = None if frame.f_code.co_exceptiontable else frame.f_code
+        self.caller, self.offset = caller, offset
+        self.plain = None if caller is None or guarded else frame.f_code
         self.cannot = catcher(frame, self._base) or ""
 
     def succeeded(self, t):
@@ -314,7 +319,7 @@ class Trace:
         frame = sys._getframe(1)
         while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
-        self.notice(frame.f_code)
+        self.notice(frame)
         if isinstance(error, ERRORS):
             return
         if row is not None and row.raises and isinstance(error, np.linalg.LinAlgError):
@@ -336,7 +341,7 @@ class Trace:
         while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
         if frame.f_code is not store.code:
-            store.note_code(frame.f_code)
+            store.note_code(frame)
         store.ops.append(TRACED)
         store.lefts.append(0)
         store.rights.append(0)
@@ -362,7 +367,7 @@ class Trace:
     def _constant(self, value):
         """The number of a constant: a float, an array the function captured, or a copy of any other array."""
         if value.__class__ is float:
-            key = (value, np.copysign(1.0, value)) if value == value else "nan"
+            key = (value, math.copysign(1.0, value)) if value == value else "nan"
             number = self._numbers.get(key)
             if number is None:
                 number = self._numbers[key] = len(self.constants)
@@ -391,13 +396,6 @@ def _caller_of_ours(frame):
     while not frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame.f_code
-
-
-def _keywords(row, attrs, integer):
-    keywords = dict(attrs)
-    if row.dynamic:
-        keywords[row.dynamic] = integer
-    return keywords
 
 
 #: Functions of our own that raise at some values.

@@ -24,7 +24,7 @@ import numpy as np
 from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P
-from ..interpreter.plan import Planner
+from ..interpreter.plan import Planner, call_words
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
 from ..interpreter.windows import aligned, coalesce, longest_inside
 from ..rules import lang as L
@@ -72,7 +72,7 @@ class ValuePlanner(Planner):
         self._elements(inner_loop(_REDUCE[how], f"{2 * atom.char}->{atom.char}"), turned, turned[0].shape)
 
     def _elements(self, loop, atoms, shape):
-        """A GUFUNC step without core dimensions; the last of `atoms` is the result."""
+        """A call without core dimensions; the last of `atoms` is the result."""
         if 0 in shape:
             return
         dims, strides = coalesce(shape, [aligned(a, shape) for a in atoms])
@@ -80,10 +80,7 @@ class ValuePlanner(Planner):
             dims, strides = longest_inside(dims, strides)
         *outer, count = dims or [1]
         steps = [s[-1] if s else 0 for s in strides]
-        words = [*loop, len(atoms), *(word for a in atoms for word in (a.reg, a.offset)), 1, count, len(steps), *steps, len(outer)]
-        for d, extent in enumerate(outer):
-            words += [extent, *(s[d] for s in strides)]
-        self.step(P.GUFUNC, *words)
+        self.step(P.CALL, *call_words(*loop, [(a.reg, a.offset) for a in atoms], [count], steps, outer, strides))
 
     def deliver(self, sym):
         """Make `sym` the result."""

@@ -50,8 +50,15 @@ class Workspace(Layout):
         self.words = self.records.view(np.float64).reshape(-1, RECORD.size // 8)
         self.arrays = {}
         self.hosts = []
-        #: Programs of values, and signatures (programs of adjoints).
-        self.programs = []
+        #: Programs of values, and where their words are.
+        self.programs = {}
+        #: They, and signatures (programs of adjoints), by what they are planned from.
+        self._planned = {}
+        #: What becomes of the records of entries: slot, opcode, two operands, and the integer.
+        self._instructions = []
+        #: Of slots and constants that have an array.
+        self._metas, self._addresses = {}, {}
+        self._active = tape.active.tobytes()
         #: Results of rows that may have to raise.
         self.delicate = []
         #: Items whose adjoints Python computes, and what their last calls left behind, by slot.
@@ -92,14 +99,19 @@ class Workspace(Layout):
         """Address of the value of a slot or constant."""
         if slot >= 0 and slot not in self.arrays:
             return self.address + RECORD.size * slot + VALUE
-        return native.data_address(self.value_array(slot))
+        address = self._addresses.get(slot)
+        if address is None:
+            address = self._addresses[slot] = native.data_address(self.value_array(slot))
+        return address
 
     def _meta(self, slot):
-        if slot < 0:
-            constant = self.tape.constants[-1 - slot]
-            return SCALAR if type(constant) is float else meta_of(constant)
-        array = self.arrays.get(slot)
-        return SCALAR if array is None else meta_of(array)
+        meta = self._metas.get(slot)
+        if meta is None:
+            value = self.tape.constants[-1 - slot] if slot < 0 else self.arrays.get(slot, 0.0)
+            meta = meta_of(value)
+            if slot < 0 or meta is not SCALAR:
+                self._metas[slot] = meta
+        return meta
 
     def _own(self, slot, array):
         self.arrays[slot] = array

@@ -44,7 +44,6 @@ backward pass has used up is *retired*; tensors that still point to it raise.
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from _thread import get_ident
@@ -56,8 +55,6 @@ from ..common.registry import registry
 from .layout import ARRAY_LEAF, ARRAY_RECORD, CONTINUATION, CONTINUES, FIRST_ARRAY, RECORD, SCALAR_LEAF
 from .places import PACKAGE, Place
 from .watch import Exposure, Watched
-
-_getframe = sys._getframe
 
 #: Records a new store has room for; a full store first tries to reclaim.
 FIRST_CAPACITY = 4096
@@ -264,16 +261,13 @@ class Store:
             CONTINUATION.pack_into(self.buffer, slot * RECORD.size, CONTINUES, *group[:2], 0, *group[2:])
             self.tokens.append(None)
 
-    def note_code(self, code):
-        """Remember that instructions from here on come from `code`."""
-        trace = self.trace
+    def note_code(self, frame):
+        """Remember that instructions from here on come from the code of `frame`."""
+        code, trace = frame.f_code, self.trace
         if trace is not None:
-            # A functional recording looks at each of them: `self.code` stays None.  The next scalar operation of a call is as the last.
-            frame = _getframe(2)
-            if code is not trace.plain or frame.f_code is not code:
-                trace.notice(code)
-            elif (caller := frame.f_back) is not trace.caller or caller.f_lasti != trace.offset:
-                trace.notice(code)
+            # A functional recording looks at each of them: `self.code` stays None.  The next operation of a call is as the last.
+            if code is not trace.plain or (caller := frame.f_back) is not trace.caller or caller.f_lasti != trace.offset:
+                trace.notice(frame)
             return
         self.code = code
         self.code_is_ours = code.co_filename.startswith(PACKAGE)

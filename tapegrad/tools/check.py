@@ -156,13 +156,18 @@ class Problem:
         """The sum of the reference's results times the weights."""
         return sum(float(np.sum(np.asarray(v, np.float64) * w)) for v, w in zip(self.expected(points), self.weights))
 
-    def difference(self, way):
-        """The derivative of `weighted` along `way`, by central differences in float64."""
+    def difference(self, way, function=None):
+        """The derivative of `weighted`, or of another function of the points, along `way`, by central differences in float64."""
         sides = []
         for sign in (1.0, -1.0):
             moved = [np.asarray(p, np.float64) + sign * STEP * d for p, d in zip(self.points, way)]
-            sides.append(self.weighted([float(m) if type(p) is float else m for m, p in zip(moved, self.points)]))
+            moved = [float(m) if type(p) is float else m for m, p in zip(moved, self.points)]
+            sides.append((function or self.weighted)(moved))
         return (sides[0] - sides[1]) / (2 * STEP)
+
+    def like_points(self, arrays):
+        """Arrays in the dtypes of the points."""
+        return [float(a) if type(p) is float else a.astype(p.dtype) for a, p in zip(arrays, self.points)]
 
     def reverse(self):
         """``J^T w`` for every point, computed once."""
@@ -180,9 +185,8 @@ class Problem:
 
     def forward(self, way):
         """``J v``, flat."""
-        direction = [float(d) if type(p) is float else d.astype(p.dtype) for p, d in zip(self.points, way)]
         f = self.f
-        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), tuple(direction))
+        _, tangents = jvp(lambda *points: flat(f(*self.arguments_at(points))), tuple(self.points), tuple(self.like_points(way)))
         return [np.asarray(t) for t in tangents]
 
     def forward_at_once(self, ways):
@@ -199,8 +203,7 @@ class Problem:
 
     def nearby(self, step):
         """Points a random step of about this length away, of the same dtypes."""
-        moved = [p + step * self.rng.standard_normal(np.shape(p)) for p in self.points]
-        return [float(m) if type(p) is float else m.astype(p.dtype) for m, p in zip(moved, self.points)]
+        return self.like_points([p + step * self.rng.standard_normal(np.shape(p)) for p in self.points])
 
     def at(self, points, seed, rtol):
         """The same problem, with the same weights, at other points; in one direction."""
@@ -369,14 +372,9 @@ def _second(problem, check):
 
     for d, v in enumerate(problem.ways):
         u = [problem.rng.standard_normal(np.shape(p)) for p in points]
-        u, v = ([float(x) if type(p) is float else x.astype(p.dtype) for x, p in zip(way, points)] for way in (u, v))
+        u, v = problem.like_points(u), problem.like_points(v)
         ours = by_recorded_gradient(u, v)
-        sides = []
-        for sign in (1.0, -1.0):
-            moved = [np.asarray(p, np.float64) + sign * STEP * x for p, x in zip(points, v)]
-            moved = [float(m) if type(p) is float else m for m, p in zip(moved, points)]
-            sides.append(_dot(problem.at(moved, 0, None).reverse(), u))
-        measured = (sides[0] - sides[1]) / (2 * STEP)
+        measured = problem.difference(v, lambda moved, u=u: _dot(problem.at(moved, 0, None).reverse(), u))
         size = problem.scale(ours, measured)
         check.note(
             abs(ours - measured), problem.rtol * size,

@@ -38,8 +38,6 @@ _SATURATE = {
     "sigmoid", "tanh", "exp", "exp2", "expm1", "softplus", "erf", "erfc", "arctan", "softmax", "log_softmax",
     "logsumexp", "ndtr", "relu6",
 }  # fmt: skip
-#: Rows that read part of their operand.
-_READS = {"select", "slice", "gather", "take", "diagonal", "roll", "split", "window", "getitem"}
 
 
 @dataclass
@@ -233,7 +231,7 @@ def _blocked(store, e, entered, g):
             why = f"{_BRANCHES[name]}{of}"
         elif name in _SATURATE:
             why = f"it is saturated{of}: its derivative underflows to 0"
-        elif name in _READS:
+        elif e.row.effect in ("view", "move"):
             why = f"{count} of {size} elements are not read"
         else:
             why = f"its derivative is 0{of}"

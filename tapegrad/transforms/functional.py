@@ -108,12 +108,23 @@ class Transformed(Generic[R]):
         """The answer the long way: `_ordinary`, or, inside of another derivative and recorded there, `_inside`."""
         if nested.is_nested(args, kwargs):
             return self._inside(args, kwargs)
-        return nested.beside(lambda: self._ordinary(args, kwargs), lambda: self._inside(args, kwargs))
+        return nested.beside(self._ordinary, self._inside, args, kwargs)
 
     def recorded_as(self, transformation: Callable[..., Any]) -> Transformed[Any] | None:
         """Of a function under `jit`, what a transformation that knows nothing of it makes of the function, recorded; else None."""
         options = self._replayed.jit
         return None if options is None else under_jit(transformation(not_under_jit(self)), options)
+
+    @property
+    def _argnums_in_order(self):
+        return sorted(set(self._argnums))
+
+    def _contained(self, structures, leaves):
+        """Leaves, in the order of the arguments, in containers of these structures."""
+        leaves, parts = iter(leaves), {}
+        for k, structure in zip(self._argnums_in_order, structures):
+            parts[k] = unflatten(structure, [next(leaves) for _ in range(structure.count)])
+        return parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums)
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         """As a method: that of `thing`, which has recordings of its own."""
@@ -178,10 +189,14 @@ class Jitted(Transformed[R]):
             return answer
         if any(isinstance(leaf, Differentiable) for leaf in flatten((args, kwargs))[0]):
             # Part of something that is being recorded, or differentiated.
-            return self.__wrapped__(*args, **kwargs)
-        return nested.beside(
-            lambda: self._replayed.call(args, kwargs, backward=False).value(), lambda: self.__wrapped__(*args, **kwargs)
-        )
+            return self._inside(args, kwargs)
+        return nested.beside(self._ordinary, self._inside, args, kwargs)
+
+    def _ordinary(self, args, kwargs):
+        return self._replayed.call(args, kwargs, backward=False).value()
+
+    def _inside(self, args, kwargs):
+        return self.__wrapped__(*args, **kwargs)
 
     def _planned(self, kept, structure):
         kernel = kept.kernels.get(False)
@@ -347,14 +362,8 @@ class _ValueAndGrad(Transformed[Any]):
         if len(gradients) == 1 and self._one and type(args[self._argnums[0]]) in (float, np.ndarray):
             # What nearly all calls are.
             return _number(gradients[0])
-        gradients = iter([g for g in gradients if g is not None])
-        results = []
-        for k in sorted(set(self._argnums)):
-            leaves, structure = flatten(args[k])
-            results.append(unflatten(structure, [_number(next(gradients)) for _ in leaves]))
-        by_position = dict(zip(sorted(set(self._argnums)), results))
-        results = tuple(by_position[k] for k in self._argnums)
-        return results[0] if self._one else results
+        structures = [flatten(args[k])[1] for k in self._argnums_in_order]
+        return self._contained(structures, [_number(g) for g in gradients if g is not None])
 
 
 class _Grad(_ValueAndGrad):

@@ -20,7 +20,7 @@ from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..autograd.recording import prepared
 from ..common.errors import OptionError, StructureError
-from ..common.tree import flatten, unflatten
+from ..common.tree import Structure, flatten, unflatten
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction
 from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products
@@ -44,6 +44,22 @@ class _Gradient:
         return tuple(gradients[k] for k in self.argnums)
 
 
+class _Derived:
+    """How the tape of a gradient is made: of the tape of the function, whose adjoint is a tape itself."""
+
+    def __init__(self, function, argnums):
+        self.function, self.argnums = function, argnums
+
+    def of(self, tape, structure):
+        """As of `Replayed.derived`."""
+        from ..kernel.adjoint import gradient  # loads compiled code, which `import tapegrad` does without
+
+        made = gradient(tape)
+        arguments = structure.parts[0].parts
+        made.structure = Structure(tuple, (None,) * len(self.argnums), tuple(arguments[k] for k in self.argnums))
+        return made
+
+
 # ---- dense Hessians ----------------------------------------------------------------------
 
 
@@ -57,6 +73,7 @@ class OfGradient(JacobianFunction):
             raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
         self._gradient = _Gradient(function, numbers)
         self._replayed.function = self._gradient
+        self._replayed.derived = _Derived(function, self._gradient.argnums)
 
     def _of(self, args, kwargs, read):
         """What `read` makes of a `Recording` of the gradient at these arguments."""
@@ -69,12 +86,6 @@ class OfGradient(JacobianFunction):
     def _by_argument(self, args, leaves):
         """Leaves, in the order of the arguments, in their containers."""
         return self._contained(self._structures(args), leaves)
-
-    def _contained(self, structures, leaves):
-        leaves, parts = iter(leaves), {}
-        for k, structure in zip(self._argnums_in_order, structures):
-            parts[k] = unflatten(structure, [next(leaves) for _ in range(structure.count)])
-        return parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums)
 
 
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on

@@ -120,10 +120,11 @@ def vjp(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[[Any], tuple[An
     """
     if nested.is_nested(primals, {}):
         return nested.vjp(f, primals)
-    return nested.beside(lambda: _vjp(f, own(primals)), lambda: nested.vjp(f, primals))
+    return nested.beside(_vjp, nested.vjp, f, primals)
 
 
 def _vjp(f, primals):
+    primals = own(primals)
     before, recording = Captured(f), _recorded(f, primals)
 
     def pullback(cotangent):
@@ -172,10 +173,11 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """
     if nested.is_nested(primals, {}):
         return nested.linearize(f, primals)
-    return nested.beside(lambda: _linearize(f, own(primals)), lambda: nested.linearize(f, primals))
+    return nested.beside(_linearize, nested.linearize, f, primals)
 
 
 def _linearize(f, primals):
+    primals = own(primals)
     before, recording = Captured(f), _recorded(f, primals)
 
     def push(*tangents):
@@ -317,10 +319,6 @@ class JacobianFunction(Transformed[Any]):
         # What explains itself does so at each call.
         return None if self._explain else of_directions(kept, lambda recording: self._read(recording, structure))
 
-    @property
-    def _argnums_in_order(self):
-        return sorted(set(self._argnums))
-
     def _read(self, recording, structure):
         """The answer from a recording, for arguments of this structure."""
         return self._together(self._blocks(recording), recording.structure, [structure.parts[0].parts[k] for k in self._argnums_in_order])
@@ -331,13 +329,7 @@ class JacobianFunction(Transformed[Any]):
 
     def _together(self, blocks, of_results, structures):
         """Blocks ``[output][input]`` in the containers of the results, and of the arguments."""
-        rows = []
-        for row in blocks:
-            row, parts = iter(row), {}
-            for k, structure in zip(self._argnums_in_order, structures):
-                parts[k] = unflatten(structure, [next(row) for _ in range(structure.count)])
-            rows.append(parts[self._argnums[0]] if self._one else tuple(parts[k] for k in self._argnums))
-        return unflatten(of_results, rows)
+        return unflatten(of_results, [self._contained(structures, row) for row in blocks])
 
     def tape(self, *args, **kwargs):
         """The finished tape of the function that answers a call with these arguments."""
@@ -436,21 +428,17 @@ def _from_colours(recording, compressed, forward):
 
 def by_columns(recording):
     """Blocks ``[output][input]`` by tangent sweeps."""
-    blocks = []
-    for output, columns in zip(recording.outputs, recording.columns()):
-        row, at = [], 0
-        for argument in recording.inputs:
-            row.append(_shaped(columns[at : at + argument.size].T, output, argument))
-            at += argument.size
-        blocks.append(row)
-    return blocks
+    ends = np.cumsum([p.size for p in recording.inputs])
+    return [
+        [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(recording.inputs, ends)]
+        for output, columns in zip(recording.outputs, recording.columns())
+    ]
 
 
 def by_rows(recording):
     """Blocks ``[output][input]`` by reverse sweeps."""
-    blocks, at = [], 0
-    rows = recording.rows()
-    for output in recording.outputs:
-        blocks.append([_shaped(r[at : at + output.size], output, argument) for r, argument in zip(rows, recording.inputs)])
-        at += output.size
-    return blocks
+    ends, rows = np.cumsum([p.size for p in recording.outputs]), recording.rows()
+    return [
+        [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
+        for output, end in zip(recording.outputs, ends)
+    ]

@@ -121,14 +121,14 @@ class Products(Transformed):
         direction = _of_floats((direction,) if self._one else direction)
         if nested.is_nested((direction, args), kwargs):
             return self._inside(args, kwargs, direction)
-        return nested.beside(lambda: self._by_replay(args, kwargs, direction), lambda: self._inside(args, kwargs, direction))
+        return nested.beside(self._ordinary, self._inside, args, kwargs, direction)
 
     def _inside(self, args, kwargs, direction):
         if among_duals((direction, args, kwargs)):
             return self._by_duals(self, args, kwargs, direction)
         return self._shaped(self._program(direction, *args, **kwargs))
 
-    def _by_replay(self, args, kwargs, direction):
+    def _ordinary(self, args, kwargs, direction):
         return self._shaped(self._replayed.call((direction, *args), kwargs, backward=False).value())
 
     def _shaped(self, result):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tapegrad as tg
+import tapegrad.numpy as tnp
 from tapegrad.array.typing import Array, Axis, Pytree, TensorLike
 from tapegrad.autograd.custom.primitives import Primitive
 from tapegrad.common.observers import RemovableHandle
@@ -190,6 +191,18 @@ def the_namespace() -> None:
     assert_type(tg.manual_seed(0), np.random.Generator)
 
 
+def numpys_names() -> None:
+    def length(x: Array) -> float:
+        filled = tnp.zeros(2)
+        filled[0] = tnp.sin(x[0])
+        return tnp.sum(filled * x)
+
+    assert_type(tnp.zeros((2, 2)), np.ndarray[tuple[int, int], np.dtype[np.float64]])
+    assert_type(tnp.linalg.det(tnp.eye(2)), Any)
+    assert_type(tnp.random.RandomState(0).rand(), float)
+    assert_type(tg.grad(length)(POINT), Array)
+
+
 def dual_numbers() -> None:
     d = tg.Dual(2.0, 1.0)
     assert_type(d * d, tg.Dual)
@@ -313,6 +326,6 @@ def with_our_types() -> None:
 
 
 ALL: list[Callable[[], None]] = [
-    gradients, looking_at_transformations, jacobians, second_derivatives, tensors, the_namespace, dual_numbers, tapes_and_modes,
+    gradients, looking_at_transformations, jacobians, second_derivatives, tensors, the_namespace, numpys_names, dual_numbers, tapes_and_modes,
     rules_of_users, optimisation, compiled_code, reports, with_our_types,
 ]  # fmt: skip

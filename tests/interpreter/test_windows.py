@@ -35,7 +35,7 @@ def inner_loops(words):
     """Extents of the innermost loops that NumPy's steps of a program run."""
     found, at = [], 0
     while words[at] != P.END:
-        if words[at] == P.GUFUNC:
+        if words[at] == P.CALL:
             nargs = words[at + 4]
             found.append(int(words[at + 5 + 2 * nargs + 1]))
         at += 2 + int(words[at + 1])

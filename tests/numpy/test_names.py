@@ -307,3 +307,25 @@ def test_wrong_input():
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             call()
+
+
+def test_instructions_belong_to_the_line_that_calls():
+    def lines(np):
+        t, v = leaf(0.5), leaf(V)
+        with tg.Tape() as tape:
+            y = np.sin(t * 2.0)
+            y = np.add(y, t)
+            y = np.maximum(y, 0.3)
+            np.sum(np.exp(v), axis=0)
+        return [tape.store.place(i.slot).text for i in tape.instructions]
+
+    assert lines(np) == lines(numpy)
+
+    def decided(x):
+        y = np.sin(x)
+        return np.cos(y) if y > 0.3 else y
+
+    g = tg.jit(tg.grad(decided))
+    assert g(1.0) == g(1.0) == tg.grad(decided)(1.0)
+    assert g(0.1) == pytest.approx(numpy.cos(0.1))
+    assert str(g.tape(1.0)).count("test_names.py") == 4

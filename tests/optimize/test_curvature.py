@@ -73,6 +73,8 @@ def test_least_squares_with_a_sparse_jacobian():
     dense = tg.optimize.least_squares(chain, np.full(n, 0.5), tr_solver="lsmr")
     np.testing.assert_allclose(sparse.x, dense.x, atol=1e-8)
     assert sparse.jac.nnz <= 3 * n and not isinstance(sparse.jac, np.ndarray)
+    # No dense one is made of it, not even to compare.
+    assert sparse.counts["jacobians"] == 0 < dense.counts["jacobians"]
 
 
 @pytest.mark.parametrize("method, name", [("Newton-CG", "hvp"), ("trust-exact", "hessian"), ("trust-constr", "hessian")])

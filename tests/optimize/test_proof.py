@@ -163,6 +163,30 @@ def test_a_value_that_is_the_same_by_chance(method):
     np.testing.assert_allclose(result.x, TARGET - 0.25, atol=1e-3)
 
 
+def test_a_model_that_changes_after_the_first_evaluations():
+    calls, t = Calls(), np.linspace(0.0, 1.0, 20)
+
+    def model(t, a, b):
+        calls.number += 1
+        return a * np.exp(b * t) + (0.0 if calls.number <= 1 + FIRST else 3.0)
+
+    popt, _ = tg.optimize.curve_fit(model, t, 2.0 * np.exp(0.5 * t) + 3.0, p0=[3.0, 0.1])
+    np.testing.assert_allclose(popt, [2.0, 0.5], rtol=1e-6)
+
+
+def test_a_constraint_that_changes_after_the_first_evaluations():
+    calls = Calls()
+
+    def at_most(x):
+        calls.number += 1
+        return (1.0 if calls.number <= 1 + FIRST else 2.0) - np.sum(x)
+
+    f = lambda x: np.sum((x - 2.0) ** 2) + np.sum((x - 2.0) ** 4)  # noqa: E731
+    result = tg.optimize.minimize(f, np.zeros(2), constraints={"type": "ineq", "fun": at_most})
+    np.testing.assert_allclose(result.x, 1.0, atol=1e-6)
+    assert result.message.endswith(DIFFERS)
+
+
 def test_residuals_that_are_the_same_by_chance():
     calls = Calls()
 
@@ -203,6 +227,12 @@ def test_a_function_that_gives_arrays_to_what_takes_only_tensors():
 
     result = tg.optimize.lbfgs(f, np.ones(2))
     assert result.fun < 1e-10 and DIFFERS not in result.message and result.counts["runs"] == 1 + FIRST + 1
+
+
+def test_equations_that_take_only_tensors_by_a_method_that_needs_no_jacobian():
+    result = tg.optimize.root(lambda x: x + (0.5 * x).detach() - tg.tensor(TARGET), np.zeros(3), method="krylov")
+    np.testing.assert_allclose(result.x, TARGET / 1.5, atol=1e-5)
+    assert DIFFERS not in result.message
 
 
 def test_a_number_at_which_python_would_raise():
@@ -267,3 +297,7 @@ def test_the_next_optimisation_compares_again():
     result = tg.optimize.lbfgs(f, np.zeros(3))
     np.testing.assert_allclose(result.x, TARGET + 5.0, atol=1e-6)
     assert result.message.endswith(DIFFERS) and result.counts["records"] == 0
+    # It was found at the solution; the next one finds it at once.
+    found_late, result = result.counts["evaluations"] - result.counts["runs"], tg.optimize.lbfgs(f, np.zeros(3))
+    np.testing.assert_allclose(result.x, TARGET + 5.0, atol=1e-6)
+    assert result.message.endswith(DIFFERS) and result.counts["evaluations"] - result.counts["runs"] <= 0 < found_late

@@ -1,7 +1,7 @@
 """What repeats is computed once, what is constant becomes a constant, what nobody needs is dropped.
 
-`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` and
-`spread_active` are the walks of liveness down and of activity up.  All on columns, for `kernel.closing`.
+`number_values` is one walk up the instructions, with a hash table of those it has seen (value numbering); `sweep_needed` is the
+walk of liveness down.  Both on columns, for `kernel.closing`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
     that comes after this one stands for slot i.  `table` is all zeros, its size a power of
     two of at least ``2 * count``.
     """
-    add, subtract, multiply, divide, negative = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
+    add, subtract, multiply, divide, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4], opcodes[5]
     mask = table.size - 1
     for i in range(1, count):
         op = ops[i]
@@ -49,6 +49,12 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
             a, b = alias[lefts[i]], alias[rights[i]]
             if i >= first:
                 unary = op == negative
+                if op == absolute:
+                    # A product with a finite number other than zero is zero only where the other factor is.
+                    number = constants[i] if a == 0 else constants[a] if fixed[a] == 1 else constants[i] if b == 0 else constants[b]
+                    known = a == 0 or b == 0 or fixed[a] == 1 or fixed[b] == 1
+                    if known and number != 0.0 and number - number == 0.0:
+                        op = ops[i] = multiply
                 arithmetic = op == add or op == subtract or op == multiply or op == divide
                 c = constants[i]
                 of_a = a == 0 or fixed[a] == 1
@@ -127,17 +133,3 @@ def sweep_needed(first, count, ops, lefts, rights, starts, operands, item_of, ne
         elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
             needed[lefts[i]] = needed[rights[i]] = 1
     needed[0] = 1
-
-
-@compiled_on_arrays("void(int32[::1], int32[::1], int32[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
-def spread_active(ops, lefts, rights, starts, operands, item_of, active):
-    """Mark every slot that depends on a slot marked active; items by the operands listed for them."""
-    for i in range(1, len(ops)):
-        k = item_of[i]
-        if k >= 0:
-            for j in range(starts[k], starts[k + 1]):
-                if operands[j] > 0 and active[operands[j]]:
-                    active[i] = True
-        elif ops[i] > SCALAR_LEAF and ops[i] < FIRST_ARRAY:
-            if active[lefts[i]] or active[rights[i]]:
-                active[i] = True

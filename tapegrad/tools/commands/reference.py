@@ -12,6 +12,7 @@ import re
 import types
 
 from ...array import functions
+from ...common.printing import markdown
 from ...scipy.mirrors import MIRRORS
 
 _HEAD = """# Reference
@@ -19,7 +20,7 @@ _HEAD = """# Reference
 *Made by `python -m tapegrad reference` from the docstrings; do not edit.*
 
 Functions that NumPy has, too, serve `np.f(tensor)` as well; [every function](supported.md) lists them all with
-their primitives. `tapegrad.scipy` mirrors SciPy under its names.
+their primitives. `tapegrad.scipy` mirrors SciPy under its names, [`tapegrad.numpy`](numpy.md) has all of NumPy's.
 """
 
 #: Modules with public functions, and which: those named, all of `__all__` (None), or the classes of errors (none named).
@@ -130,11 +131,8 @@ def _examples(text):
 
 def _rows(names):
     """Element-wise functions: a line each."""
-    lines = ["| function | value |", "|---|---|"]
-    for name, member in names:
-        summary = inspect.getdoc(member).split("\n")[0].replace("|", "\\|").removesuffix(", element-wise.")
-        lines.append(f"| `tg.{name}{_signature(member)}` | {summary} |")
-    return lines
+    summaries = (inspect.getdoc(member).split("\n")[0].removesuffix(", element-wise.") for _, member in names)
+    return markdown(("function", "value"), [(f"`tg.{n}{_signature(m)}`", summary) for (n, m), summary in zip(names, summaries)])
 
 
 def page(tg):

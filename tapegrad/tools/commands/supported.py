@@ -15,6 +15,7 @@ from scipy import special
 from ...array.differentiable import Differentiable
 from ...array.tensor import tensor
 from ...common.errors import TapegradError
+from ...common.printing import markdown
 from ...numpy_api.dispatch import DIRECT, FUNCTIONS, VALUES, name_of
 from ...numpy_api.refused import REFUSED, WITHOUT_DERIVATIVE
 from ...rules import BY_FUNCTION, BY_NAME, ROWS
@@ -51,7 +52,7 @@ _ARGUMENTS = {
     "take": (_V, _AT), "take_along_axis": (_V, _AT, 0), "where": (_S > 1, _S, _S), "partition": (_V, 1),
     "argpartition": (_V, 1), "can_cast": (_S, "d"), "arccosh": (_V + 1.0,),
     "copyto": (_S, _V), "astype": (_S, float), "roll": (_V, 1),
-    "dsplit": (_S[None], 1), "fill_diagonal": (_S, _V), "full_like": (_S, _V), "polyfit": (_V, _V, 1),
+    "dsplit": (_S[None], 1), "fill_diagonal": (_S, _V), "full_like": (_S, _V), "polyfit": (_V, _V, 1), "bincount": (_AT, _V),
 }  # fmt: skip
 #: ... or the first of these that NumPy takes.
 _OTHERS = (
@@ -140,11 +141,6 @@ def _alone(function, args):
     return "".join(f"; {what} if only argument {k} is a tensor" for k, what in said)
 
 
-def _table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in rows]
-
-
 def _short(function):
     name = getattr(function, "__name__", "")
     if isinstance(function, np.ufunc):
@@ -209,13 +205,13 @@ def page():
     '# What is supported'
     """
     lines = _HEAD.format(version=".".join(np.__version__.split(".")[:2])).splitlines()
-    lines += ["", "## NumPy", "", *_table(("function", "on a tensor"), _functions())]
+    lines += ["", "## NumPy", "", *markdown(("function", "on a tensor"), _functions())]
     scipy = []
     for name, row in sorted(SCIPY_UFUNCS.items()):
         function = getattr(special, name)
         scipy.append((f"`scipy.special.{name}`", f"`{row}`: {BY_NAME[row].doc}{_alone(function, answer(function)[1])}"))
-    lines += ["", "## SciPy's ufuncs", "", *_table(("function", "on a tensor"), scipy)]
-    lines += ["", "## Primitives", "", *_table(("primitive", "what it is", "recorded by", "modes"), _primitives())]
+    lines += ["", "## SciPy's ufuncs", "", *markdown(("function", "on a tensor"), scipy)]
+    lines += ["", "## Primitives", "", *markdown(("primitive", "what it is", "recorded by", "modes"), _primitives())]
     reasons = [(f"`{name}`", why) for name, why in sorted(REFUSED.items())]
-    lines += ["", "## Refused, and why", "", *_table(("function", "reason"), reasons)]
+    lines += ["", "## Refused, and why", "", *markdown(("function", "reason"), reasons)]
     return "\n".join(lines) + "\n"

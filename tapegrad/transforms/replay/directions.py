@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernel.reasons import NotLowered
 from ...program.status import FINE, OTHER
 
 #: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
@@ -23,30 +22,6 @@ def lanes_of(tape, count):
     return lanes
 
 
-def asked_for(kept, inputs, backward):
-    """The key (`transforms.replay.kernels`) of the kernel that answers what `backward` asks a recording.
-
-    Raises
-    ------
-    NotLowered
-        It asks nothing that is answered by directions.
-    """
-    from ...program.swept import ReplayedRecording  # loads compiled code
-
-    workspace = kept.take()
-    workspace.run(inputs, False)
-    recording = ReplayedRecording.of(workspace)
-    recording.asked = []
-    backward(recording)
-    asked, recording.asked = recording.asked, []
-    kept.give(workspace)
-    if not asked:
-        raise NotLowered("it is not computed by directions through this tape")
-    kept.kernels.recording = kept.kernels.recording or recording
-    forward, _, count, _ = asked[-1]
-    return forward, lanes_of(kept.tape, count)
-
-
 class Stopped(Exception):
     """A kernel did not go through: `status` as of `Executable.answer`."""
 
@@ -59,7 +34,7 @@ def answered(kernels, inputs, backward):
     """The values, what `backward` makes of a `KernelRecording`, and the status; values None unless all is fine."""
     if kernels.recording is None:
         return None, None, OTHER
-    recording = KernelRecording(kernels, inputs)
+    recording = KernelRecording(kernels.recording, inputs, kernels)
     try:
         result = backward(recording)
     except Stopped as stopped:
@@ -73,10 +48,11 @@ class KernelRecording:
 
     Parameters
     ----------
-    kernels : Kernels
-        Whose `recording` says what inputs and outputs there are.
+    base : ReplayedRecording
+        Which says what inputs and outputs there are.
     arguments : list of ndarray
         The point.
+    kernels : Kernels, optional
 
     Attributes
     ----------
@@ -92,9 +68,8 @@ class KernelRecording:
 
     primitive = ""
 
-    def __init__(self, kernels, arguments):
-        self.kernels, self.arguments = kernels, arguments
-        self.base = base = kernels.recording
+    def __init__(self, base, arguments, kernels=None):
+        self.base, self.arguments, self.kernels = base, arguments, kernels
         self.inputs, self.outputs, self.structure = base.inputs, base.outputs, base.structure
         self.prediction, self._tape = base.prediction, base._tape
         self.values = None
@@ -111,38 +86,44 @@ class KernelRecording:
         """Reverse mode: for each input an array (outputs, elements of the input)."""
         return self.many(False, None)
 
-    def many(self, forward, directions):
-        """As `Recording.many`; without directions, for all unit vectors."""
-        sources = self.outputs if not forward else self.inputs
-        count = sum(p.size for p in sources) if directions is None else len(directions)
-        kernel = self.kernels.get((forward, lanes_of(self.kernels.tape, count)))
-        if kernel is None and count:
-            raise Stopped(OTHER)
-        return self.by(kernel, forward, directions)
-
-    def by(self, kernel, forward, directions):
-        """The same by a kernel that is given."""
+    def many(self, forward, directions, kernel=None):
+        """As `Recording.many`; without directions, for all unit vectors.  By `kernel`, or the one that there is."""
         sources, targets = (self.inputs, self.outputs) if forward else (self.outputs, self.inputs)
         count = sum(p.size for p in sources) if directions is None else len(directions)
         arrays = [np.zeros((count, p.size), p.char) for p in targets]
-        for start in range(0, count, kernel.lanes if kernel else 1):
-            stop = min(start + kernel.lanes, count)
-            seeds = seeds_of(sources, directions, start, stop, kernel.lanes)
+        if not count:
+            return arrays
+        kernel, lanes = self._kernel(forward, count) if kernel is None else (kernel, kernel.lanes)
+        for start in range(0, count, lanes):
+            stop = min(start + lanes, count)
+            seeds = seeds_of(sources, directions, start, stop, lanes)
             # Results that do not depend on the inputs have no adjoints.
-            seeds = [s for p, s in zip(sources, seeds) if forward or p.slot]
-            status, results = kernel.answer([*self.arguments, *seeds])
-            if results is None:
-                raise Stopped(status)
-            for whole, part in zip(arrays, results[kernel.values :]):
-                whole[start:stop] = part.reshape(kernel.lanes, whole.shape[1])[: stop - start]
-            if self.values is None:
-                self.values = [kernel.value(results, k) for k in range(kernel.values)]
+            parts = self._run(kernel, [s for p, s in zip(sources, seeds) if forward or p.slot], targets, lanes)
+            for whole, part in zip(arrays, parts):
+                whole[start:stop] = part.reshape(lanes, whole.shape[1])[: stop - start]
         return arrays
+
+    def _kernel(self, forward, count):
+        """What answers so many directions, and how many at once."""
+        lanes = lanes_of(self.kernels.tape, count)
+        kernel = self.kernels.get((forward, lanes))
+        if kernel is None:
+            raise Stopped(OTHER)
+        return kernel, lanes
+
+    def _run(self, kernel, seeds, targets, lanes):
+        """The derivatives of `targets` along these seeds."""
+        status, results = kernel.answer([*self.arguments, *seeds])
+        if results is None:
+            raise Stopped(status)
+        if self.values is None:
+            self.values = [kernel.value(results, k) for k in range(kernel.values)]
+        return results[kernel.values :]
 
     def answer(self, kernel, forward, directions):
         """Status and results of a kernel, as `Executable.answer` gives them."""
         try:
-            return FINE, self.by(kernel, forward, directions)
+            return FINE, self.many(forward, directions, kernel)
         except Stopped as stopped:
             return stopped.status, None
 

@@ -15,13 +15,11 @@ function to see that the indices are right; if they are not, there is no plan (`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...common.tree import LEAF, flatten
 from .answers import Applied, Gathered, Plan
-from .directions import lanes_of, seeds_of
+from .directions import KernelRecording, lanes_of
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24
@@ -56,16 +54,7 @@ def of_directions(kept, read, kernel_of=None, then=None):
     return (executable, runs, (LEAF, [Applied(then, leaves[0])])) if len(leaves) == 1 else None
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A call of `many`: the seeds of each run, and how many directions there are."""
-
-    forward: bool
-    count: int
-    runs: list
-
-
-class Numbered:
+class Numbered(KernelRecording):
     """A recording whose answers are made of the numbers of their elements.
 
     Parameters
@@ -76,60 +65,42 @@ class Numbered:
         ``kernel_of(forward, count)`` gives an executable for so many directions, and how many it carries at once; or None.
     value : callable
         From an array of numbers of elements (from 1) to what stands for them.
+
+    Attributes
+    ----------
+    runs : list of (list, list)
+        As of `Plan`.
+    used : list of (Executable, str)
+        What was asked, and for which dtypes.
     """
 
-    primitive = ""
-
     def __init__(self, base, kernel_of, value):
-        self.base, self.kernel_of, self._value = base, kernel_of, value
-        self.inputs, self.outputs, self.structure = base.inputs, base.outputs, base.structure
-        self.prediction, self._tape, self.arguments = base.prediction, base._tape, None
-        self.asked, self.kernels, self.size = [], [], 1
-
-    def compressed(self):
-        """Compressions of the Jacobian (`ReplayedRecording.compressed`)."""
-        return self.base.compressed()
+        super().__init__(base, None)
+        self.kernel_of, self._value = kernel_of, value
+        self.runs, self.used, self.size = [], [], 1
 
     @property
     def store(self):
         """Asked for by who has not chosen a mode yet: then there is no plan."""
         raise _Unplanned
 
-    def columns(self):
-        """As of `Recording`."""
-        return self.many(True, None)
-
-    def rows(self):
-        """As of `Recording`."""
-        return self.many(False, None)
-
-    def many(self, forward, directions):
-        """As of `Recording`."""
-        sources, targets = (self.inputs, self.outputs) if forward else (self.outputs, self.inputs)
-        count = sum(p.size for p in sources) if directions is None else len(directions)
-        arrays = [np.zeros((count, p.size), p.char) for p in targets]
-        if not count:
-            return arrays
+    def _kernel(self, forward, count):
         kernel = self.kernel_of(forward, count)
         if kernel is None:
             raise _Unplanned
-        executable, lanes = kernel
-        runs = []
-        for start in range(0, count, lanes):
-            stop = min(start + lanes, count)
-            places = []
-            for whole, port in zip(arrays, targets):
-                numbers = np.arange(self.size, self.size + (stop - start) * port.size)
-                whole[start:stop] = self._value(numbers).reshape(stop - start, port.size)
-                places.append((0, self.size))
-                self.size += lanes * port.size
-            seeds = seeds_of(sources, directions, start, stop, lanes)
-            runs.append(([s for p, s in zip(sources, seeds) if forward or p.slot], places))
-        self.asked.append(Asked(forward, count, runs))
-        self.kernels.append(executable)
+        return kernel
+
+    def _run(self, executable, seeds, targets, lanes):
+        parts, places = [], []
+        for port in targets:
+            places.append((0, self.size))
+            parts.append(self._value(np.arange(self.size, self.size + lanes * port.size)))
+            self.size += lanes * port.size
+            self.used.append((executable, port.char))
+        self.runs.append((seeds, places))
         if self.size > MOST:
             raise _Unplanned
-        return arrays
+        return parts
 
 
 class _Unplanned(Exception):
@@ -154,17 +125,14 @@ def gathered(base, read, kernel_of):
     """
     try:
         numbered, leaves, structure = _answer(base, read, kernel_of, lambda n: n)
-        kernels = {id(k): k for k in numbered.kernels}
-        chars = {p.char for asked in numbered.asked for p in (base.outputs if asked.forward else base.inputs)}
-        if len(kernels) != 1 or len(chars) != 1:
+        if len(set(numbered.used)) != 1:
             return None
-        (executable,), (char,) = kernels.values(), chars
+        executable, char = numbered.used[0]
         others = [_answer(base, read, kernel_of, value)[1] for value in (lambda n: n * n, np.sin)]
         found = [_leaf(one, *more, numbered.size, char) for one, *more in zip(leaves, *others)]
     except _Unplanned:
         return None
-    skipped = len(executable.outputs) - len(numbered.asked[0].runs[0][1])
-    runs = [(seeds, [None] * skipped + places) for asked in numbered.asked for seeds, places in asked.runs]
+    runs = [(seeds, [None] * (len(executable.outputs) - len(places)) + places) for seeds, places in numbered.runs]
     return executable, Plan([((numbered.size,), char)], runs), structure, found
 
 

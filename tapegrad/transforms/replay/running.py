@@ -11,7 +11,6 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,14 +19,16 @@ from ...array.tensor import Tensor
 from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, PathWarning, StructureError
-from ...common.tree import LEAF, flatten, of_one, unflatten
+from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
+from ...kernel.reasons import NotLowered
 from ...program.finish import finish
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .. import plain
+from .answers import Outcome
 from .arguments import argument_name, as_inputs, is_input, is_reordered, with_inputs
 from .stats import Spending, Stats, outside
 
@@ -41,22 +42,6 @@ WINDOW = 32
 PATIENCE = 5.0
 #: How deep in recordings this thread is (`depth`).
 _RECORDING = threading.local()
-
-
-@dataclass
-class Outcome:
-    """The answer to one call: the values of the results, and gradients of the wanted inputs."""
-
-    values: list
-    structure: object
-    gradients: list
-    tape: object = None
-
-    def value(self):
-        """The result of the function, which is the caller's own."""
-        # Of a tape the results may be constants.
-        values = self.values if self.tape is None else [v.copy() if isinstance(v, np.ndarray) else v for v in self.values]
-        return values[0] if self.structure is LEAF else unflatten(self.structure, values)
 
 
 class Running:
@@ -86,6 +71,9 @@ class Running:
         Why the function is not recorded any more although it is under `jit`; empty otherwise.
     surroundings : Surroundings or None
         What it reads besides its arguments, as of the last recording.
+    derived : object or None
+        If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
+        ``of(tape, structure)`` makes the tape, for arguments of this structure.
     """
 
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
@@ -94,7 +82,7 @@ class Running:
         self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats = stats is not None, stats or Stats()
-        self.spending, self.surroundings = Spending.of(function), None
+        self.spending, self.surroundings, self.derived = Spending.of(function), None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.causes, self.quiet, self.changed = [], 0, ""
 
@@ -118,8 +106,10 @@ class Running:
             wanted = [mark[-1] for mark in static if is_input(mark)]
             with self.lock:
                 self.stats.records += 1
+            derived = self.derived
+            function = self.function if derived is None else derived.function
             try:
-                result = self.function(*args, **kwargs)
+                result = function(*args, **kwargs)
             except GradientError:
                 if not (trace.cannot or trace.unkept):
                     raise
@@ -133,8 +123,9 @@ class Running:
             results, shape = flatten(result)
             # A constant is given out as any result is: as an array, a new one at each call.
             results = [r._v if isinstance(r, Tensor) and not tracked(r) else r for r in results]
-            plain.checked(results, shape, self.function, tape.store, self.has_aux, backward is True and self.scalar, backward is False)
-            if backward is True and self.scalar and np.ndim(results[0]):
+            number = self.scalar and (backward is True or derived is not None)
+            plain.checked(results, shape, self.function, tape.store, self.has_aux, number, backward is False)
+            if number and np.ndim(results[0]):
                 # An array of one element is differentiated as that number.
                 shape = of_one(shape, np.ndim(results[0]))
                 results[0] = np.reshape(results[0], ())
@@ -156,6 +147,13 @@ class Running:
             self.give_up("the rules of custom primitives run in Python, for one seed at a time")
             return None
         finished.structure = shape
+        if derived is not None:
+            try:
+                finished = derived.of(finished, structure)
+            except NotLowered:
+                # A rule that is not written in instructions: then the derivative itself is run and recorded.
+                self.derived = None
+                return self._recorded(kind, inputs, key, leaves, backward)
         self.stats.seconds["record"] += middle - start
         self.stats.seconds["finish"] += time.perf_counter() - middle
         for how, place in trace.cuts:
@@ -183,10 +181,11 @@ class Running:
     def run(self, args, kwargs, backward):
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
+        if backward:
+            self.check_positions(args)
         if backward is True:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
-            self.check_positions(args)
             argnums = tuple(sorted(set(self.argnums)))
             recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
             if thread_state().enabled:

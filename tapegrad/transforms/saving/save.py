@@ -307,7 +307,7 @@ def _decoded(data, max_bytes):
     tape = LoadedTape(
         records=records, inputs=inputs, leaves=leaves, elements=[tuple(_int(w, LARGEST) for w in e) for e in header["elements"]],
         items=items, constants=[_constant(c, arrays) for c in header["constants"]], guards=guards, outputs=outputs,
-        active=None, metas=metas, origins=list(range(count)), code_runs=runs,
+        metas=metas, origins=list(range(count)), code_runs=runs,
         special=any(BY_NAME[name].calls_scipy for name in header["rows"]), wanted=tuple(_bool(w) for w in header["wanted"]),
         cuts=[(_text(how), _place(file, line)) for how, file, line in header["cuts"]],
     )

@@ -15,7 +15,6 @@ import numpy as np
 
 from ...common.errors import REPORT, TapeFileError, said_by
 from ...common.host_functions import HostFunction
-from ...program.finish import active_slots
 from ...program.trace import FAILS, GUARD, HOST, ROW, SHAPE, Operand, ResultOf, parts_of
 from ...rules import BY_NAME
 from ...rules.scalars import scalar_rows
@@ -61,7 +60,6 @@ class _Check:
         for slot, _ in tape.outputs:
             need(not slot or self._meta(slot) is not None, f"the output {slot}")
         need(tape.structure is not None and tape.structure.count == len(tape.outputs), "the structure of its results")
-        tape.active = active_slots(tape)
 
     def _meta(self, slot):
         """Description of an operand."""

@@ -364,14 +364,20 @@ def test_handlers_around_the_call_do_not_count():
 def test_the_line_of_a_handler():
     seen = []
 
-    def look():
-        seen.append(catcher(sys._getframe(1), None))
+    def look(base):
+        seen.append(catcher(sys._getframe(1), base))
 
     try:
-        look()
+        look(sys._getframe(1).f_code)
+    except OverflowError:
+        pass
+    try:
+        # Not called from there.
+        look(test_generated_programs_with_exceptions.__code__)
     except OverflowError:
         pass
     line = look.__code__.co_firstlineno + 5
+    assert seen.pop() is None
     assert seen == [f"{__file__}:{line}: the handler `except OverflowError` could catch a floating-point error, which a replay does not raise"]
 
 
