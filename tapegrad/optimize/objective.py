@@ -18,6 +18,7 @@ from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
+from ..transforms.replay.answers import Outcome
 from ..transforms.replay.arguments import sort_arguments
 from .layout import Layout
 from .proof import Proof, own_options
