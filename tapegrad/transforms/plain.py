@@ -60,11 +60,6 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
 
 
 def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
-    for k in argnums:
-        if k >= len(args):
-            raise StructureError(
-                f"argnums={tuple(argnums)} asks for argument {k}, but the function was called with {len(args)} positional arguments"
-            )
     variables = []
     arguments = [call.argument(k, value, variables if k in argnums else None) for k, value in enumerate(args)]
     if kwargs:
