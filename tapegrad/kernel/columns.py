@@ -162,7 +162,7 @@ def columns(tape):
     arity = np.ones(int(op[scalar].max(initial=0)) + 1, np.int64)
     for row in ROWS:
         if row.opcode < len(arity):
-            arity[row.opcode] = 3 if row.name == "where" else row.arity
+            arity[row.opcode] = row.arity
     count = np.zeros(len(slots), np.int64)
     is_scalar = scalar[slots]
     scalar_ops = op[slots[is_scalar]]

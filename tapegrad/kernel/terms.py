@@ -63,7 +63,7 @@ class Term(RuleArray):
     @property
     def weak(self):
         """Whether it promotes as a number of Python does, beside arrays."""
-        return self.shape == () and (self.char == "d" or self.char == "c") or self.number is not None and self.char == "d"
+        return self.is_scalar or self.number is not None and self.char == "d"
 
     # -- writing ------------------------------------------------------------------
     def _call(self, name, operands, attrs=(), integer=0, compute=None):
