@@ -69,3 +69,8 @@ def test_objects_are_read_by_functions_and_not_by_where_something_is_in_them():
 def test_asserts_of_what_tests_have_in_common_are_kept_without_debugging(name):
     """`.ci/run` runs some tests under ``python -O``, where only asserts that pytest has rewritten do anything."""
     assert "@pytest_ar" in vars(importlib.import_module(f"tests.{name}"))
+
+
+def test_no_private_module_of_another_library_is_imported():
+    private = re.compile(r"^\s*(from (numpy|scipy)[\w.]*\._\w|from (numpy|scipy)[\w.]* import _\w|import (numpy|scipy)[\w.]*\._\w)", re.MULTILINE)
+    assert not [str(path.relative_to(PACKAGE)) for path in FILES if private.search(path.read_text(encoding="utf-8"))]

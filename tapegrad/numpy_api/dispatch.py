@@ -35,6 +35,8 @@ VALUES = {
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
     np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
 }  # fmt: skip
+#: (ufunc, name of a method) -> what stands for it on tensors, but for `reduce`; `tapegrad.numpy_api.grouping` fills it.
+METHODS = {}
 #: ufuncs served by a function of ours, not by the row that stands for them (or by several).
 DIRECT = {np.power: F.power, np.positive: F.clone}
 
@@ -68,15 +70,18 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         if row is not None and ufunc not in DIRECT:
             return apply_one(row, *inputs) if len(inputs) == 1 else apply_two(row, *inputs)
     out = kwargs.pop("out", None)
+    if method == "at":
+        # Its indices may be a tuple.
+        if (ufunc, method) not in METHODS:
+            raise refuse(ufunc, " for its method .at()")
+        return METHODS[ufunc, method](*inputs, **kwargs)
     inputs = tuple([operand(x) for x in inputs])
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)
     if method == "reduce" and ufunc in _REDUCE:
         return _reduce(ufunc, inputs, kwargs)
-    if method == "accumulate" and ufunc is np.add:
-        return F.cumsum(inputs[0], axis=inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
-    if method == "accumulate" and ufunc is np.multiply:
-        return FUNCTIONS[np.cumprod](inputs[0], inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0))
+    if (ufunc, method) in METHODS:
+        return METHODS[ufunc, method](*inputs, **kwargs)
     if method == "outer" and len(inputs) == 2 and not kwargs:
         a, b = (F.lift(x) for x in inputs)
         return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
@@ -180,7 +185,7 @@ def _constant(operand):
     return operand if kind is float else float(operand) if kind is int or kind is np.float64 else None
 
 
-_REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.min}
+_REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.min, np.logaddexp: F.logsumexp}
 
 
 def _reduce(ufunc, inputs, kwargs):

@@ -16,7 +16,7 @@ def _by_name(reasons):
 
 REFUSED = _by_name({
     "complex numbers are not supported, and the angle of a real number is a step (np.where(x < 0, np.pi, 0.0))": "angle",
-    "it has no rule yet": "bincount einsum_path",
+    "it has no rule yet": "einsum_path",
     "its result is complex, and complex numbers are not supported yet": (
         "fft.fft fft.fft2 fft.fftn fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ihfft fft.irfft fft.irfft2 fft.irfftn "
         "fft.rfft fft.rfft2 fft.rfftn sort_complex"

@@ -18,8 +18,8 @@ from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
+from ..transforms.replay.answers import Outcome
 from ..transforms.replay.arguments import sort_arguments
-from ..transforms.replay.running import Outcome
 from .layout import Layout
 from .proof import Proof, own_options
 
@@ -69,8 +69,6 @@ class Objective:
         self.counts, self.seconds = dict.fromkeys(("evaluations", "records", "runs", "replays"), 0), 0.0
         self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
-        self._value = np.empty(1)
-        self._entry = self._data_address = None
 
     @property
     def differs(self):
@@ -95,9 +93,9 @@ class Objective:
         return current.ready()
 
     def until_kernel(self):
-        """After how many evaluations by sweep the tape becomes a kernel (inf: never)."""
+        """How many evaluations compiled code may do by sweep; the next one, the long way, makes the kernel (inf: there is none to make)."""
         current = self._current
-        return math.inf if current is None else max(1, current.kept.kernels.left(True))
+        return math.inf if current is None else max(1, current.kept.kernels.left(True) - 1)
 
     def evaluate(self, x, g):
         """The value at vector `x`; the gradient goes into `g`."""
@@ -109,12 +107,7 @@ class Objective:
 
     def _answer(self, x, g):
         """`evaluate` by compiled code, or None."""
-        handle = self.handle()
-        if handle:
-            entry, data_address = self._entry, self._data_address
-            if entry.evaluate(handle, data_address(x), data_address(g), data_address(self._value)) == entry.DONE:
-                return float(self._value[0])
-        return None
+        return self._current.answer(x, g) if self.handle() else None
 
     def note(self, count):
         """Note evaluations by compiled code."""
@@ -152,6 +145,8 @@ class Objective:
         start, g, outcome = time.perf_counter(), np.empty(self.layout.size), None
         value = self._answer(np.ascontiguousarray(x, np.float64), g)
         if value is not None:
+            from ..transforms.replay.running import Outcome
+
             self._replayed(1)
             outcome = Outcome([value], None, self.layout.leaves(g), self._current.kept.tape)
         stands = self.proof.stands(x, True, outcome)
@@ -177,12 +172,6 @@ class Objective:
             # Another thread has gone on to another path.
             return
         self._current = self._handles[tape] = _Handle(kept, inputs, self.layout)
-        if self._entry is None:
-            # Compiled code is loaded once there is something to run.
-            from ..interpreter.native import data_address
-            from ..program import handle
-
-            self._entry, self._data_address = handle, data_address
 
     # -- numbers that are none -----------------------------------------------------------
     def refuse(self, x, value, g, hint=""):
@@ -207,13 +196,22 @@ class _Handle:
     """A tape as compiled code calls it (`program.handle`): its replay, and its kernel if it has one."""
 
     def __init__(self, kept, inputs, layout):
-        from ..program.handle import Handle
+        # Compiled code is loaded once there is something to run.
+        from ..interpreter.native import data_address
+        from ..program.handle import DONE, Handle, evaluate
 
         self.kept, self.kernel, self._handle = kept, None, None
+        self._evaluate, self._done, self._address, self._value = evaluate, DONE, data_address, np.empty(1)
         # Else an instruction needs the interpreter, or the value is no float64.
         if not kept.replay.why and kept.replay.outputs[0] == ((), "d"):
             count = len(layout.shapes)
             self._handle = Handle(kept.replay, [8 * a for a in layout.offsets[:count]], inputs[count:])
+
+    def answer(self, x, g):
+        """The value at `x`, or None; the gradient goes into `g`."""
+        address, handle = self._address, self._handle.pointer
+        done = self._evaluate(handle, address(x), address(g), address(self._value)) == self._done
+        return float(self._value[0]) if done else None
 
     def ready(self):
         """The handle's address; 0 if compiled code cannot call it, or if it is time to make the kernel."""

@@ -301,11 +301,13 @@ class Trace:
         if code is not self._code:
             self._code = code
             self.store.code_runs.append((len(self.store.tokens), code))
-        caller = frame.f_back
-        if self.cannot or caller is self.caller and caller.f_lasti == self.offset and not frame.f_code.co_exceptiontable:
+        caller, guarded = frame.f_back, frame.f_code.co_exceptiontable
+        # The outermost frame has no caller.
+        offset = -1 if caller is None else caller.f_lasti
+        if self.cannot or caller is not None and caller is self.caller and offset == self.offset and not guarded:
             return
-        self.caller, self.offset = caller, caller.f_lasti
-        self.plain = None if frame.f_code.co_exceptiontable else frame.f_code
+        self.caller, self.offset = caller, offset
+        self.plain = None if caller is None or guarded else frame.f_code
         self.cannot = catcher(frame, self._base) or ""
 
     def succeeded(self, t):

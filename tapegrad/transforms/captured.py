@@ -29,7 +29,7 @@ from ..common.exact import exact
 from ..tape.places import function_name
 from ..tape.watch import stamp
 from .keep import KEPT
-from .replay.surroundings import ABSENT, FUNCTIONS, ITEMS, Walk, contents_of, installed, is_ours, names_of
+from .replay.surroundings import ABSENT, DEPTH, FUNCTIONS, ITEMS, Walk, contents_of, installed, is_ours, names_of
 
 _CONTAINERS = (list, tuple, dict, deque, types.MappingProxyType)
 _BYTES = (bytearray, array.array, memoryview)
@@ -231,27 +231,27 @@ class Captured(Walk):
         return _copied(self.function, memo)
 
 
-def _copied(value, memo):
+def _copied(value, memo, depth=DEPTH):
     """A value with lists, tuples and dicts of its own, and of functions the copies in `memo` (by id)."""
-    if id(value) in memo:
-        return memo[id(value)]
+    if id(value) in memo or not depth:
+        return memo.get(id(value), value)
     kind = type(value)
     if kind in (list, dict, set) and len(value) <= ITEMS:
         memo[id(value)] = copy = kind()
         if kind is dict:
-            copy.update((key, _copied(item, memo)) for key, item in value.items())
+            copy.update((key, _copied(item, memo, depth - 1)) for key, item in value.items())
         elif kind is set:
             copy.update(value)
         else:
-            copy.extend(_copied(item, memo) for item in value)
+            copy.extend(_copied(item, memo, depth - 1) for item in value)
         return copy
     if kind is tuple and len(value) <= ITEMS:
-        items = tuple(_copied(item, memo) for item in value)
+        items = tuple(_copied(item, memo, depth - 1) for item in value)
         return value if all(a is b for a, b in zip(items, value)) else items
     if kind is types.MethodType and id(value.__func__) in memo:
         return types.MethodType(memo[id(value.__func__)], value.__self__)
     if kind is functools.partial:
-        function = _copied(value.func, memo)
+        function = _copied(value.func, memo, depth - 1)
         return value if function is value.func else functools.partial(function, *value.args, **value.keywords)
     return value
 

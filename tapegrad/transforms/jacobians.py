@@ -428,21 +428,17 @@ def _from_colours(recording, compressed, forward):
 
 def by_columns(recording):
     """Blocks ``[output][input]`` by tangent sweeps."""
-    blocks = []
-    for output, columns in zip(recording.outputs, recording.columns()):
-        row, at = [], 0
-        for argument in recording.inputs:
-            row.append(_shaped(columns[at : at + argument.size].T, output, argument))
-            at += argument.size
-        blocks.append(row)
-    return blocks
+    ends = np.cumsum([p.size for p in recording.inputs])
+    return [
+        [_shaped(columns[end - argument.size : end].T, output, argument) for argument, end in zip(recording.inputs, ends)]
+        for output, columns in zip(recording.outputs, recording.columns())
+    ]
 
 
 def by_rows(recording):
     """Blocks ``[output][input]`` by reverse sweeps."""
-    blocks, at = [], 0
-    rows = recording.rows()
-    for output in recording.outputs:
-        blocks.append([_shaped(r[at : at + output.size], output, argument) for r, argument in zip(rows, recording.inputs)])
-        at += output.size
-    return blocks
+    ends, rows = np.cumsum([p.size for p in recording.outputs]), recording.rows()
+    return [
+        [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
+        for output, end in zip(recording.outputs, ends)
+    ]

@@ -60,26 +60,21 @@ def value_and_gradients(function, args, kwargs, argnums, has_aux=False, scalar=T
 
 
 def _answer(call, function, args, kwargs, argnums, has_aux, scalar):
-    for k in argnums:
-        if k >= len(args):
-            raise StructureError(
-                f"argnums={tuple(argnums)} asks for argument {k}, but the function was called with {len(args)} positional arguments"
-            )
     variables = []
     arguments = [call.argument(k, value, variables if k in argnums else None) for k, value in enumerate(args)]
     if kwargs:
         kwargs = {name: _constant(value) for name, value in kwargs.items()}
     call.state.variables = (*call.outer, *variables)
     result = function(*arguments, **kwargs)
-    if type(result) is Tensor and not has_aux:
-        results, structure = [result], LEAF
-    else:
-        results, structure = flatten(result)
     call.state.variables = call.outer
     if call.outer:
         refuse_outer(call.store)
     if call.enabled and len(call.store.leaf_list) > len(variables):
         refuse_captured(call.store, {t._i for t in variables}, function)
+    if scalar and not has_aux and type(result) is Tensor and result._t is call.store and type(result._v) is float:
+        # What most functions return: one number, computed here.
+        return [result._v], LEAF, _gradients_of_one(result, variables)
+    results, structure = flatten(result)
     differentiated = checked(results, structure, function, call.store, has_aux, scalar)
     gradients = _gradients(differentiated, variables)
     return [_let_out(r._v) if isinstance(r, Tensor) else r for r in results], structure, gradients
@@ -191,11 +186,6 @@ def checked(results, structure, function, store, has_aux, scalar, plain=False):
 
     With `plain` nothing is differentiated: results that depend on nothing may be of any dtype.
     """
-    if scalar and not has_aux and len(results) == 1:
-        # What most functions return: one number, computed here.
-        t = results[0]
-        if type(t) is Tensor and t._t is store and type(t._v) is float:
-            return results
     first = len(results)
     if has_aux:
         if structure.kind is not tuple or len(structure.parts) != 2:
@@ -218,15 +208,27 @@ def checked(results, structure, function, store, has_aux, scalar, plain=False):
     return results[:first]
 
 
+def _gradients_of_one(root, variables):
+    """The gradients of a number by each variable."""
+    gradients = sweep_straight(root._t, root._i, [(t._i, t._v) for t in variables])
+    if gradients is None:
+        return _by_pass([root], variables)
+    for k, gradient in enumerate(gradients):
+        if gradient is None:
+            gradients[k] = _zero(variables[k]._v)
+    return gradients
+
+
 def _gradients(results, variables):
     """The gradients of the sum of `results` by each variable."""
     roots = [t for t in results if type(t) is Tensor and t._t is not None]
     if not roots or not variables:
         return [_zero(t._v) for t in variables]
-    if len(roots) == 1 and type(roots[0]._v) is float:
-        gradients = sweep_straight(roots[0]._t, roots[0]._i, [(t._i, t._v) for t in variables])
-        if gradients is not None:
-            return [_zero(t._v) if g is None else g for t, g in zip(variables, gradients)]
+    return _gradients_of_one(roots[0], variables) if len(roots) == 1 and type(roots[0]._v) is float else _by_pass(roots, variables)
+
+
+def _by_pass(roots, variables):
+    """The same by a pass on whose way others may wait."""
     seeds = [1.0 if type(t._v) is float else np.ones(t.shape, t.dtype) for t in roots]
     swept = sweep_back(roots, seeds, False, variables)
     for t, value in swept.retained_alive():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.optimize.proof import FIRST
+from tapegrad.optimize.proof import EVALUATIONS, FIRST
 from tests.transforms.replay.agreement import Log
 
 
@@ -61,6 +61,19 @@ def test_the_function_itself_is_promoted_as_configured(monkeypatch):
     assert tg.optimize.lbfgs(f, np.ones(2)).success
     (kept,) = f.__tapegrad__.made.values()
     assert kept.stats.kernel_calls > 0
+
+
+def test_what_an_optimiser_records_by_itself_is_promoted_late():
+    """At the 200th evaluation, counted over all optimisations: the recording's own, those by sweep, and those at the solutions."""
+    f = lambda x: np.sum((x - 3.0) ** 4)  # noqa: E731
+    evaluations = 0
+    for most, kernels in ((150, 0), (40, 0), (60, 1)):
+        evaluations += tg.optimize.gradient_descent(f, np.zeros(2), learning_rate=1e-4, max_iter=most, gtol=0.0).nfev
+        (kept,) = f.__tapegrad__.made.values()
+        assert kept.stats.kernels == kernels
+    # The recording is compared with the sweep at its own point, which is no call of either; each of the three solutions is one.
+    assert kept.stats.sweeps + kept.stats.kernel_calls == evaluations - 1 + 3
+    assert kept.stats.sweeps == EVALUATIONS - 1
 
 
 def test_jitted_functions():

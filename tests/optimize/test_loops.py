@@ -269,6 +269,13 @@ def test_in_a_thread():
     assert found[0].success and same_bits(found[0], tg.optimize.lbfgs(rosenbrock, START))
 
 
+@pytest.mark.parametrize("kernel", ["never", "always"])
+def test_threads_share_a_recording(kernel):
+    f, found = tg.jit(lambda x: rosenbrock(x), kernel=kernel), []
+    in_threads(lambda _: found.append(tg.optimize.lbfgs(f, START)), 4)
+    assert len(found) == 4 and all(result.success and same_bits(result, found[0]) for result in found)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_gives_a_result_that_goes_on():
     program = textwrap.dedent(

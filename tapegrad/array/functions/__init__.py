@@ -19,6 +19,8 @@ from .arguments import axis_index, axis_tuple, chosen_axes, lift
 from .copies import *
 from .elementwise import *
 from .elementwise import ELEMENTWISE, power
+from .groups import *
+from .groups import segment_max, segment_mean, segment_min, segment_sum
 from .products import *
 from .reductions import *
 from .shapes import *
@@ -45,4 +47,6 @@ docstrings.complete(globals(), docstrings.FUNCTIONS, {"split": "list of Tensor",
 INNER = {"absolute_product", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}
 
 if not TYPE_CHECKING:  # type checkers take every name without an underscore
-    __all__ = sorted({*METHODS, "array_split", "cat", "concatenate", "pow", "stack", "where"} - INNER)
+    __all__ = sorted({
+        *METHODS, "array_split", "cat", "concatenate", "pow", "segment_max", "segment_mean", "segment_min", "segment_sum", "stack", "where",
+    } - INNER)  # fmt: skip

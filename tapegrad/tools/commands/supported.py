@@ -52,7 +52,7 @@ _ARGUMENTS = {
     "take": (_V, _AT), "take_along_axis": (_V, _AT, 0), "where": (_S > 1, _S, _S), "partition": (_V, 1),
     "argpartition": (_V, 1), "can_cast": (_S, "d"), "arccosh": (_V + 1.0,),
     "copyto": (_S, _V), "astype": (_S, float), "roll": (_V, 1),
-    "dsplit": (_S[None], 1), "fill_diagonal": (_S, _V), "full_like": (_S, _V), "polyfit": (_V, _V, 1),
+    "dsplit": (_S[None], 1), "fill_diagonal": (_S, _V), "full_like": (_S, _V), "polyfit": (_V, _V, 1), "bincount": (_AT, _V),
 }  # fmt: skip
 #: ... or the first of these that NumPy takes.
 _OTHERS = (

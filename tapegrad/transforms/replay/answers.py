@@ -1,4 +1,4 @@
-"""What the answer of a call is, in terms of an executable's outputs, for a `Site` to write it out; and that there is none.
+"""What the answer of a call is: an `Outcome`; or, in terms of an executable's outputs, what a `Site` writes out; or that there is none.
 
 An answer is a `Structure` and a list of leaves.  A leaf is an `Output`, a `Gathered`, an `Applied`, or anything else: a
 constant (of an array, each call gets a copy).
@@ -12,8 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from ...common.tree import Structure
+from ...common.tree import LEAF, Structure, unflatten
 from ...program.status import OTHER
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """The answer to one call: the values of the results, and gradients of the wanted inputs."""
+
+    values: list
+    structure: object
+    gradients: list
+    tape: object = None
+
+    def value(self):
+        """The result of the function, which is the caller's own."""
+        # Of a tape the results may be constants.
+        values = self.values if self.tape is None else [v.copy() if isinstance(v, np.ndarray) else v for v in self.values]
+        return values[0] if self.structure is LEAF else unflatten(self.structure, values)
 
 
 class Miss(int):

@@ -41,14 +41,14 @@ def sort_arguments(args, kwargs, argnums):
         if kind is float:
             inputs.append(np.array(leaf))
             static.append(("f", want))
-        elif kind is np.ndarray and leaf.dtype.isnative and (leaf.dtype.char in "df" or leaf.dtype.kind in "biu" and not want):
+        elif isinstance(leaf, Tensor) or (
+            kind is np.ndarray and leaf.dtype.isnative and (leaf.dtype.char in "df" or leaf.dtype.kind in "biu" and not want)
+        ):
+            if kind is not np.ndarray:
+                leaf = np.asarray(differentiable(leaf, argument_name(k, structure)) if leaf.requires_grad else leaf._v)
             inputs.append(leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf).reshape(leaf.shape))
             # In another order than C it is another kind: a function may look at the order.
             static.append((leaf.shape, leaf.dtype.char if leaf.flags.c_contiguous else leaf.dtype.char + REORDERED, want))
-        elif isinstance(leaf, Tensor):
-            value = np.asarray(leaf._v if not leaf.requires_grad else differentiable(leaf, argument_name(k, structure)))
-            inputs.append(np.ascontiguousarray(value).reshape(value.shape))
-            static.append((value.shape, value.dtype.char if value.flags.c_contiguous else value.dtype.char + REORDERED, want))
         elif want or isinstance(leaf, Dual):
             inputs.append(np.array(differentiable(leaf, argument_name(k, structure)), order="C"))
             static.append((inputs[-1].shape, inputs[-1].dtype.char, want))

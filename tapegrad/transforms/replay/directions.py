@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernel.reasons import NotLowered
 from ...program.status import FINE, OTHER
 
 #: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
@@ -21,30 +20,6 @@ def lanes_of(tape, count):
     while lanes < min(count, MOST) and 2 * lanes * len(tape.records) <= LONG:
         lanes *= 2
     return lanes
-
-
-def asked_for(kept, inputs, backward):
-    """The key (`transforms.replay.kernels`) of the kernel that answers what `backward` asks a recording.
-
-    Raises
-    ------
-    NotLowered
-        It asks nothing that is answered by directions.
-    """
-    from ...program.swept import ReplayedRecording  # loads compiled code
-
-    workspace = kept.take()
-    workspace.run(inputs, False)
-    recording = ReplayedRecording.of(workspace)
-    recording.asked = []
-    backward(recording)
-    asked, recording.asked = recording.asked, []
-    kept.give(workspace)
-    if not asked:
-        raise NotLowered("it is not computed by directions through this tape")
-    kept.kernels.recording = kept.kernels.recording or recording
-    forward, _, count, _ = asked[-1]
-    return forward, lanes_of(kept.tape, count)
 
 
 class Stopped(Exception):

@@ -13,7 +13,7 @@ Three questions are answered here, for each call of ``g = tg.jit(tg.value_and_gr
    policy     a tape becomes a kernel
    ========== =====================================================================================
    "auto"     the first path of a function at its first call, later ones at their third, if the
-              kernel is predicted to be made within `SECONDS` (`kernel.prediction`)
+              kernel is predicted to be made within `kernels.SECONDS` (`kernel.prediction`)
    "always"   every path at its first call
    "never"    never: the interpreter answers
    ========== =====================================================================================
@@ -29,8 +29,8 @@ So calls of ``f = lambda x: x if x > 9 else x * x if x > 0 else -x``::
                  x > 9 ?  --False-->  x > 0 ?  --True-->   A
                           --True--->  C        --False-->  B
 
-    g(4.0)       C stops at its first guard, which saw False: B or A, whichever was used last; if B, its second guard leads to A
-    g(np.ones(1))   another kind, with a tree of its own
+    g(4.0)       C stops at its first guard, which saw False: on to B, recorded after A; its second guard leads to A, which answers
+    g(np.float32(4.0))   another kind, with a tree of its own
 
 A call goes the short way first (`Replayed.quick`): each of the kinds met last has, for each tape, a *call site*, which is the whole
 of 1. and 3. as one Python function written for it (`transforms.replay.site`).  What no site answers goes the long way
@@ -56,7 +56,6 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .answers import MISS, Miss
 from .arguments import sort_arguments
-from .directions import asked_for
 from .kept import Kept
 from .kernels import Making, Options
 from .running import LOG, Running
@@ -104,11 +103,13 @@ class Kernels(Making):
         self.visits[key] += 1
         return self.left(key) == 0
 
-    def note(self, gradients, inputs, outcome, stats, name):
-        """Note an `Outcome` by interpreter at `inputs`, and `promote` if it is time."""
-        if self.visited(gradients):
-            expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
-            self.promote(gradients, lambda kernel: kernel.answer(inputs), expected, stats, name)
+
+    def directions(self):
+        """The key of the directions that were asked for last; raises `NotLowered` if none were."""
+        keys = [key for key in self.visits if isinstance(key, tuple)]
+        if not keys:
+            raise NotLowered("it is not computed by directions through this tape")
+        return keys[-1]
 
 
 class _Node:
@@ -370,7 +371,7 @@ class Replayed(Running):
         return once
 
     def kept(self, args, kwargs, backward=None):
-        """What is kept for a call with these arguments, recorded if there is nothing; and the inputs."""
+        """What is kept for a call with these arguments; recorded if there is nothing."""
         if self.jit is None:
             kept = self.recorded_once().kept(args, kwargs, backward)
             # It is the tape of who asks for it.
@@ -378,20 +379,19 @@ class Replayed(Running):
             return kept
         with no_grad():
             self.call(args, kwargs, bool(self.argnums) if backward is None else backward)
-        inputs, key, _ = sort_arguments(args, kwargs, self.argnums)
-        kept = self.kinds[key].recent if not self.plain else None
+        kept = self.kinds[sort_arguments(args, kwargs, self.argnums)[1]].recent if not self.plain else None
         if kept is None:
             raise GradientError(f"{placed_name(self.function)} has no tape: it is run plainly, because {self.plain or 'it cannot be replayed'}")
-        return kept, inputs
+        return kept
 
     def tape(self, args, kwargs, backward=None):
         """The finished tape that answers a call with these arguments; recorded if there is none."""
-        return self.kept(args, kwargs, backward)[0].tape
+        return self.kept(args, kwargs, backward).tape
 
     def kernel(self, args, kwargs, backward=None):
         """The kernel of `tape`; with a function `backward`, that of the directions it asks for."""
-        kept, inputs = self.kept(args, kwargs, backward)
+        kernels = self.kept(args, kwargs, backward).kernels
         try:
-            return kept.kernels.make(bool(self.argnums) if backward is None else asked_for(kept, inputs, backward))
+            return kernels.make(bool(self.argnums) if backward is None else kernels.directions())
         except NotLowered as why:
             raise UnsupportedFunctionError(f"{placed_name(self.function)} has no kernel: {why}") from (why if why.__cause__ else None)

@@ -7,8 +7,8 @@ from functools import cached_property, partial
 
 from ...program.pool import Pool
 from ...program.status import FINE, OTHER
+from .answers import Outcome
 from .directions import KernelRecording, answered, lanes_of
-from .running import Outcome
 
 
 class Kept(Pool):
@@ -100,14 +100,16 @@ class Kept(Pool):
         """Note an answer of the interpreter, and make a kernel of the tape if it is time."""
         kernels = self.kernels
         if not callable(backward):
-            kernels.note(backward, inputs, outcome, stats, self.name)
+            if kernels.visited(backward):
+                expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
+                kernels.promote(backward, lambda kernel: kernel.answer(inputs), expected, stats, self.name)
         elif not hasattr(backward, "by_kernel"):
             recording = workspace.recording
             asked, recording.asked = recording.asked, []
             for forward, directions, count, results in asked:
                 key = (forward, lanes_of(self.tape, count))
+                kernels.recording = kernels.recording or recording
                 if kernels.visited(key) and not recording.primitive:
-                    kernels.recording = kernels.recording or recording
                     there = KernelRecording(kernels.recording, inputs, kernels)
                     answer = partial(there.answer, forward=forward, directions=directions)
                     kernels.promote(key, answer, results, stats, self.name)

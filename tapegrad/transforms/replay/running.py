@@ -11,7 +11,6 @@ import threading
 import time
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from ...array.tensor import Tensor
 from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, PathWarning, StructureError
-from ...common.tree import LEAF, flatten, of_one, unflatten
+from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
@@ -29,6 +28,7 @@ from ...tape.modes import enable_grad
 from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .. import plain
+from .answers import Outcome
 from .arguments import argument_name, as_inputs, is_input, is_reordered, with_inputs
 from .stats import Spending, Stats, outside
 
@@ -42,22 +42,6 @@ WINDOW = 32
 PATIENCE = 5.0
 #: How deep in recordings this thread is (`depth`).
 _RECORDING = threading.local()
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The answer to one call: the values of the results, and gradients of the wanted inputs."""
-
-    values: list
-    structure: object
-    gradients: list
-    tape: object = None
-
-    def value(self):
-        """The result of the function, which is the caller's own."""
-        # Of a tape the results may be constants.
-        values = self.values if self.tape is None else [v.copy() if isinstance(v, np.ndarray) else v for v in self.values]
-        return values[0] if self.structure is LEAF else unflatten(self.structure, values)
 
 
 class Running:
@@ -197,10 +181,11 @@ class Running:
     def run(self, args, kwargs, backward):
         """The answer by running the function once: `Outcome` as of a replay."""
         self.stats.runs += 1
+        if backward:
+            self.check_positions(args)
         if backward is True:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
-            self.check_positions(args)
             argnums = tuple(sorted(set(self.argnums)))
             recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
             if thread_state().enabled:

@@ -9,6 +9,7 @@ import pytest
 import tapegrad as tg
 from benchmarks.steady_calls import BEFORE, CALLS, FUNCTIONS, POINTS, met
 from tapegrad.codegen.code import COUNTS
+from tapegrad.transforms.replay.function import Replayed
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +67,23 @@ def test_a_recording_is_compiled_once():
     for point in POINTS:
         g(point)
     assert g.stats().kernels == 1 and g.stats().kernel_calls == len(POINTS)
+
+
+@pytest.mark.parametrize("kernel", ["always", "never"])
+def test_no_path_met_before_goes_the_long_way(kernel, monkeypatch):
+    """From the site of one path to that of the next, however many there are."""
+    def steps(x):
+        for k in range(8):
+            if x < k:
+                return (k + 2.0) * x
+        return x * x
+
+    g, points = tg.jit(tg.grad(steps), kernel=kernel), [k - 0.5 for k in range(9)]
+    expected = [g(x) for x in points]
+    for x in points:
+        g(x)
+    monkeypatch.setattr(Replayed, "call", None)
+    for order in (points, points[::-1], points[::2] * 3):
+        assert [g(x) for x in order] == [expected[points.index(x)] for x in order]
+    assert expected == [k + 2.0 for k in range(8)] + [15.0]
+    assert g.stats().records == g.stats().tapes == 9

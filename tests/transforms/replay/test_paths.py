@@ -397,3 +397,15 @@ def test_a_choice_between_a_value_and_a_constant():
         x, y = point
         assert value == 3.0 * y + 2.0 * x + (7.0 if y > 1.0 else x)
         assert [float(g) for g in gradients] == [2.0 + (y <= 1.0), 3.0]
+
+
+def test_the_calls_of_the_essay():
+    """That of `transforms.replay.function`: what is recorded, and who answers."""
+    g = tg.jit(tg.value_and_grad(lambda x: x if x > 9 else x * x if x > 0 else -x))
+    points = [2.0, 3.0, -1.0, -2.0, 10.0, 4.0, np.float32(4.0)]
+    seen = [(tuple(map(float, g(x))), g.stats().records, g.stats().kernel_calls) for x in points]
+    assert [value for value, *_ in seen] == [(4.0, 4.0), (9.0, 6.0), (1.0, -1.0), (2.0, -1.0), (10.0, 1.0), (16.0, 8.0), (16.0, 8.0)]
+    assert [records for _, records, _ in seen] == [1, 1, 2, 2, 3, 3, 4]
+    assert [kernels for *_, kernels in seen] == [0, 1, 1, 1, 1, 2, 2]
+    (floats, singles) = g._replayed.kinds.values()
+    assert [len(kind.tapes) for kind in (floats, singles)] == [3, 1] and len(floats.children) == 2

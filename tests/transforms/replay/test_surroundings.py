@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.transforms.captured import Captured
 from tapegrad.transforms.replay.surroundings import NOTICED, SMALL, UNNOTICED, Surroundings
 from tests.transforms.replay.agreement import quiet
 from tests.transforms.replay.changes import ITEMS_OF, Model, as_before, helper, noticed, triple_global, unnoticed
@@ -349,3 +350,18 @@ def test_files_are_right_without_jit(tmp_path):
     assert [g(1.0) for _ in range(4)] == [2.0, 3.0, 4.0, 5.0]
     recorded = tg.jit(tg.grad(function))
     assert [recorded(1.0) for _ in range(4)] == [6.0] * 4 and path.read_text() == "7.0"
+
+
+def test_what_is_nested_deeply_is_looked_at_down_to_a_depth():
+    nested = innermost = [2.0]
+    for _ in range(5000):
+        nested = [nested]
+    shallow = [[nested, 2.0]]
+    f = lambda x: x * shallow[0][1] * innermost[0]  # noqa: E731
+    before = Surroundings(f)
+    assert before.same() and before.changed()[0] is None
+    shallow[0][1] = 3.0
+    assert before.changed()[0] == "shallow[0][1]"
+    checkpointed = Captured(f)
+    innermost[0] = 3.0
+    assert checkpointed.difference(checkpointed.again(f)) == "innermost[0]"

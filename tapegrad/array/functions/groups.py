@@ -1,0 +1,101 @@
+"""Sums, means and extremes by group: rows of an array that have the same number belong together.
+
+A sum is the transpose of indexing (`scatter`), an extreme is an indexing at positions that depend on values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...common.errors import DtypeError
+from ...common.host_functions import host_function
+from ..record import apply, guard_on, record_aux
+from ..typing import TensorLike
+from .arguments import lift
+from .elementwise import where
+from .shapes import frozen, moved_by, reshape
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def segment_sum(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
+    """The sum of the rows of each group; 0 where there are none."""
+    data, ids, num = _grouped(data, ids, num)
+    inner = tuple(data.shape[1:])
+    positions = record_aux(_positions(int(np.prod(inner)), num), ids)
+    return apply("scatter", (reshape(data, (-1,)), positions), (("shape", (num, *inner)),))
+
+
+def segment_mean(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
+    """The mean of the rows of each group; 0 where there are none."""
+    sums = segment_sum(data, ids, num)
+    counts = record_aux(_counts(len(sums), sums.dtype.char), lift(ids))
+    return sums / reshape(counts, (-1,) + (1,) * (sums.ndim - 1))
+
+
+def segment_max(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
+    """The maximum over the rows of each group; -inf where there are none. At a tie the derivative is that of the first."""
+    return _extreme(data, ids, num, True)
+
+
+def segment_min(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
+    """The minimum over the rows of each group; inf where there are none. At a tie the derivative is that of the first."""
+    return _extreme(data, ids, num, False)
+
+
+def _extreme(data, ids, num, largest):
+    data, ids, num = _grouped(data, ids, num)
+    empty = -np.inf if largest else np.inf
+    none = reshape(record_aux(_are_empty(num), ids), (-1,) + (1,) * (data.ndim - 1))
+    if not len(data):
+        return lift(np.full((num, *data.shape[1:]), empty, data.dtype))
+    return where(none, empty, moved_by("gather", data, _extremes(num, largest), data, ids))
+
+
+def _grouped(data, ids, num):
+    """The arguments, looked at; how many groups there are."""
+    data, ids = lift(data), lift(ids)
+    if ids.dtype.kind not in "iu" and ids.size:
+        raise DtypeError(f"the numbers of groups are integers, not of dtype {ids.dtype}")
+    if ids.ndim != 1 or not data.ndim or len(data) != len(ids):
+        raise ValueError(f"ids of shape {tuple(ids.shape)} are not one number for each row of data of shape {tuple(data.shape)}")
+    if num is None:
+        num = int(guard_on(np.max, ids)) + 1 if ids.size else 0
+    return data, ids, num
+
+
+def _checked(ids, num):
+    if ids.size and (ids.min() < 0 or ids.max() >= num):
+        raise IndexError(f"the numbers of groups lie between {ids.min()} and {ids.max()}, and there are {num} groups")
+    return ids.astype(np.int64)
+
+
+@host_function
+def _positions(ids, width, num):
+    return frozen((_checked(ids, num)[:, None] * width + np.arange(width)).reshape(-1))
+
+
+@host_function
+def _counts(ids, num, char):
+    return np.maximum(np.bincount(_checked(ids, num), minlength=num), 1).astype(char)
+
+
+@host_function
+def _are_empty(ids, num):
+    return np.bincount(_checked(ids, num), minlength=num) == 0
+
+
+@host_function
+def _extremes(values, ids, num, largest):
+    """Where in `values` the first extreme of each group is, NaN if there is one; 0 of an empty group."""
+    rows, ids = values.reshape(len(values), -1), _checked(ids, num)
+    best = np.full((num, rows.shape[1]), -np.inf if largest else np.inf)
+    (np.maximum if largest else np.minimum).at(best, ids, rows)
+    hit = (rows == best[ids]) | np.isnan(rows)
+    first = np.full(best.shape, len(rows))
+    np.minimum.at(first, ids, np.where(hit, np.arange(len(rows))[:, None], len(rows)))
+    columns = np.arange(rows.shape[1])
+    return frozen(np.where(first < len(rows), first * rows.shape[1] + columns, 0).reshape(num, *values.shape[1:]))
