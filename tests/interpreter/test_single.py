@@ -100,7 +100,7 @@ def test_a_tangent_that_passes_unchanged_is_not_copied():
     t = np.ones(5)
     meta = meta_of(t)
     loop = TangentLoop.of(BY_NAME["add"], (meta, meta), meta, (True, False), None)
-    assert loop.run([t, t, t + t], {0: t}) is t and not loop.kernel
+    assert loop.run([t, t, t + t], {0: t}) is t and not loop.planned
 
 
 def test_empty_results_and_zero_derivatives():
