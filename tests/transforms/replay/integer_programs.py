@@ -189,5 +189,3 @@ FUNCTIONS = (
 BY_CONTENT = (one_hot, ranges, in_a_dict, in_a_text, as_numbers, counted, repeated, ordered)
 #: How many are picked decides.
 BY_NUMBER = (masked, distinct, branch)
-#: NumPy computes some of it, so there is no kernel.
-WITHOUT_KERNEL = (counts, summed, functions, powers, distinct, branch)
