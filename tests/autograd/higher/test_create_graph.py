@@ -464,7 +464,7 @@ def test_a_pass_inside_of_a_recorded_function_looks_at_its_own_instructions_only
     """The argument is the first slot of the tape; each of its derivatives is taken far behind it."""
     seen = []
     once = adjoint.between
-    monkeypatch.setattr(passes, "between", lambda stretch, *args: (once(stretch, *args), seen.append(len(stretch._records)))[0])
+    monkeypatch.setattr(passes, "between", lambda stretch, *args: (once(stretch, *args), seen.append(len(stretch._instructions)))[0])
 
     def f(x):
         total = 0.0

@@ -189,5 +189,3 @@ FUNCTIONS = (
 BY_CONTENT = (one_hot, ranges, in_a_dict, in_a_text, as_numbers, counted, repeated, ordered)
 #: How many are picked decides.
 BY_NUMBER = (masked, distinct, branch)
-#: Python takes something from the integers that has no kernel.
-WITHOUT_KERNEL = (distinct, branch)
