@@ -348,8 +348,9 @@ class _Finisher:
             if entry.kind == GUARD and operands[0] <= 0:
                 # What it looked at is a constant.
                 continue
-            for _ in range(continuations(entry, operands)):
-                add(CONTINUES, 0.0, None, i)
+            if len(operands) > 2:
+                for _ in range(continuations(entry, operands)):
+                    add(CONTINUES, 0.0, None, i)
             slot = new[i] = add(TRACED, 0.0, entry.meta, i)
             item = Item(slot, entry, operands)
             if entry.kind == GUARD:
@@ -400,8 +401,8 @@ def continuations(entry, operands):
 
 def key_of(entry, operands):
     """What two entries share if they give the same result; None if each is its own."""
+    if entry.kind == ROW:
+        return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)
     if entry.kind == GUARD:
         return (GUARD, entry.function, operands, entry.seen)
-    if entry.kind == HOST:
-        return (HOST, entry.function.ufunc, operands) if entry.function.ufunc is not None else None
-    return (ROW, entry.function, entry.attrs, operands, entry.integer, entry.differentiable)
+    return (HOST, entry.function.ufunc, operands) if entry.function.ufunc is not None else None

@@ -93,20 +93,21 @@ class Layout:
         ops = tape.records["op"]
         scalar = np.zeros(len(ops) + 1, np.int8)
         scalar[1:-1] = (ops[1:] > SCALAR_LEAF) & (ops[1:] < ARRAY_LEAF)
-        # Where runs of scalar instructions begin, and where they have ended.
+        # Where runs of scalar instructions begin, and where they have ended; the first ones last.
         edges = np.flatnonzero(np.diff(scalar, prepend=0)).tolist()
-        steps = [(first, None, end) for first, end in zip(edges[::2], edges[1::2])]
-        steps += [(item.slot, item, 0) for item in tape.items]
-        for slot, item, end in sorted(steps, key=lambda step: step[0]):
+        runs = [*zip(edges[::2], edges[1::2])][::-1]
+        for item in (*tape.items, None):
+            while runs and (item is None or runs[-1][0] < item.slot):
+                first, end = runs.pop()
+                self.stream += [W.SCALARS, first, end - 1]
             if item is None:
-                self.stream += [W.SCALARS, slot, end - 1]
+                self.stream.append(W.END)
             elif item.entry.kind == GUARD:
                 self._guard(item, items)
-            elif slot in skipped:
+            elif item.slot in skipped:
                 self._allocate(item)
             else:
                 self._entry(item)
-        self.stream.append(W.END)
         if self._instructions:
             slots, *fields = zip(*self._instructions)
             for name, values in zip(("op", "a", "b", "integer"), fields):
@@ -153,7 +154,7 @@ class Layout:
             seen = bool(self.seen[item.number][0])
             self.stream += [W.COMPARE, item.number, how, self.address_of(x), self.address_of(y), int(seen)]
             return
-        if item.entry.function == "bool" and self._meta(slot).char != "?":
+        if item.entry.function == "bool" and self._metas[slot].char != "?":
             # The truth of a number: compared with zero.
             target = self.arrays[item.slot] = np.zeros((), bool)
             self._host(np.bool_, [slot], target, "bool", item.slot)
@@ -171,26 +172,22 @@ class Layout:
 
     def _allocate(self, item):
         meta = item.entry.meta
-        if meta is SCALAR:
-            return self.value_array(item.slot)
-        self._own(item.slot, np.empty(meta.shape, meta.dtype))
-        return self.arrays[item.slot]
+        if meta is not SCALAR:
+            self._own(item.slot, np.empty(meta.shape, meta.dtype))
 
     def _entry(self, item):
         entry, operands = item.entry, item.operands
         if entry.kind == HOST:
-            target, ufunc = self._allocate(item), entry.function.ufunc
-            metas = tuple([self._meta(o) for o in operands])
-            program = ValueProgram.of_ufunc(ufunc, metas, self._meta(item.slot)) if ufunc is not None else None
+            self._allocate(item)
+            key = entry.function.ufunc, tuple(map(self._metas.__getitem__, operands)), self._metas[item.slot]
             # Kept: its words are read.
-            self._planned[ufunc, metas] = program
-            self._step(item, program, entry.function, target)
+            program = self._planned[key] = ValueProgram.of_ufunc(*key) if key[0] is not None else None
+            self._step(item, program, entry.function)
             return
         row = entry.function
         if row is _STACK and len(entry.meta.shape) == 1 and all(self._static_meta(o) is SCALAR for o in operands):
-            target = self._allocate(item)
-            addresses = [self.address_of(o) for o in operands]
-            self.stream += [W.COLLECT, native.data_address(target), len(addresses), *addresses]
+            self._allocate(item)
+            self.stream += [W.COLLECT, self.address_of(item.slot), len(operands), *map(self.address_of, operands)]
             self._signature(item, self._plan(item, False)[1])
             return
         if row.primitive is not None:
@@ -204,18 +201,17 @@ class Layout:
                 self._signature(item, self._plan(item, False)[1])
                 return
         if row.effect == "write" and self._may_reuse(item):
-            target = self.arrays[operands[0]]
-            self._name(item.slot, target, operands[0])
+            self._name(item.slot, self.arrays[operands[0]], operands[0])
         else:
-            target = self._allocate(item)
+            self._allocate(item)
         program, signature = self._plan(item, True)
         if program is None:
-            self._step(item, None, partial(row.value, **row.keywords(entry.attrs, entry.integer)), target)
+            self._step(item, None, partial(row.value, **row.keywords(entry.attrs, entry.integer)))
         else:
-            self._step(item, program, None, target)
+            self._step(item, program, None)
             if row.raises:
                 test = fails(row.name, tuple(row.keywords(entry.attrs, entry.integer).items()))
-                self.delicate.append(Delicate(item.slot, target, test, [self.value_array(o) for o in operands]))
+                self.delicate.append(Delicate(item.slot, self.value_array(item.slot), test, [self.value_array(o) for o in operands]))
                 # They are looked at in the end.
                 self._kept.update(self._roots.get(o) for o in (item.slot, *operands))
         self._signature(item, signature)
@@ -223,13 +219,12 @@ class Layout:
     def _plan(self, item, computed):
         """The program of an entry's value, if it is to be `computed` by one, and the signature of its adjoint, or None."""
         entry, operands, active = item.entry, item.operands, self._active
-        row, attrs, described = entry.function, entry.attrs, self._metas.get
-        metas = tuple([described(o, SCALAR) for o in operands])
+        row, attrs, metas = entry.function, entry.attrs, tuple(map(self._metas.__getitem__, operands))
         if row.primitive is not None:
             *attrs, (_, call) = attrs
             attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
-        flags = tuple([active[o] for o in operands]) if active[item.slot] and not self.tape.forward_only else None
-        out = described(item.slot, SCALAR)
+        flags = tuple(map(active.__getitem__, operands)) if active[item.slot] and not self.tape.forward_only else None
+        out = self._metas[item.slot]
         key = row, attrs, metas, flags, out, computed
         planned = self._planned.get(key)
         if planned is None:
@@ -240,7 +235,7 @@ class Layout:
 
     def _primitive(self, item):
         """A call of a custom primitive: a host step, and a stop of the sweep if it has an adjoint."""
-        target = self._allocate(item)
+        self._allocate(item)
         needed = [o > 0 and bool(self.tape.active[o]) for o in item.operands[1:]]
         recorded = dict(item.entry.attrs)["call"]
 
@@ -248,15 +243,15 @@ class Layout:
             value, self.calls[item.slot] = item.entry.function.primitive.again(recorded, values, needed)
             return value
 
-        self._host(function, item.operands[1:], target, item.entry.name, item.slot)
+        self._host(function, item.operands[1:], self.value_array(item.slot), item.entry.name, item.slot)
         if self.tape.active[item.slot]:
             self.in_python.append(item)
             self._kept.update(self._roots.get(o, o) for o in (*item.operands[1:], item.slot))
             self._signature(item, self._plan(item, False)[1])
 
-    def _step(self, item, program, function, target):
+    def _step(self, item, program, function):
         if program is None:
-            self._host(function, item.operands, target, item.entry.name, item.slot)
+            self._host(function, item.operands, self.value_array(item.slot), item.entry.name, item.slot)
             return
         stream, addressed, first = self.stream, self._addresses.get, self.address + VALUE
         stream += (W.PROGRAM, program.address, item.slot, 1 + len(item.operands), 0, self.address_of(item.slot))
@@ -293,11 +288,11 @@ class Layout:
             self._continue(item.slot, read[2:])
         integer = entry.integer
         if signature.saves and not signature.in_python:
-            integer = len(self.saved)
+            integer, addressed, roots = len(self.saved), self._addresses.get, self._roots.get
             for k in signature.saves:
                 kept = item.slot if k < 0 else operands[k]
-                self.saved.append(self.address_of(kept))
-                self._kept.add(self._roots.get(kept, kept))
+                self.saved.append(addressed(kept, self.address + VALUE + RECORD.size * kept))
+                self._kept.add(roots(kept, kept))
         self._instructions.append((item.slot, signature.opcode, read[0], read[1] if len(read) > 1 else 0, integer))
 
     def _continue(self, slot, operands):

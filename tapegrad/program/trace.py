@@ -232,8 +232,7 @@ class Trace:
     def record(self, row, attrs, operands, values, integer, value):
         """Note and write an operation through which no derivative passes; returns its tensor."""
         self._room()
-        self.note(row, attrs, operands, values, integer, value, False)
-        t = self._write(value)
+        t = self._write(value, self.note(row, attrs, operands, values, integer, value, False))
         if row.raises:
             self.succeeded(t)
         return t
@@ -255,12 +254,12 @@ class Trace:
         live = []
         if isinstance(function, np.ufunc) and not kwargs:
             args = _promoted(args)
-        layout = _replaced((tuple(args), dict(kwargs)), live)
+        layout = tuple([_replaced(a, live) for a in args]), {k: _replaced(v, live) for k, v in kwargs.items()}
         self._room()
-        references = tuple(self._reference(t, t._v) for t in live)
+        references = tuple([self._reference(t, t._v) for t in live])
         value = np.asarray(value)
-        self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, value)
-        t = self._write(value)
+        entry = self.entries[len(self.store.tokens)] = Entry(HOST, Host(function, layout), (), references, False, 0, value)
+        t = self._write(value, entry.meta)
         if not isinstance(function, np.ufunc) and _shape_may_change(function):
             self._guard(t, SHAPE, np.array(value.shape, np.int64).tobytes())
         return t
@@ -349,11 +348,11 @@ class Trace:
         store.offsets.append(frame.f_lasti)
         store.tokens.append(token)
 
-    def _write(self, value):
+    def _write(self, value, meta):
         t = live_tensor(value)
         t._t, t._i = self.store, len(self.store.tokens)
         if value.__class__ is not float:
-            t._m = meta_of(value)
+            t._m = meta
         t._k = object()
         self._append(t._k)
         return t
@@ -473,8 +472,9 @@ class Operand(int):
 def _promoted(args):
     """Operands of a ufunc with numbers made arrays of the dtype they take beside the others."""
     dtypes = [a.dtype for a in args if hasattr(a, "dtype")]
-    args = [np.asarray(a) if isinstance(a, np.generic) else a for a in args]
-    return [_array_of(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+    if len(dtypes) < len(args):
+        args = [_array_of(a, np.result_type(*dtypes, a)) if type(a) in (int, float, bool) else a for a in args]
+    return [np.asarray(a) if isinstance(a, np.generic) else a for a in args]
 
 
 def _array_of(number, dtype):

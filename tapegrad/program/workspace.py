@@ -31,6 +31,13 @@ from .stream import Layout, all_readers
 from .trace import FAILS, GUARD, SHAPE
 
 
+class _Metas(dict):
+    """Descriptions of arrays by slot; everything else is a scalar."""
+
+    def __missing__(self, slot):
+        return SCALAR
+
+
 class Workspace(Layout):
     """Everything a replay of `tape` writes to.
 
@@ -57,7 +64,7 @@ class Workspace(Layout):
         #: What becomes of the records of entries: slot, opcode, two operands, and the integer.
         self._instructions = []
         #: Of slots and constants that have an array; the others are scalars, in their records.
-        self._metas, self._addresses = {}, {}
+        self._metas, self._addresses = _Metas(), {}
         #: Whether a slot is active; constants, which negative numbers refer to, are not.
         self._active = tape.active.tobytes() + bytes(len(tape.constants))
         #: Results of rows that may have to raise.
@@ -75,7 +82,8 @@ class Workspace(Layout):
         self._guard_slots = [item.slot for item in tape.items if item.entry.kind == GUARD]
         self.seen = [np.frombuffer(g.seen, np.uint8) for g in tape.guards]
         for k, constant in enumerate(tape.constants):
-            self._put(-1 - k, np.asarray(constant), meta_of(constant))
+            array = self.arrays[-1 - k] = np.asarray(constant)
+            self._metas[-1 - k], self._addresses[-1 - k] = meta_of(constant), native.data_address(array)
         for slot in tape.leaves:
             if slot:
                 self._own(slot, np.empty(tape.metas[slot].shape, tape.metas[slot].dtype))
@@ -92,20 +100,15 @@ class Workspace(Layout):
         """Address of the value of a slot or constant."""
         return self._addresses.get(slot, self.address + VALUE + RECORD.size * slot)
 
-    def _meta(self, slot):
-        return self._metas.get(slot, SCALAR)
-
-    def _put(self, slot, array, meta):
-        self.arrays[slot], self._metas[slot], self._addresses[slot] = array, meta, native.data_address(array)
-
     def _own(self, slot, array):
-        self._put(slot, array, meta_of(array))
+        self.arrays[slot], self._metas[slot], self._addresses[slot] = array, meta_of(array), native.data_address(array)
         self._roots[slot] = slot
 
     def _name(self, slot, array, source):
         """Note that `array`, the value of `slot`, is (part of) the buffer of `source`."""
-        self._put(slot, array, meta_of(array))
-        root = self._roots[slot] = self._roots.get(source, source)
+        root = self._roots.get(source, source)
+        self.arrays[slot], self._metas[slot], self._addresses[slot] = array, meta_of(array), native.data_address(array)
+        self._roots[slot] = root
         self._last_reads[root] = max(self._last_read(slot), self._last_read(root))
 
     def _last_read(self, root):
@@ -293,20 +296,20 @@ class Workspace(Layout):
             if at > slot:
                 self._known(W.sweep(self.pointer, at, slot + 1))
             at = slot - 1
-            meta = self._meta(slot)
+            meta = self._metas[slot]
             g = float(self.adjoint[slot]) if meta is SCALAR else adjoints.take(slot, meta.shape, np.dtype(meta.char))
             if not np.any(g):
                 # Zero is absolute: a rule may multiply by what is not finite.
                 continue
             values = [self.calls[slot], *(normalise(np.array(self.value_array(o))) for o in operands)]
             wanted = [k for k, o in enumerate(item.operands) if o > 0 and self.tape.active[o]]
-            metas = [None, *(self._meta(o) for o in operands)]
+            metas = [None, *(self._metas[o] for o in operands)]
             row = item.entry.function
             with noted(f"in the backward pass through {row.name}, called at {self.tape.place(slot)}"):
                 gradients = row.primitive.pull(normalise(g), values, normalise(np.array(self.value_array(slot))), wanted, metas)
             for o, c in zip(operands, gradients):
                 if c is not None and o > 0 and self.tape.active[o]:
-                    adjoints.add(o, float(c) if self._meta(o) is SCALAR else np.array(c, np.dtype(self._meta(o).char), order="C"))
+                    adjoints.add(o, float(c) if self._metas[o] is SCALAR else np.array(c, np.dtype(self._metas[o].char), order="C"))
         return at
 
     def seen_at(self, number):
