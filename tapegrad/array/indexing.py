@@ -26,7 +26,7 @@ from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.meta import c_strides
 from .differentiable import Differentiable
-from .functions import clone, lift, reshape
+from .functions import reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
 from .record import apply, apply_view, as_operand, plain, record_aux, recorded, tracked
 from .traces import computed
@@ -312,7 +312,8 @@ def setitem(x, key, value):
     if type(array) is float:
         if not (key == () or key is Ellipsis):
             raise IndexError("a 0-d tensor takes only the indices () and ...")
-        root._become(clone(lift(_fitting(value, ()))))
+        # A dual number stays one, whatever is assigned.
+        root._become(where(True, _fitting(value, ()), x))
         return
     if array.dtype.kind != "f" and x.__class__ is not registry.Whole:
         raise DtypeError(

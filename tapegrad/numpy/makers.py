@@ -52,6 +52,18 @@ def full(shape, fill_value, dtype=None, order="C", **options):
     return fillable(np.full(shape, fill_value, dtype, order, **options))
 
 
+_full_like = taking_lists(np.full_like)
+
+
+@functools.wraps(np.full_like, updated=())
+def full_like(a, fill_value, *args, **kwargs):
+    value = operand(fill_value)
+    if isinstance(value, Differentiable):
+        a = operand(a)
+        return FUNCTIONS[np.full_like](a if isinstance(a, Differentiable) else np.asarray(a), value, *args, **kwargs)
+    return fillable(_full_like(a, fill_value, *args, **kwargs))
+
+
 def joining(function):
     """``np.array`` and its kin, which also take tensors, and lists that hold tensors; a tensor itself is copied only by ``np.array``."""
 

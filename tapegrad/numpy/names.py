@@ -11,7 +11,7 @@ from . import makers
 
 #: Those that make arrays, out of numbers and of arrays.
 _MAKERS = "zeros ones empty eye identity tri arange".split()
-_MAKERS_OF_ARRAYS = "zeros_like ones_like empty_like full_like linspace logspace geomspace copy diag diagflat vander".split()
+_MAKERS_OF_ARRAYS = "zeros_like ones_like empty_like linspace logspace geomspace copy diag diagflat vander".split()
 _JOINING = "array asarray asanyarray ascontiguousarray asfortranarray require".split()
 
 #: What is not NumPy's own, and neither a ufunc nor a function that asks tensors what to do.
@@ -20,6 +20,7 @@ _OURS = {
     **{getattr(np, name): makers.making(taking_lists(getattr(np, name))) for name in _MAKERS_OF_ARRAYS},
     **{getattr(np, name): makers.joining(getattr(np, name)) for name in _JOINING},
     np.full: makers.full,
+    np.full_like: makers.full_like,
     np.fromiter: makers.fromiter,
     np.apply_along_axis: makers.of_lines(np.apply_along_axis, 2),
     np.piecewise: makers.of_lines(np.piecewise, 0),

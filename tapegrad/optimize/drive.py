@@ -138,7 +138,7 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
         "status": status, "message": message, "nit": state.iterations, "nfev": state.evaluations, "njev": state.evaluations,
     }  # fmt: skip
     return finished(
-        solution, objective.layout, objective.differs, start, jac=shaped(objective.layout, state.vectors[P.G]),
+        solution, objective.layout, objective.proof.differs, start, jac=shaped(objective.layout, state.vectors[P.G]),
         gradient_norm=float(reals[P.R_NORM]), counts=objective.counts, seconds={"recording": objective.seconds},
         history=state.history, state=state,
     )  # fmt: skip

@@ -135,7 +135,7 @@ def _result(solution, function, layout, start):
         from .result import finished
 
     return finished(
-        solution, layout, function.differs, start, history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
+        solution, layout, function.proof.differs, start, history=np.array(function.history).reshape(-1, 2), unit="Jacobian",
         counts={"evaluations": function.evaluations, "jacobians": function.jacobians, "records": function.records},
     )  # fmt: skip
 

@@ -47,22 +47,17 @@ def remember(v, pairs, products, i):
 
 
 @helper
-def mark_held(v, i):
-    """Mark in `SCRATCH` the variables held by a bound."""
-    x, g, lower, upper, held = v[P.X], v[P.G], v[P.LOWER], v[P.UPPER], v[P.SCRATCH]
-    near = min(slope_norm(x, g, lower, upper, 1), NEAR) if i[P.I_BOUNDED] else 0.0
-    for k in range(len(x)):
-        below, above = g[k] > 0.0 and x[k] <= lower[k] + near, g[k] < 0.0 and x[k] >= upper[k] - near
-        held[k] = 1.0 if below or above else 0.0
-
-
-@helper
 def two_loop(v, pairs, products, i):
     """Choose the direction; returns the slope along it (for held variables before projection)."""
-    g, d, held, alphas, curvatures = v[P.G], v[P.D], v[P.SCRATCH], products[0], products[1]
-    mark_held(v, i)
+    x, g, d, lower, upper = v[P.X], v[P.G], v[P.D], v[P.LOWER], v[P.UPPER]
+    # Variables at a bound that the gradient pushes against are held.
+    held, alphas, curvatures = v[P.SCRATCH], products[0], products[1]
+    bounded = i[P.I_BOUNDED] != 0
+    near = min(slope_norm(x, g, lower, upper, 1), NEAR) if bounded else 0.0
     for k in range(len(g)):
-        d[k] = g[k] if held[k] == 0.0 else 0.0
+        held[k], d[k] = 0.0, g[k]
+        if bounded and (g[k] > 0.0 and x[k] <= lower[k] + near or g[k] < 0.0 and x[k] >= upper[k] - near):
+            held[k], d[k] = 1.0, 0.0
     count, head, m = i[P.I_PAIRS], i[P.I_HEAD], len(pairs) // 2
     for k in range(count):
         j = (head - 1 - k) % m
@@ -145,13 +140,6 @@ def searched(v, r, i):
     return outcome
 
 
-@helper
-def stuck(r):
-    """Why no step lowers the value: none could by more than rounding (which is a solution), or something is wrong."""
-    promised = -r[P.R_SEARCH + L_SLOPE] * r[P.R_FIRST]
-    return P.CHANGE if promised <= ROUNDING * max(abs(r[P.R_VALUE]), 1.0) else P.STUCK
-
-
 @compiled_on_arrays(P.SIGNATURE)
 def lbfgs(handle, history, budget, v, pairs, products, r, i):
     """Go on; returns why it came back (`optimize.loop`, which has the parameters)."""
@@ -183,8 +171,10 @@ def lbfgs(handle, history, budget, v, pairs, products, r, i):
                     i[P.I_PHASE] = P.NEXT
                     return P.STUCK
             else:
+                # No step lowers the value: none could by more than rounding, which is a solution, or something is wrong.
                 i[P.I_PHASE] = P.NEXT
-                return stuck(r)
+                promised = -r[P.R_SEARCH + L_SLOPE] * r[P.R_FIRST]
+                return P.CHANGE if promised <= ROUNDING * max(abs(r[P.R_VALUE]), 1.0) else P.STUCK
         else:
             why = ended(r, i, r[P.R_CHANGE])
             if why != P.BROKEN and why != P.GRADIENT and i[P.I_ITERATIONS] > 0 and r[P.R_SEARCH + L_STEP] >= LARGEST:

@@ -223,7 +223,7 @@ class _Drive:
             self.shown.close(len(self.history), *(self.history[-1] if self.history else (np.nan, np.nan)))
         counts = {**self.objective.counts, **second.counts(), **{f"constraint {k}": f.evaluations for k, f in enumerate(functions)}}
         return finished(
-            solution, layout, any(one.differs for one in recorded), start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
+            solution, layout, any(one.proof.differs for one in recorded), start, fun=float(solution.fun), jac=shaped(layout, g), counts=counts,
             seconds={"recording": self.objective.seconds}, history=np.array(self.history).reshape(-1, 2), unit="evaluation",
         )  # fmt: skip
 

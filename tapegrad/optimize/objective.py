@@ -18,7 +18,6 @@ from ..autograd.anomaly import first_anomaly
 from ..common.errors import NonFiniteError, StructureError
 from ..transforms.functional import Transformed, options_of
 from ..transforms.keep import kept as kept_with
-from ..transforms.replay.answers import Outcome
 from ..transforms.replay.arguments import sort_arguments
 from .layout import Layout
 from .proof import Proof, own_options
@@ -39,6 +38,7 @@ class Objective:
     Attributes
     ----------
     layout : Layout
+    proof : Proof
     counts : dict of str to int
         Of value and gradient together: ``evaluations``, and ``replays`` (answered without the user's function), ``records`` and
         ``runs`` (times that it ran, to be recorded and plainly).
@@ -69,11 +69,6 @@ class Objective:
         self.counts, self.seconds = dict.fromkeys(("evaluations", "records", "runs", "replays"), 0), 0.0
         self._before = self.replayed.stats.records, self.replayed.stats.runs
         self._handles, self._current, self._suspect = {}, None, True
-
-    @property
-    def differs(self):
-        """Whether the function gives something else than its recording."""
-        return self.proof.differs
 
     # -- compiled -------------------------------------------------------------------
     def suspect(self):
@@ -131,7 +126,7 @@ class Objective:
         """`evaluate` by the replayed function, which records where it has to."""
         start, replays = time.perf_counter(), self.replayed.stats.replays
         outcome = self.proof.evaluate(x)
-        self._adopt(x, None if self.differs else outcome.tape)
+        self._adopt(x, None if self.proof.differs else outcome.tape)
         value = np.asarray(outcome.values[0], float).item()
         for part, a, b in zip((p for p in outcome.gradients if p is not None), self.layout.offsets, self.layout.offsets[1:]):
             g[a:b] = np.reshape(part, -1)

@@ -37,6 +37,7 @@ class VectorFunction:
     history : list of (float, float)
         Where a Jacobian was asked for: half the sum of squares, and the largest component of its gradient.
     shown : Progress or None
+    proof : Proof
     """
 
     def __init__(self, function, layout, args=(), what="the function"):
@@ -48,13 +49,8 @@ class VectorFunction:
         self.before = self.replayed.stats.records
         self.evaluations = self.jacobians = 0
         self.history, self.shown = [], None
-        self._proof = Proof(self.replayed, layout, self.args)
+        self.proof = Proof(self.replayed, layout, self.args)
         self._values = self._rows = (None, None)
-
-    @property
-    def differs(self):
-        """Whether the function gives something else than its recording."""
-        return self._proof.differs
 
     @property
     def records(self):
@@ -65,7 +61,7 @@ class VectorFunction:
         """All numbers at vector `x`, as a vector."""
         key = x.tobytes()
         if self._values[0] != key:
-            outcome = self._proof.evaluate(x, False)
+            outcome = self.proof.evaluate(x, False)
             self._values = key, self._joined(outcome)
             self.evaluations += 1
         return self._values[1].copy()
@@ -74,7 +70,7 @@ class VectorFunction:
         """The Jacobian at vector `x`: one row for each number."""
         key = x.tobytes()
         if self._rows[0] != key:
-            outcome = self._proof.evaluate(x, self.derivative._blocks)
+            outcome = self.proof.evaluate(x, self.derivative._blocks)
             size = self.layout.size
             rows = []
             for blocks, value in zip(outcome.gradients, outcome.values):
@@ -98,7 +94,7 @@ class VectorFunction:
         """Whether the function itself gives at the solution `x` what was recorded; if not, it is run plainly from now on."""
         self._values = self._rows = (None, None)
         # A Jacobian that nobody has asked for may be too large to be made: a sparse one, or that of a method that needs none.
-        return self._proof.stands(x, self.derivative._blocks if self.jacobians else False)
+        return self.proof.stands(x, self.derivative._blocks if self.jacobians else False)
 
     @staticmethod
     def _joined(outcome):

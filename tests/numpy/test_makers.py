@@ -37,6 +37,16 @@ def accumulated(p):
     return total * total
 
 
+def of_no_axes(p):
+    a, b = np.zeros(()), np.array(2.0)
+    a[()] = p[0] * p[1]
+    b[...] = a * p[2]
+    a[...] = 3.0
+    c = np.full_like(M, p)
+    c[0] = a * b
+    return np.sum(c * M) + a * b
+
+
 def rotated(p):
     r = np.eye(3)
     c, s = np.cos(p[0]), np.sin(p[0])
@@ -108,7 +118,7 @@ def numpy_methods(p):
     return np.sum(np.tril(a) * M) + np.max(a)
 
 
-FUNCTIONS = [filled, added, accumulated, rotated, recurrence, slices, like, diagonals, ranges, unfilled, copied, numpy_methods]
+FUNCTIONS = [filled, added, accumulated, of_no_axes, rotated, recurrence, slices, like, diagonals, ranges, unfilled, copied, numpy_methods]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -278,6 +288,18 @@ def test_define_by_run_outside_of_a_tape_says_what_to_write():
     with pytest.raises(ValueError, match="setting an array element") as raised:
         a[0] = x[0]
     assert "a = tg.zeros(shape)" in str(raised.value.__cause__)
+
+
+def test_a_number_takes_only_the_index_of_a_number():
+    def f(x):
+        a = np.zeros(())
+        with pytest.raises(IndexError, match="only the indices"):
+            a[0] = x[0]
+        with pytest.raises(ValueError, match="broadcast"):
+            a[()] = x
+        return np.sum(x * a)
+
+    assert tg.grad(f)(P).tolist() == [0.0] * 3
 
 
 def test_user_primitives_fill_too():
