@@ -24,6 +24,26 @@ from .recorded import LOGICAL, row_of
 from .rule_array import RuleArray
 
 
+class Calls(dict):
+    """The results of rows that were called on series, by row and operands.
+
+    As a context it lets go of them at its end: series refer to each other in circles.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.series = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.clear()
+        for series in self.series:
+            series.term = series._rate = None
+        self.series.clear()
+
+
 class Series(RuleArray):
     """A power series in one variable, whose coefficients are arrays of another store.
 
@@ -31,8 +51,8 @@ class Series(RuleArray):
     ----------
     first : RuleArray
         The coefficient of order 0.
-    table : dict
-        The results of the rows that were called on series, by row and operands; all series of a computation share it.
+    table : Calls
+        All series of a computation share one.
     term : callable, optional
         ``term(k)`` gives the coefficient of order k > 0 once those below it are known, or None for zero; without it
         the series is a constant.
@@ -44,6 +64,7 @@ class Series(RuleArray):
 
     def __init__(self, first, table, term=None):
         self.coefficients, self.table, self.term, self._rate = [first], table, term, None
+        table.series.append(self)
 
     @property
     def first(self):
@@ -136,8 +157,7 @@ def series_of(row, operands, value, attrs, table):
         The result at order 0.
     attrs : dict
         All attributes, the dynamic one included.
-    table : dict
-        Of `Series`.
+    table : Calls
     """
     z = Series(value, table)
     varying = [operands[k] for k in row.slots(len(operands))]

@@ -16,9 +16,10 @@ from ..array.differentiable import Differentiable
 from ..array.dual import Dual, as_float, check_tangent, running
 from ..array.record import tracked
 from ..array.recorded import Recorded
-from ..array.series import Series, series_of
+from ..array.series import Calls, Series, series_of
 from ..autograd import nested
 from ..autograd.adjoint import naming, operands_of
+from ..autograd.tape import Tape
 from ..common.errors import HigherOrderError, StructureError
 from ..common.tree import flatten, unflatten
 from ..tape.places import function_name
@@ -74,7 +75,9 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
     [1.0, 2.0, 6.0, 24.0]
     """
     primals, series, order = _checked(fun, primals, series)
-    return nested.beside(_evaluated, _evaluated, fun, primals, series, order)
+    if nested.is_nested((primals, series), {}):
+        return _evaluated(fun, primals, series, order)
+    return nested.beside(_alone, _evaluated, fun, primals, series, order)
 
 
 def _checked(fun, primals, series):
@@ -96,6 +99,12 @@ def _checked(fun, primals, series):
     values = tuple(x if isinstance(x, Differentiable) and tracked(x) else as_float(x, f"argument {k} of {what}") for k, x in enumerate(primals))
     coefficients = [[check_tangent(c, x, np.shape(x)) for c in terms] for x, terms in zip(values, series)]
     return values, coefficients, max(orders, default=0)
+
+
+def _alone(fun, primals, series, order):
+    """`_evaluated` on a tape that is let go."""
+    with Tape():
+        return _evaluated(fun, primals, series, order)
 
 
 def _evaluated(fun, primals, series, order):
@@ -144,13 +153,20 @@ def _walk(stretch, slots, known, order, recording):
             continue
         operands, result = operands_of(read)
         values = [*operands, result] if recording else [_plain(x) for x in (*operands, result)]
-        table, of = {}, dict(read.slots)
-        with naming(read.row, stretch, slot):
+        of = dict(read.slots)
+        with naming(read.row, stretch, slot), Calls() as table:
             if read.row.primitive is not None:
-                raise HigherOrderError("the rules of a custom primitive run in Python, and make no series; write it in functions of NumPy")
+                raise HigherOrderError(
+                    "its rules run in Python (it is a custom primitive, or under tg.checkpoint), and make no series; write it in functions of NumPy"
+                )
             operands = [Series(x, table, _given(known.get(of.get(k)))) for k, x in enumerate(values[:-1])]
             z = series_of(read.row, operands, values[-1], read.attrs, table)
-            known[slot] = [c if c is None else c.value for c in map(z.coefficient, range(1, order + 1))]
+            try:
+                known[slot] = [c if c is None else c.value for c in map(z.coefficient, range(1, order + 1))]
+            except RecursionError as error:
+                raise HigherOrderError(
+                    f"order {order} nests more calls than Python allows; take fewer coefficients, or call sys.setrecursionlimit"
+                ) from error
 
 
 def _given(terms):
