@@ -87,7 +87,7 @@ class Products:
         listed = [(reg, ref.buffer, ref.offset) for reg, ref in refs]
         listed.sort(key=lambda triple: triple[0] != 0)
         reads, writes = {ref.buffer for _, ref in refs[:inputs]}, {ref.buffer for _, ref in refs[inputs:]}
-        self.body.append(ir.Run(program, listed, None, reads, writes, keeps, name))
+        self.body.append(ir.Run(program, listed, reads, writes, keeps, name))
         return self.body[-1]
 
     def run(self, program, name, target):

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..common.errors import require
+from ..interpreter.windows import coalesce
 from . import ir
-from .arrays_views import without_table
+from .arrays_views import moved, without_table
 from .columns import ELEMENT, NUMBER
 
 #: Uneven stretches of one owner are one loop over a table if there are more of them than this.
@@ -119,28 +120,14 @@ def copy_loop(piece, source, at, numbers, target):
 
 def copy_array(source, target):
     """Statements that copy one ArrayRef to another of its shape, which does not overlap it."""
-    statements = body = []
-    offsets = [without_table(ref.offset, statements) for ref in (source, target)]
-    reads, writes = (list(offset.steps) for offset in offsets)
-    for extent, read, write in zip(*_merged(source.shape, source.strides, target.strides)):
-        loop = ir.Loop(extent)
-        body.append(loop)
-        body = loop.body
-        reads += [(loop, read)] if read else []
-        writes += [(loop, write)] if write else []
-    load = ir.Load(source.buffer, ir.Index(offsets[0].base, tuple(reads), plus=offsets[0].plus))
-    body += [load, ir.Store(target.buffer, ir.Index(offsets[1].base, tuple(writes), plus=offsets[1].plus), load)]
-    return statements
-
-
-def _merged(shape, reads, writes):
-    """Extents and strides with axes joined that both sides go through as one."""
-    axes = []
-    for extent, read, write in zip(shape, reads, writes):
-        if extent == 1:
-            continue
-        if axes and axes[-1][1] == extent * read and axes[-1][2] == extent * write:
-            axes[-1] = (axes[-1][0] * extent, read, write)
-        else:
-            axes.append((extent, read, write))
-    return tuple(zip(*axes)) if axes else ((), (), ())
+    statements = []
+    extents, strides = coalesce(source.shape, (source.strides, target.strides))
+    loops = [ir.Loop(extent) for extent in extents]
+    read, write = (
+        moved(without_table(ref.offset, statements), 0, zip(loops, steps)) for ref, steps in zip((source, target), strides)
+    )
+    load = ir.Load(source.buffer, read)
+    body = [load, ir.Store(target.buffer, write, load)]
+    for loop in reversed(loops):
+        loop.body, body = body, [loop]
+    return statements + body

@@ -110,16 +110,8 @@ def uses(statement):
 
     Of a loop, what its head refers to: not its body, nor what its carries become.
     """
-    if isinstance(statement, ir.Loop):
-        return [c.init for c in statement.carries] + ([loop for loop, _ in statement.which.steps] if statement.ragged else [])
-    indices = []
-    if isinstance(statement, (ir.Load, ir.Store)):
-        indices = [statement.index]
-    elif isinstance(statement, ir.Guard):
-        indices = [] if isinstance(statement.number, int) else [statement.number]
-    elif isinstance(statement, ir.Run):
-        indices = [index for _, _, index in statement.operands] + ([statement.integer] if statement.integer is not None else [])
-    return list(ir.operands(statement)) + [loop for index in indices for loop, _ in index.steps]
+    values = [c.init for c in statement.carries] if isinstance(statement, ir.Loop) else ir.operands(statement)
+    return [*values, *(loop for index in ir.indices(statement) for loop, _ in index.steps)]
 
 
 def is_number(value):

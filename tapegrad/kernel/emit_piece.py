@@ -23,7 +23,6 @@ from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
-from .plan import INTEGER
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -277,20 +276,16 @@ class PieceEmitter:
         b, plan, shared = self.b, self.plan, self.shared
         words = np.ascontiguousarray(run.program, np.int64)
         shared.keeps += [run.keeps, run]
-        registers, record = self._at(plan.run), self._at(plan.record)
+        registers, spare = self._at(plan.run), self._at(plan.scratch)
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        if run.integer is not None:
-            b.store(self.position(run.integer), self._at(plan.record + INTEGER))
-        addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, record, self._at(plan.scratch))]
         signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
         callee = b.inttoptr(const(run_address()), signature.as_pointer())
         program = b.ptrtoint(shared.address(words)[0], I64)
-        # Numba's calling convention: a result (there is none) and an exception (it raises none).
-        spare = self._at(plan.scratch)
-        call = [spare, spare, program, addresses[0], addresses[1], const(0), const(0), const(0), addresses[2]]
-        b.call(callee, call)
+        # Numba's calling convention: a result (there is none) and an exception (it raises none).  There are no records.
+        addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, spare)]
+        b.call(callee, [spare, spare, program, addresses[0], *[const(0)] * 4, addresses[1]])
 
     # -- loops ---------------------------------------------------------------------
     def _open(self, loop):

@@ -106,28 +106,22 @@ class _Recomputing:
                 self.touch(statement, loop, position, depth)
 
     def touch(self, statement, loop, position, depth):
-        if isinstance(statement, ir.Run):
-            for buffer in statement.reads | statement.writes:
-                self.about(buffer).odd = True
-        if not isinstance(statement, (ir.Load, ir.Store)) or statement.buffer.role != ir.TEMPORARY:
-            return
-        index = statement.index
-        about = self.about(statement.buffer)
-        simple = index.table is None and index.plus is None and depth < 2 and (loop is None or not loop.ragged)
-        if not simple or statement.buffer.zeroed:
-            about.odd = True
-        elif isinstance(statement, ir.Load):
-            about.loads.append((statement, loop, position))
-        elif loop is None:
-            about.single.append((statement, position))
-        elif about.store is not None or len(index.steps) != 1:
-            about.odd = True
-        else:
-            about.store, about.loop, about.position = statement, loop, position
-            self.homes.setdefault(statement.value, statement)
-
-    def about(self, buffer):
-        return self.temporaries.setdefault(buffer, _Temporary())
+        for buffer, index, stores in ir.touched(statement):
+            if buffer.role != ir.TEMPORARY:
+                continue
+            about = self.temporaries.setdefault(buffer, _Temporary())
+            simple = index is not None and index.table is None and index.plus is None
+            if not simple or depth > 1 or loop is not None and loop.ragged or buffer.zeroed:
+                about.odd = True
+            elif not stores:
+                about.loads.append((statement, loop, position))
+            elif loop is None:
+                about.single.append((statement, position))
+            elif about.store is not None or len(index.steps) != 1:
+                about.odd = True
+            else:
+                about.store, about.loop, about.position = statement, loop, position
+                self.homes.setdefault(statement.value, statement)
 
     def usable(self, buffer):
         """Whether elements are written once, by one loop and some single stores."""
