@@ -21,7 +21,7 @@ from . import ir
 from .arrays import Arrays
 from .arrays_views import ArrayRef, c_elements, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
-from .copies import copy_array, copy_loop
+from .copies import copy_array
 from .nest import LoopNode
 from .reasons import NotLowered
 from .references import Carried, Direct, Gathered, Number, Outside, Phi, References, Spilled
@@ -177,7 +177,7 @@ class Builder:
         """Scalars side by side."""
         meta = self.meta(t)
         t.value = self._target(t) or self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta.shape)
-        self.copy(t.operands[0].pieces, (t.value.buffer, t.value.offset.base))
+        self.copy(t.operands[0], t.value.buffer, t.value.offset.base)
 
     def _guard(self, t, item):
         how, columns = item.entry.function, self.columns
@@ -297,22 +297,16 @@ class Builder:
         return value.expr if type(value) is ir.Let and value.expr.is_const else L.arg(self._executed(value))
 
     # -- copies and outputs ---------------------------------------------------------------
-    def copy(self, parts, target):
-        """Copy the pieces of a column (`copies`) to ``(buffer, element of its position 0)``."""
-        for piece in parts:
-            if len(piece.at) == 1:
-                value = self._executed(self.value(self.references.single(int(piece.refs[0]))))
-                self._add(ir.Store(target[0], ir.Index(target[1] + int(piece.at[0])), value))
-                continue
-            source, at, numbers = None, 0, None
-            if piece.owner >= 0:
-                t = self.references.templates[piece.owner]
-                source, at = t.spill, t.offset
-            elif piece.constants:
-                numbers = self.columns.number[-1 - piece.refs]
-            else:
-                source = self.references.inputs[-1 - piece.owner]
-            self._add(copy_loop(piece, source, at, numbers, target))
+    def copy(self, gathered, buffer, base):
+        """Copy scalars side by side to `buffer`, from element `base` on."""
+        for level, what, spot in gathered.pieces:
+            if level is not None:
+                self.blocks.append(_Block(level.body, level.loop.body))
+            index = self.blocks[-1].body.index(spot.scaled(1, base, self.tables), self.tables)
+            self._add(ir.Store(buffer, index, self._executed(self.value(what))))
+            if level is not None:
+                self.blocks.pop()
+                self._add(level.loop)
 
     def _output(self, k, slot, what):
         """The buffer of an output."""

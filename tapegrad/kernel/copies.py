@@ -4,12 +4,10 @@ Where a column of references goes through the executions of one template, throug
 the elements of one argument or through constants in even steps, its elements are one loop: the gradient
 ``[da, dx[0], dx[1], ..., dx[99]]``, gathered from single adjoints, takes one store and a loop of 100.
 
-`references` cuts columns into pieces, `build` and `spilling` have them copied.
+`references` cuts columns into pieces and describes each, `build` has them copied.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,34 +23,8 @@ _MOST = 8
 _CONSTANTS = -(1 << 40)
 
 
-class Piece(NamedTuple):
-    """Part of a column that one loop copies.
-
-    Attributes
-    ----------
-    at : ndarray
-        Positions in the column.
-    refs : ndarray
-        The references there.
-    owner : int
-        Number of the template; below 0, the argument (counted from -1) or `_CONSTANTS`.
-    ranks : ndarray
-        Executions of the template, or elements of the argument.
-    """
-
-    at: np.ndarray
-    refs: np.ndarray
-    owner: int
-    ranks: np.ndarray
-
-    @property
-    def constants(self):
-        """Whether it consists of constants."""
-        return self.owner == _CONSTANTS
-
-
 def pieces(references, refs):
-    """The column of scalar references `refs`, in pieces."""
+    """The positions of a column of scalar references, in pieces that one loop copies each."""
     columns = references.columns
     # What comes from outside is below 0, maybe further than there are instructions.
     inside = np.maximum(refs, 0)
@@ -67,7 +39,7 @@ def pieces(references, refs):
     result = []
     for owner in distinct[np.argsort(first)].tolist():
         at = np.flatnonzero(owners == owner)
-        result += [Piece(part, refs[part], owner, ranks[part]) for part in _even(at, ranks[at])]
+        result += _even(at, ranks[at])
     return result
 
 
@@ -83,39 +55,6 @@ def _even(at, ranks):
         if len(parts) > _MOST:
             return [at]
     return [*parts, at[start:]]
-
-
-def along(loop, values):
-    """The index of `values` in a loop over them."""
-    steps = np.diff(values)
-    if not len(steps) or (steps == steps[0]).all():
-        step = int(steps[0]) if len(steps) else 0
-        return ir.Index(int(values[0]), ((loop, step),) if step else ())
-    return ir.Index(0, ((loop, 1),), np.ascontiguousarray(values, np.int64))
-
-
-def copy_loop(piece, source, at, numbers, target):
-    """The loop that copies a piece.
-
-    Parameters
-    ----------
-    piece : Piece
-    source : ir.Buffer or None
-        Where its owner's values are, in element `at` and on; None for constants.
-    numbers : ndarray
-        Values of the constants.
-    target : (ir.Buffer, int)
-        Buffer, and the element for position 0 of the column.
-    """
-    buffer, base = target
-    loop = ir.Loop(len(piece.at))
-    if source is None:
-        source, index = ir.Buffer(ir.CONSTANT, len(numbers), "d", data=numbers), ir.Index(0, ((loop, 1),))
-    else:
-        index = along(loop, at + piece.ranks)
-    load = ir.Load(source, index)
-    loop.body = [load, ir.Store(buffer, along(loop, base + piece.at), load)]
-    return loop
 
 
 def copy_array(source, target):

@@ -101,7 +101,8 @@ class Spilled:
 class Gathered:
     """All operands of an instruction that puts scalars side by side."""
 
-    pieces: list  # of copies.Piece
+    #: Of what one loop copies each: that loop (None: a single operand), what is copied in it, and the spot of its place.
+    pieces: list
 
 
 class Phi:
@@ -172,7 +173,7 @@ class References:
         for t in self.templates:
             begin, end = int(first[t.members[0]]), int(first[t.members[0] + 1])
             if t.body.count == 1 and self._stacks(t, begin, end):
-                t.operands = [Gathered(pieces(self, columns.operands[begin:end]))]
+                t.operands = [self.gathered(columns.operands[begin:end], t.body, t.position, t.members)]
             elif t.body.count == 1:
                 t.operands = [self.single(r) for r in columns.operands[begin:end].tolist()]
             else:
@@ -209,17 +210,26 @@ class References:
             what.level.carries[what] = None
             self.use(what.init)
         elif type(what) is Gathered:
-            for piece in what.pieces:
-                if piece.owner >= 0 and len(piece.at) > 1:
-                    self.templates[piece.owner].stored = True
-                elif piece.owner >= 0:
-                    self.use(self.single(int(piece.refs[0])))
+            for _, copied, _ in what.pieces:
+                self.use(copied)
         elif type(what) is Phi:
             self.pooled[what] = None
             for t in distinct(what.owners[what.owners >= 0]).tolist():
                 self.templates[t].stored = True
 
     # -- one column -----------------------------------------------------------------
+    def gathered(self, refs, body, position, time):
+        """`Gathered` of scalars that are read once, at `time`, before node `position` of `body`."""
+        result = Gathered([])
+        for at in pieces(self, refs):
+            if len(at) == 1:
+                result.pieces.append((None, self.single(int(refs[at[0]])), AffineIndex(int(at[0]))))
+                continue
+            level = LoopNode(body, position, len(at))
+            what = self.describe(refs[at], level.body, 0, np.repeat(time, len(at)))
+            result.pieces.append((level, what, level.body.fit(at, self.tables)))
+        return result
+
     def single(self, r):
         """The description of one reference, outside of all loops."""
         if r < 0:

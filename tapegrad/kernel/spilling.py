@@ -19,7 +19,6 @@ import numpy as np
 
 from . import ir
 from .columns import ARGUMENT, ARRAY, distinct, joined
-from .copies import pieces
 from .reasons import NotLowered
 
 #: Bytes that spill buffers may take together.
@@ -72,5 +71,5 @@ def _pool(builder, members, offsets):
     for number in whole:
         builder.bring(builder.value(references.single(number)), builder.row(buffer, offsets[number], meta.shape))
     if scalars:
-        builder.copy(pieces(references, np.array(scalars, np.int64)), (buffer, 0))
+        builder.copy(references.gathered(np.array(scalars, np.int64), references.root, 0, -1), buffer, 0)
     return buffer
