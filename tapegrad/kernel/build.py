@@ -19,6 +19,7 @@ from ..rules import lang as L
 from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays
+from .arrays_hosts import HOST_FUNCTIONS
 from .arrays_views import ArrayRef, c_elements, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
 from .copies import copy_array
@@ -28,11 +29,8 @@ from .references import Carried, Direct, Gathered, Number, Outside, Phi, Referen
 from .spilling import lay_out
 
 _WHERE = BY_NAME["where"]
-#: NumPy's comparisons and logic, in the rules' language; of floats, and of truth values.
-_COMPARISONS = {
-    "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
-    "greater_equal": lambda x, y: x >= y, "equal": L.eq, "not_equal": L.ne,
-}  # fmt: skip
+#: NumPy's comparisons, which of floats are expressions.
+_COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
 def build(columns, structure):
@@ -353,4 +351,4 @@ def _is_expression(entry, operands):
 
 
 def _expression(entry, args):
-    return _COMPARISONS[entry.function.ufunc.__name__](*args) if entry.kind == HOST else entry.function.expr(*args)
+    return HOST_FUNCTIONS[entry.function.ufunc.__name__].build(*args) if entry.kind == HOST else entry.function.expr(*args)

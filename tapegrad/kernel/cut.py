@@ -127,33 +127,22 @@ def crossings(pieces):
         if not is_number(used) and home[id(used)] is not piece:
             by_id.setdefault(id(used), used)
 
-    def inline(statement, piece):
+    def visit(item, piece):
+        apart = isinstance(item, CutLoop)
+        statement = item.loop if apart else item
         for used in uses(statement):
             use(used, piece)
         home[id(statement)] = piece
         if isinstance(statement, ir.Loop):
             home.update((id(c), piece) for c in statement.carries)
-            for inner in statement.body:
-                inline(inner, piece)
+            for inner, its in [(i, p) for p in item.pieces for i in p.items] if apart else [(s, piece) for s in statement.body]:
+                visit(inner, its)
             for carry in statement.carries:
                 use(carry.next, piece)
 
-    def visit(piece):
-        for item in piece.items:
-            if not isinstance(item, CutLoop):
-                inline(item, piece)
-                continue
-            for used in uses(item.loop):
-                use(used, piece)
-            home[id(item.loop)] = piece
-            home.update((id(c), piece) for c in item.loop.carries)
-            for inner in item.pieces:
-                visit(inner)
-            for carry in item.loop.carries:
-                use(carry.next, piece)
-
     for piece in pieces:
-        visit(piece)
+        for item in piece.items:
+            visit(item, piece)
     return list(by_id.values())
 
 
