@@ -140,11 +140,9 @@ class Planner:
         self.kernels.append((len(self.words) + 2, spec))
         self.step(P.CALL, *call_words(0, 0, [(a.reg, a.offset) for a in args], [n], inner, outer, strides))
 
-    def compute(self, sym):
+    def compute(self, sym, char=None):
         """`sym` in a buffer of its own."""
-        atom = self.temporary(sym.shape, sym.char)
-        self.loop([sym.expr], [atom], sym.shape, [None])
-        return self._sym(atom)
+        return self._cast(sym, char or sym.char)
 
     def reduce(self, sym, how, axes, keepdims):
         from ..codegen.loops import IDENTITY
@@ -171,6 +169,10 @@ class Planner:
         if b.ndim == 1:
             return self._drop(self.matmul(a, b.expand_dims([1]), absolute), -1)
         char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
+        return self._matmul(a, b, char, absolute)
+
+    def _matmul(self, a, b, char, absolute):
+        """A product of stacks of matrices."""
         a, b = (self._matrix(s, char) for s in (a, b))
         (product,) = self.matrices("matmul", a, b)
         if absolute and 0 not in product.shape and a.shape[-1]:
@@ -260,14 +262,17 @@ class Planner:
         return self._sym(atom)
 
     def scan(self, sym, axis, how, reverse, exclusive):
-        sym = sym.window()
         if sym.char not in "df":
             sym = self._cast(sym, "d")
         if reverse:
-            return self.scan(sym.flip([axis]), axis, how, False, exclusive).flip([axis])
+            return self._scanned(sym.flip([axis]), axis % sym.ndim, how, exclusive).flip([axis])
+        return self._scanned(sym, axis % sym.ndim, how, exclusive)
+
+    def _scanned(self, sym, axis, how, exclusive):
+        sym = sym.window()
         out = self.temporary(sym.shape, sym.char)
         if 0 not in sym.shape:
-            source, axis = sym.atom, axis % sym.ndim
+            source = sym.atom
             words = [source.reg, source.offset, out.reg, P.CHARS[sym.char], P.HOW[how], int(exclusive),
                      sym.shape[axis], source.strides[axis], out.strides[axis], sym.ndim - 1]
             for k, extent in enumerate(sym.shape):
@@ -280,12 +285,14 @@ class Planner:
         shape = np.broadcast_shapes(sym.shape, factors.shape)
         char = "f" if sym.char == factors.char == "f" else "d"
         axis %= len(shape)
-        sym, factors = (
-            s if s.char == char and s.shape == shape else self._cast(s.broadcast_to(shape), char)
-            for s in (sym, factors)
-        )
+        sym, factors = (s.broadcast_to(shape) for s in (sym, factors))
+        sym, factors = (s if s.char == char else self._cast(s, char) for s in (sym, factors))
         if reverse:
-            return self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive).flip([axis])
+            return self._recurred(sym.flip([axis]), factors.flip([axis]), axis, lag, exclusive).flip([axis])
+        return self._recurred(sym, factors, axis, lag, exclusive)
+
+    def _recurred(self, sym, factors, axis, lag, exclusive):
+        shape, char = sym.shape, sym.char
         out = self.temporary(shape, char)
         if 0 not in shape:
             atoms = [sym.window().atom, factors.window().atom, out]
@@ -314,20 +321,24 @@ class Planner:
 
     def assemble(self, char, shape, parts):
         """Zeros of `shape` with windows written in order (see `Sym.assemble`)."""
-        size = int(np.prod(shape, dtype=np.int64))
-        covered = any(int(np.prod(window, dtype=np.int64)) == size for _, window, _, _ in parts)
+        size = math.prod(shape)
+        # Windows with the strides of the whole stand side by side.
+        boxes = sum(math.prod(window) for _, window, strides, _ in parts if strides is None)
+        covered = boxes >= size or any(math.prod(window) == size for _, window, _, _ in parts)
         whole = self.temporary(shape, char, zero=not covered)
-        item = ITEMSIZE[char]
         for value, window, strides, offset in parts:
-            reg = whole.reg
-            steps = whole.strides if strides is None else [s * item for s in strides]
-            if offset is self.DYNAMIC:
-                reg, offset = self.shifted(reg, item), 0
-            else:
-                inside(size, window, [s // item for s in steps], offset)
-            target = Atom(reg, offset * item, window, steps, char)
+            target = self._window(whole.reg, size, window, c_strides(shape, 1) if strides is None else strides, offset, char)
             self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
         return self._sym(whole)
+
+    def _window(self, reg, size, shape, strides, offset, char):
+        """A window on the buffer of a register, which has `size` elements."""
+        item = ITEMSIZE[char]
+        if offset is self.DYNAMIC:
+            reg, offset = self.shifted(reg, item), 0
+        else:
+            inside(size, shape, strides, offset)
+        return Atom(reg, offset * item, shape, [s * item for s in strides], char)
 
     def put_at(self, sym, index, value):
         """A copy of `sym` with `value` at flat positions (see `Sym.put_at`)."""
@@ -367,13 +378,7 @@ class Planner:
 
     def _add_window(self, source, reg, size, strides, offset, char):
         """Add `source` into a window of the buffer in `reg`, of `size` elements."""
-        item = ITEMSIZE[char]
-        if offset is self.DYNAMIC:
-            reg, offset = self.shifted(reg, item), 0
-        else:
-            inside(size, source.shape, strides, offset)
-        window = Atom(reg, offset * item, source.shape, [s * item for s in strides], char)
-        self.loop([source.expr], [window], source.shape, ["add"])
+        self.loop([source.expr], [self._window(reg, size, source.shape, strides, offset, char)], source.shape, ["add"])
 
     def _add_at(self, source, index, reg, char):
         require(index.size == source.size, f"{index.size} positions for {source.size} elements")

@@ -22,13 +22,9 @@ from ..program.trace import GUARD
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR, c_strides, laid_out
 from .closing import close
-from .expand.scalars import expand
-from .reasons import NotLowered
-from .templates import planned
+from .derivation import Derivation
 from .terms import Term
-from .writing import CONCATENATE, STACK, Writer, with_flat_stacks
-
-_ADD, _SUBTRACT, _NEGATIVE = (BY_NAME[name].opcode for name in ("add", "subtract", "negative"))
+from .writing import CONCATENATE, STACK, with_flat_stacks
 
 
 def adjoint(tape, seeds=False, lanes=None):
@@ -79,17 +75,15 @@ def gradient(tape):
     return _Adjoint(tape, False, None, again=True).run()
 
 
-class _Adjoint:
+class _Adjoint(Derivation):
     def __init__(self, tape, seeds, lanes, again=False):
-        self.tape, self.seeds, self.lanes = tape, seeds, lanes
-        self.writer = Writer(tape, again=again)
-        #: Adjoints: slots of scalars, terms of arrays.
-        self.word = np.zeros(len(tape.records), np.int64)
+        super().__init__(tape, False, lanes, again)
+        self.seeds = seeds
+        #: Adjoints of arrays.
         self.terms = {}
 
     def run(self):
         tape, writer = self.tape, self.writer
-        self.plan = planned(tape, writer)
         roots = [(slot, meta) for slot, meta in tape.outputs if slot and tape.active[slot]]
         seeds = [self._seeds(meta) for _, meta in roots]
         writer.reserve(int(self.plan.room[-1]) * len(seeds[0] if seeds else (0,)))
@@ -103,8 +97,8 @@ class _Adjoint:
         if self.lanes is None:
             results = [self._result(*pair) for pair in gradients[0]]
         else:
-            results = [self._stacked([reference for reference, _ in lane], lane[0][1]) for lane in zip(*gradients)]
-        return close(writer, results, [False] * len(writer.inputs))
+            results = [self.stacked([reference for reference, _ in lane], lane[0][1].shape, lane[0][1].char) for lane in zip(*gradients)]
+        return close(writer, results)
 
     def _seeds(self, meta):
         """The seeds of an output, one for each lane."""
@@ -124,69 +118,45 @@ class _Adjoint:
         """From the last instruction to the first."""
         tape, high = self.tape, len(self.tape.records) - 1
         for item in reversed(tape.items):
-            self._scalars(item.slot + 1, high)
+            self.scalars(item.slot + 1, high)
             high = item.slot - 1
             if tape.active[item.slot]:
                 self._item(item)
-        self._scalars(1, high)
+        self.scalars(1, high)
         self.writer.origin = 0
-
-    # -- scalar instructions ------------------------------------------------------
-    def _scalars(self, low, high):
-        """The adjoints of the instructions from `high` down to `low`, all of them scalar ones or leaves."""
-        if low > high:
-            return
-        w, plan = self.writer, self.plan
-        w.reserve(int(plan.room[high + 1] - plan.room[low]))
-        w.count = expand(
-            low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
-            plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, _ADD, _SUBTRACT, _NEGATIVE,
-        )
 
     # -- entries --------------------------------------------------------------------
     def _item(self, item):
-        tape, writer, entry = self.tape, self.writer, item.entry
-        if entry.kind == GUARD:
-            return
-        g = self._taken(item.slot)
+        tape = self.tape
+        g = None if item.entry.kind == GUARD else self._taken(item.slot)
         if g is None:
             return
-        writer.origin = item.slot
-        row = entry.function
-        if row.primitive is not None:
-            raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", tape.place(item.slot))
-        wanted = [k for k in row.slots(len(item.operands)) if item.operands[k] > 0 and tape.active[item.operands[k]]]
-        if row is STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
-            contributions = [g.strided((), (), k) for k in wanted]
-        else:
-            operands = [Term.of(writer, o) for o in item.operands]
-            attrs = row.keywords(entry.attrs, entry.integer)
-            try:
-                contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
-            except NotLowered as reason:
-                raise NotLowered(f"{row.name}: {reason.what}", tape.place(item.slot)) from None
-            of = dict(zip(row.slots(len(item.operands)), contributions))
-            contributions = [of[k] for k in wanted]
-        for k, contribution in zip(wanted, contributions):
+        wanted = [k for k in item.entry.function.slots(len(item.operands)) if item.operands[k] > 0 and tape.active[item.operands[k]]]
+        for k, contribution in self.call(item, self._contributions, item, g, wanted):
             for part in contribution if isinstance(contribution, tuple) else (contribution,):
                 if part is not None:
                     self._add(item.operands[k], tape.metas[item.operands[k]], part)
 
+    def _contributions(self, item, g, wanted):
+        """Pairs of an operand and what is added to its adjoint."""
+        writer, entry, row = self.writer, item.entry, item.entry.function
+        if row is STACK and entry.attrs == (("axis", 0),) and len(entry.meta.shape) == 1:
+            return [(k, g.strided((), (), k)) for k in wanted]
+        operands = [Term.of(writer, o) for o in item.operands]
+        attrs = row.keywords(entry.attrs, entry.integer)
+        contributions = row.contributions(g, operands, Term.of(writer, item.slot), wanted, attrs)
+        return [(k, part) for k, part in zip(row.slots(len(item.operands)), contributions) if k in wanted]
+
     def _taken(self, slot):
         """The adjoint of the result of an entry."""
-        if self.tape.metas[slot] is SCALAR:
-            word = int(self.word[slot])
-            return Term(self.writer, word, (), "d", self.writer.number_of(word)) if word else None
-        return self.terms.pop(slot, None)
+        return self.term(self.word[slot]) if self.tape.metas[slot] is SCALAR else self.terms.pop(slot, None)
 
     def _add(self, slot, meta, part):
         """Add a contribution to the adjoint of `slot`."""
         if meta is not SCALAR:
             self.terms[slot] = accumulated(self.terms.get(slot), part, meta)
             return
-        part = part.as_adjoint(meta)
-        term = part.slot if part.number is None or part.slot > 0 else self.writer.fixed(part.number)
-        word = int(self.word[slot])
+        term, word = self.slot(part.as_adjoint(meta)), int(self.word[slot])
         self.word[slot] = self.writer.scalar(BY_NAME["add"], word, term) if word else term
 
     # -- results ------------------------------------------------------------------------
@@ -215,16 +185,6 @@ class _Adjoint:
         if reference > 0:
             return reference, self.writer.meta(reference)
         return 0, np.array(self.writer.values[-1 - reference]) if reference else np.zeros(meta.shape, meta.char)
-
-    def _stacked(self, references, meta):
-        """The gradients of all lanes as an output."""
-        writer, shape = self.writer, (self.lanes, *meta.shape)
-        if not any(references):
-            return 0, np.zeros(shape, meta.char)
-        zero = Term(writer, 0, meta.shape, meta.char, 0.0)
-        slots = tuple(reference or zero.reference() for reference in references)
-        slot = writer.entry(STACK, slots, (("axis", 0),))
-        return slot, writer.meta(slot)
 
     def _elements(self):
         """Positions, ascending, and adjoints of the elements of each argument that have one."""

@@ -101,9 +101,7 @@ class Arrays:
         """
         entry, body = item.entry, []
         operands = [self._ready(o, body) for o in operands]
-        if target is not None:
-            target = ArrayRef(target.buffer, without_table(target.offset, body), target.shape, target.strides, target.char)
-        out = entry.meta
+        target, out = self._ready(target, body), entry.meta
         if entry.kind == HOST:
             result = self._host(entry, operands, target, body, place)
             return body, result
@@ -149,11 +147,9 @@ class Arrays:
         return ref
 
     def _ready(self, operand, body):
-        if isinstance(operand, ArrayRef):
-            if operand.offset.table is None:
-                return operand
-            return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
-        return operand
+        if not isinstance(operand, ArrayRef) or operand.offset.table is None:
+            return operand
+        return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
 
     def _host(self, entry, operands, target, body, place):
         ufunc, out = entry.function.ufunc, entry.meta

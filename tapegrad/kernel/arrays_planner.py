@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 
-from ..common.errors import InternalError, require
+from ..common.errors import require
 from ..interpreter.plan import Planner
 from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
 from ..program.values import ELEMENTARY
@@ -119,9 +119,6 @@ class LoopPlanner(Products, Planner):
         array = np.ascontiguousarray(array, char)
         return self.sym_of(whole_constant(array))
 
-    def shifted(self, reg, itemsize):
-        raise InternalError("dynamic offsets are indices here")
-
     # -- nests ----------------------------------------------------------------------
     def loop(self, exprs, outputs, shape, accumulate):
         if 0 in shape:
@@ -137,9 +134,6 @@ class LoopPlanner(Products, Planner):
             nest.store(output, value)
 
     # -- what rules ask for ----------------------------------------------------------
-    def compute(self, sym, char=None):
-        return self._cast(sym, char or sym.char)
-
     def _cast(self, sym, char):
         """`sym` computed: a single value, or a buffer of its own."""
         if sym.size == 1:
@@ -210,27 +204,13 @@ class LoopPlanner(Products, Planner):
             nest.bodies[depth].append(ir.Store(self.bases[target.reg][0], nest.index(target, axes), total))
         return total
 
-    def scan(self, sym, axis, how, reverse, exclusive):
-        if sym.char not in "df":
-            sym = self._cast(sym, "d")
-        axis %= sym.ndim
-        if reverse:
-            return self.scan(sym.flip([axis]), axis, how, False, exclusive).flip([axis])
-
+    def _scanned(self, sym, axis, how, exclusive):
         def step(before, x, _):
             return _combined(how, before, x)
 
         return self._along(sym, None, axis, _IDENTITY[how], step, exclusive, how)
 
-    def recur(self, sym, factors, axis, reverse, lag, exclusive):
-        shape = np.broadcast_shapes(sym.shape, factors.shape)
-        char = "f" if sym.char == factors.char == "f" else "d"
-        axis %= len(shape)
-        sym, factors = (s.broadcast_to(shape) for s in (sym, factors))
-        if reverse:
-            back = self.recur(sym.flip([axis]), factors.flip([axis]), axis, False, lag, exclusive)
-            return back.flip([axis])
-        sym, factors = (s if s.char == char else self._cast(s, char) for s in (sym, factors))
+    def _recurred(self, sym, factors, axis, lag, exclusive):
         if lag:
             # Carried is the factor times what came before.
             def step(before, x, f):
@@ -346,24 +326,13 @@ class LoopPlanner(Products, Planner):
         return self.ref_of(self._fresh(self.sym_of(operand)))
 
     # -- windows ----------------------------------------------------------------------
-    def _window(self, reg, shape, strides, offset, char):
-        """A window on the buffer of a register; the offset is a number or an index."""
+    def _window(self, reg, size, shape, strides, offset, char):
         buffer, start = self.bases[reg]
         if isinstance(offset, ir.Index):
             start = added(start, offset, self.body)
         else:
             start = moved(start, offset)
         return Atom(self._base((buffer, start)), 0, shape, [s * ITEMSIZE[char] for s in strides], char)
-
-    def assemble(self, char, shape, parts):
-        size = math.prod(shape)
-        covered = sum(math.prod(window) for _, window, strides, _ in parts if strides is None) >= size
-        target = self.temporary(shape, char, zero=not covered)
-        for value, window, strides, offset in parts:
-            steps = c_elements(shape) if strides is None else strides
-            atom = self._window(target.reg, window, steps, offset, char)
-            self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [atom], window, [None])
-        return self._sym(target)
 
     def placed(self, sym, shape, strides, offset):
         target, size = self.temporary(shape, sym.char), math.prod(shape)
@@ -376,7 +345,7 @@ class LoopPlanner(Products, Planner):
     def _zero(self, reg, pieces, char):
         """Write zeros to stretches (first position, number) of a buffer."""
         for start, count in pieces:
-            self.loop([L.Expr.lift(0.0)], [self._window(reg, (count,), (1,), start, char)], (count,), [None])
+            self.loop([L.Expr.lift(0.0)], [self._window(reg, count, (count,), (1,), start, char)], (count,), [None])
 
     def write_into(self, ref, row, attrs, operands):
         """An indexed assignment or addition in the memory of its first operand."""
@@ -384,14 +353,14 @@ class LoopPlanner(Products, Planner):
         if isinstance(operands[1], ArrayRef) and operands[1].buffer is ref.buffer:
             value = self.compute(value)
         if row.index is not None:
-            flat = self._sym(self._window(x.atom.reg, (x.size,), (1,), 0, ref.char)).atom
+            flat = self._sym(self._window(x.atom.reg, x.size, (x.size,), (1,), 0, ref.char)).atom
             value = value if row.adds else value.broadcast_to(attrs["shape"])
             self.write_at(flat, value, rest[0], row.adds)
         else:
             self._write_window(x.atom.reg, value, attrs, ref.char, "add" if row.adds else None)
 
     def _write_window(self, reg, value, attrs, char, how):
-        atom = self._window(reg, attrs["shape"], attrs["strides"], attrs["offset"], char)
+        atom = self._window(reg, None, attrs["shape"], attrs["strides"], attrs["offset"], char)
         self.loop([value.expr], [atom], attrs["shape"], [how])
 
     def added_to(self, row, attrs, target, zero):
@@ -402,7 +371,7 @@ class LoopPlanner(Products, Planner):
         reg, size = self.sym_of(target).atom.reg, target.size
         if row.index is not None:
             self._store(x.broadcast_to(self.out.shape), target)
-            self.write_at(self._window(reg, (size,), (1,), 0, target.char), value, rest[0], True)
+            self.write_at(self._window(reg, size, (size,), (1,), 0, target.char), value, rest[0], True)
             return target
         first = zero and distinct(attrs["shape"], attrs["strides"])
         if first:

@@ -31,19 +31,13 @@ _BATCH, _EXTENTS, _STRIDES, _OUTER = 12, slice(13, 16), slice(20, 26), 26
 class Products:
     """The part of `LoopPlanner` for matrices."""
 
-    def matmul(self, a, b, absolute):
-        if a.ndim == 1:
-            return self._drop(self.matmul(a.expand_dims([0]), b, absolute), -2 if b.ndim > 1 else -1)
-        if b.ndim == 1:
-            return self._drop(self.matmul(a, b.expand_dims([1]), absolute), -1)
-        char = "d" if "d" in (a.char, b.char) or a.char not in "df" or b.char not in "df" else "f"
+    def _matmul(self, a, b, char, absolute):
         (m, k), n = a.shape[-2:], b.shape[-1]
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         vector = m == 1 or n == 1
         if 0 in (m, k, n, *batch) or vector or max(m, k, n) <= TINY:
             return self._product(a, b, batch, char)
-        a, b = (self._matrix(s, char) for s in (a, b))
-        return self.matrices("matmul", a, b)[0]
+        return super()._matmul(a, b, char, False)
 
     def _product(self, a, b, batch, char):
         """A matrix product as a reduction of all products."""
@@ -87,7 +81,7 @@ class Products:
         listed = [(reg, ref.buffer, ref.offset) for reg, ref in refs]
         listed.sort(key=lambda triple: triple[0] != 0)
         reads, writes = {ref.buffer for _, ref in refs[:inputs]}, {ref.buffer for _, ref in refs[inputs:]}
-        self.body.append(ir.Run(program, listed, None, reads, writes, keeps, name))
+        self.body.append(ir.Run(program, listed, reads, writes, keeps, name))
         return self.body[-1]
 
     def run(self, program, name, target):

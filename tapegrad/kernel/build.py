@@ -19,20 +19,18 @@ from ..rules import lang as L
 from ..tape.meta import SCALAR, meta_of
 from . import ir
 from .arrays import Arrays
+from .arrays_hosts import HOST_FUNCTIONS
 from .arrays_views import ArrayRef, c_elements, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
-from .copies import copy_array, copy_loop
-from .nest import AffineIndex, LoopNode
+from .copies import copy_array
+from .nest import LoopNode
 from .reasons import NotLowered
-from .references import Argument, Carried, Constant, Direct, Element, Gathered, InStorage, Number, Numbers, Phi, References, Spilled
+from .references import Carried, Direct, Gathered, Number, Outside, Phi, References, Spilled
 from .spilling import lay_out
 
 _WHERE = BY_NAME["where"]
-#: NumPy's comparisons and logic, in the rules' language; of floats, and of truth values.
-_COMPARISONS = {
-    "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
-    "greater_equal": lambda x, y: x >= y, "equal": L.eq, "not_equal": L.ne,
-}  # fmt: skip
+#: NumPy's comparisons, which of floats are expressions.
+_COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
 def build(columns, structure):
@@ -70,9 +68,12 @@ class Builder:
         self.columns, self.references = columns, references
         self.tape, self.tables = columns.tape, references.tables
         self.arrays = Arrays(len(self.tape.guards))
-        self.inputs = [ir.Buffer(ir.INPUT, meta.size, meta.char, k) for k, meta in enumerate(self.tape.inputs)]
         self.outputs = []
-        self.constants = {}
+        for storage in references.storages:
+            meta = self.meta(storage.templates[0])
+            storage.array = self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta.shape)
+            for t in storage.templates:
+                t.value = storage.array
         self.blocks = [_Block(references.root, [])]
 
     def run(self):
@@ -82,13 +83,13 @@ class Builder:
         self._fill(self.references.root)
         for target, (slot, what) in zip(targets, self.tape.outputs):
             self._deliver(target, slot, what)
-        return ir.LoopProgram(self.inputs, self.outputs, self.blocks[0].statements, len(self.tape.guards))
+        return ir.LoopProgram(self.references.inputs, self.outputs, self.blocks[0].statements, len(self.tape.guards))
 
     # -- the tree ---------------------------------------------------------------------
     def _fill(self, body):
         for node in body.nodes:
             for storage, what in body.copies.get(node.position, ()):
-                self.bring(self.value(what), self._whole(storage))
+                self.bring(self.value(what), storage.array)
             if isinstance(node, LoopNode):
                 self._loop(node)
             elif self.columns.code[node.members[0]] < ENTRIES:
@@ -165,24 +166,16 @@ class Builder:
         """Where the array that `t` computes has to be, or None."""
         meta = self.meta(t)
         if t.storage is not None:
-            return self._whole(t.storage)
+            return t.storage.array
         if not t.stored or meta.shape == ():
             return None
-        offset = t.body.index(self._row_of(t, t.body.execution_number), self.tables)
-        return ArrayRef(t.spill, offset, meta.shape, c_elements(meta.shape), meta.char)
+        return self.row(t.spill, t.body.index(self._row_of(t, t.body.execution_number), self.tables), meta.shape)
 
     def _stacked(self, t):
         """Scalars side by side."""
         meta = self.meta(t)
-        t.value = self._target(t) or self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta)
-        self.copy(t.operands[0].pieces, (t.value.buffer, t.value.offset.base))
-
-    def _whole(self, storage):
-        """The array in a storage."""
-        meta = self.meta(storage.templates[0])
-        if storage.buffer is None:
-            storage.buffer = ir.Buffer(ir.TEMPORARY, meta.size, meta.char)
-        return self.row(storage.buffer, 0, meta)
+        t.value = self._target(t) or self.row(ir.Buffer(ir.TEMPORARY, meta.size, meta.char), 0, meta.shape)
+        self.copy(t.operands[0], t.value.buffer, t.value.offset.base)
 
     def _guard(self, t, item):
         how, columns = item.entry.function, self.columns
@@ -213,7 +206,7 @@ class Builder:
         if isinstance(value, ArrayRef):
             raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
         data = np.frombuffer(b"".join(seen), np.dtype(value.char))
-        before = ir.Load(self._constant(data), t.body.index(t.body.execution_number, self.tables))
+        before = ir.Load(self.references.constant(data), t.body.index(t.body.execution_number, self.tables))
         self._add(before, ir.Guard(number, value, before))
 
     # -- values -------------------------------------------------------------------------
@@ -230,15 +223,10 @@ class Builder:
             return self.tape.inputs[columns.which[k]]
         return meta_of(self.tape.constants[columns.which[k]]) if columns.kind[k] == ARRAY else SCALAR
 
-    def row(self, buffer, offset, meta):
+    def row(self, buffer, offset, shape):
         """A C-contiguous array in `buffer`."""
-        return ArrayRef(buffer, ir.Index(offset), meta.shape, c_elements(meta.shape), meta.char)
-
-    def outside(self, r):
-        """The argument or array constant of reference `r`."""
-        columns, k = self.columns, -1 - r
-        number = int(columns.which[k])
-        return self.value(Argument(number) if columns.kind[k] == ARGUMENT else Constant(number))
+        index = offset if isinstance(offset, ir.Index) else ir.Index(offset)
+        return ArrayRef(buffer, index, shape, c_elements(shape), buffer.char)
 
     def expression(self, what):
         """A described scalar as an expression."""
@@ -253,17 +241,14 @@ class Builder:
             return what.template.value
         if kind is Carried:
             return what.level.carries[what]
-        if kind is InStorage:
-            return self._whole(what.storage)
         if kind is Number:
             return ir.constant(what.value)
-        if kind is Constant:
-            return self.arrays.constant(self.tape.constants[what.constant])
-        if kind is Argument:
-            meta = self.tape.inputs[what.argument]
-            if meta.shape != ():
-                return self.row(self.inputs[what.argument], 0, meta)
-            what = Element(what.argument, AffineIndex(0))
+        if kind is Outside:
+            k = -1 - what.reference
+            which = int(self.columns.which[k])
+            if self.columns.kind[k] == ARRAY:
+                return self.arrays.constant(self.tape.constants[which])
+            return self.row(self.references.inputs[which], 0, self.tape.inputs[which].shape)
         block = self.blocks[self._depth(what)]
         value = block.known.get(what)
         if value is None:
@@ -271,21 +256,14 @@ class Builder:
         return value
 
     def _loaded(self, what, block):
-        body, kind = block.body, type(what)
-        if kind is Element:
-            buffer, spot, meta = self.inputs[what.argument], what.spot, None
-        elif kind is Numbers:
-            buffer, spot, meta = self._constant(self.tables.arrays[what.table].view(np.float64)), what.spot, None
-        elif kind is Spilled:
+        if type(what) is Spilled:
             t = what.template
-            buffer, spot, meta = t.spill, self._row_of(t, what.spot), self.meta(t)
-        elif kind is Phi:
-            buffer, spot, meta = what.pool, what.spot, what.meta
+            buffer, spot, shape = t.spill, self._row_of(t, what.spot), self.meta(t).shape
         else:
-            buffer, spot, meta = self._stack(what)
-        index = body.index(spot, self.tables)
-        if meta is not None and meta.shape != ():
-            return ArrayRef(buffer, index, meta.shape, c_elements(meta.shape), meta.char)
+            buffer, spot, shape = what.buffer, what.spot, what.shape
+        index = block.body.index(spot, self.tables)
+        if shape != ():
+            return self.row(buffer, index, shape)
         load = ir.Load(buffer, index)
         block.statements.append(load)
         return load
@@ -306,19 +284,6 @@ class Builder:
         """The element of its spill buffer at which execution number `spot` of `t` begins."""
         return spot.scaled(self.meta(t).size, t.offset, self.tables)
 
-    def _constant(self, data):
-        key = (data.dtype.char, data.tobytes())
-        buffer = self.constants.get(key)
-        if buffer is None:
-            buffer = self.constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
-        return buffer
-
-    def _stack(self, what):
-        """Array constants of which each iteration reads one, in one buffer."""
-        parts = [np.ascontiguousarray(self.tape.constants[k]) for k in what.constants]
-        spot = what.spot.scaled(parts[0].size, 0, self.tables)
-        return self._constant(np.concatenate([p.reshape(-1) for p in parts])), spot, _Meta(parts[0].shape, parts[0].dtype.char)
-
     def _executed(self, value):
         """`value`, executed here if it is a constant that stands nowhere yet."""
         if type(value) is ir.Let and value.expr.is_const:
@@ -330,22 +295,16 @@ class Builder:
         return value.expr if type(value) is ir.Let and value.expr.is_const else L.arg(self._executed(value))
 
     # -- copies and outputs ---------------------------------------------------------------
-    def copy(self, parts, target):
-        """Copy the pieces of a column (`copies`) to ``(buffer, element of its position 0)``."""
-        for piece in parts:
-            if len(piece.at) == 1:
-                value = self._executed(self.value(self.references.single(int(piece.refs[0]))))
-                self._add(ir.Store(target[0], ir.Index(target[1] + int(piece.at[0])), value))
-                continue
-            source, at, numbers = None, 0, None
-            if piece.owner >= 0:
-                t = self.references.templates[piece.owner]
-                source, at = t.spill, t.offset
-            elif piece.constants:
-                numbers = self.columns.number[-1 - piece.refs]
-            else:
-                source = self.inputs[-1 - piece.owner]
-            self._add(copy_loop(piece, source, at, numbers, target))
+    def copy(self, gathered, buffer, base):
+        """Copy scalars side by side to `buffer`, from element `base` on."""
+        for level, what, spot in gathered.pieces:
+            if level is not None:
+                self.blocks.append(_Block(level.body, level.loop.body))
+            index = self.blocks[-1].body.index(spot.scaled(1, base, self.tables), self.tables)
+            self._add(ir.Store(buffer, index, self._executed(self.value(what))))
+            if level is not None:
+                self.blocks.pop()
+                self._add(level.loop)
 
     def _output(self, k, slot, what):
         """The buffer of an output."""
@@ -374,15 +333,7 @@ class Builder:
             return
         else:
             value = self.arrays.constant(np.asarray(what))
-        shape = value.shape if isinstance(value, ArrayRef) else ()
-        self.bring(value, ArrayRef(target, ir.Index(), shape, c_elements(shape), value.char))
-
-
-class _Meta:
-    """Shape, size and type of constants side by side."""
-
-    def __init__(self, shape, char):
-        self.shape, self.char = shape, char
+        self.bring(value, self.row(target, 0, value.shape if isinstance(value, ArrayRef) else ()))
 
 
 def _is_expression(entry, operands):
@@ -400,4 +351,4 @@ def _is_expression(entry, operands):
 
 
 def _expression(entry, args):
-    return _COMPARISONS[entry.function.ufunc.__name__](*args) if entry.kind == HOST else entry.function.expr(*args)
+    return HOST_FUNCTIONS[entry.function.ufunc.__name__].build(*args) if entry.kind == HOST else entry.function.expr(*args)

@@ -22,7 +22,7 @@ from .expand import value_numbering as T
 _ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative", "absolute_product")])
 
 
-def close(writer, results, wanted, interleaved=False):
+def close(writer, results):
     """Finish what was written.
 
     Parameters
@@ -30,24 +30,19 @@ def close(writer, results, wanted, interleaved=False):
     writer : Writer
     results : list of (int, object)
         Slot and description of each result beyond the tape's own, or 0 and the constant itself.
-    wanted : sequence of bool
-        Which of the further arguments will be differentiated.
-    interleaved : bool
-        Whether what is made comes right after the instruction it is made for, not at the end;
-        it must have been written in that order.
 
     Returns
     -------
     FinishedTape
     """
-    return _Closing(writer, results, tuple(wanted), interleaved).run()
+    return _Closing(writer, results).run()
 
 
 class _Closing:
-    def __init__(self, writer, results, wanted, interleaved):
+    def __init__(self, writer, results):
         self.writer, self.tape, self.results = writer, writer.tape, results
         self.leaves = [slot for whole, _, parts in writer.inputs for slot in ([whole] if whole else []) + [s for _, s in parts]]
-        self.inputs, self.wanted, self.interleaved = writer.inputs, wanted, interleaved
+        self.inputs = writer.inputs
         self.count = count = writer.count
         self.ops, self.lefts, self.rights, self.constants = (
             np.ascontiguousarray(c[:count]) for c in (writer.ops, writer.lefts, writer.rights, writer.constants)
@@ -75,7 +70,7 @@ class _Closing:
         bits = self.constants.view(np.int64)
         T.number_values(
             first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
-            origins if self.interleaved else np.full_like(origins, first), np.zeros(1 << (2 * self.count).bit_length(), np.int32),
+            origins if self.writer.interleaved else np.full_like(origins, first), np.zeros(1 << (2 * self.count).bit_length(), np.int32),
         )
 
     def _resolved(self, slot, what):
@@ -104,7 +99,7 @@ class _Closing:
         """Old slots in the new order, and the new number of each."""
         kept = np.flatnonzero(needed)
         rank = np.where(kept == 0, 0, np.where(self.ops[kept] == SCALAR_LEAF, 1, np.where(self.ops[kept] == ARRAY_LEAF, 2, 3)))
-        order = kept[np.lexsort((self.writer.origins[kept], rank)) if self.interleaved else np.argsort(rank, kind="stable")]
+        order = kept[np.lexsort((self.writer.origins[kept], rank)) if self.writer.interleaved else np.argsort(rank, kind="stable")]
         new = np.zeros(self.count, np.int32)
         new[order] = np.arange(len(order))
         return order, new
@@ -162,7 +157,7 @@ class _Closing:
             items=items, constants=writer.values,
             guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
             outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
-            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *self.wanted), cuts=list(tape.cuts),
+            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(self.inputs)), cuts=list(tape.cuts),
             structure=tape.structure, forward_only=not writer.again,
         )
 

@@ -110,16 +110,8 @@ def uses(statement):
 
     Of a loop, what its head refers to: not its body, nor what its carries become.
     """
-    if isinstance(statement, ir.Loop):
-        return [c.init for c in statement.carries] + ([loop for loop, _ in statement.which.steps] if statement.ragged else [])
-    indices = []
-    if isinstance(statement, (ir.Load, ir.Store)):
-        indices = [statement.index]
-    elif isinstance(statement, ir.Guard):
-        indices = [] if isinstance(statement.number, int) else [statement.number]
-    elif isinstance(statement, ir.Run):
-        indices = [index for _, _, index in statement.operands] + ([statement.integer] if statement.integer is not None else [])
-    return list(ir.operands(statement)) + [loop for index in indices for loop, _ in index.steps]
+    values = [c.init for c in statement.carries] if isinstance(statement, ir.Loop) else ir.operands(statement)
+    return [*values, *(loop for index in ir.indices(statement) for loop, _ in index.steps)]
 
 
 def is_number(value):
@@ -135,33 +127,22 @@ def crossings(pieces):
         if not is_number(used) and home[id(used)] is not piece:
             by_id.setdefault(id(used), used)
 
-    def inline(statement, piece):
+    def visit(item, piece):
+        apart = isinstance(item, CutLoop)
+        statement = item.loop if apart else item
         for used in uses(statement):
             use(used, piece)
         home[id(statement)] = piece
         if isinstance(statement, ir.Loop):
             home.update((id(c), piece) for c in statement.carries)
-            for inner in statement.body:
-                inline(inner, piece)
+            for inner, its in [(i, p) for p in item.pieces for i in p.items] if apart else [(s, piece) for s in statement.body]:
+                visit(inner, its)
             for carry in statement.carries:
                 use(carry.next, piece)
 
-    def visit(piece):
-        for item in piece.items:
-            if not isinstance(item, CutLoop):
-                inline(item, piece)
-                continue
-            for used in uses(item.loop):
-                use(used, piece)
-            home[id(item.loop)] = piece
-            home.update((id(c), piece) for c in item.loop.carries)
-            for inner in item.pieces:
-                visit(inner)
-            for carry in item.loop.carries:
-                use(carry.next, piece)
-
     for piece in pieces:
-        visit(piece)
+        for item in piece.items:
+            visit(item, piece)
     return list(by_id.values())
 
 

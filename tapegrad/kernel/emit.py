@@ -19,7 +19,7 @@ from ..program.handle import H_SWEEP
 from ..program.status import FINE, NOT_FINITE
 from . import ir as K
 from .cut import buffers, costs, cut
-from .emit_piece import NONE, PieceEmitter, Shared, const, loop_names
+from .emit_piece import NONE, Shared, const, loop_names
 from .emit_values import POINTER
 from .plan import plan
 from .trampoline import LIMIT, emit_entry
@@ -111,15 +111,8 @@ class Emission:
         for piece, zeroed in zip(pieces, layout.zeroed):
             for buffer in zeroed:
                 shared.zero(b, self._address(None, layout.offsets[id(buffer)]), buffer.nbytes)
-            emitted = PieceEmitter(shared, piece)
-            if len(pieces) > 1:
-                # Memory is used again by the next piece: nothing may move from one to the other.
-                emitted.function.attributes.add("noinline")
-            ended = b.call(emitted.function, self.main.args)
-            if piece.stops:
-                on = self.main.append_basic_block("on")
-                b.cbranch(ended, finish, on)
-                b.position_at_end(on)
+            # Memory is used again by the next piece: nothing may move from one to the other.
+            shared.call(b, piece, lambda: finish, len(pieces) > 1)
         b.branch(finish)
         b.position_at_end(finish)
 

@@ -23,7 +23,6 @@ from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
 from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
-from .plan import INTEGER
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -89,6 +88,17 @@ class Shared:
         self.count += 1
         return f"piece{self.count}"
 
+    def call(self, b, piece, stop, apart=True):
+        """Call a piece; if that ends early, go on at the block that `stop` gives.  One that stands apart is not put in its caller's code."""
+        function = PieceEmitter(self, piece).function
+        if apart:
+            function.attributes.add("noinline")
+        ended = b.call(function, b.function.args)
+        if piece.stops:
+            on = b.function.append_basic_block("on")
+            b.cbranch(ended, stop(), on)
+            b.position_at_end(on)
+
 
 def loop_names(text):
     """The text of a module in which metadata of loops refer to themselves, as LLVM wants it and llvmlite cannot write it."""
@@ -112,7 +122,7 @@ class PieceEmitter:
             self.failed = self._load(self.workspace, I32, "guards")
         for item in piece.items:
             if isinstance(item, CutLoop):
-                self.cut_loop(item)
+                self.Loop(item.loop, item.pieces)
             else:
                 self.statement(item)
         if piece.guards:
@@ -277,20 +287,16 @@ class PieceEmitter:
         b, plan, shared = self.b, self.plan, self.shared
         words = np.ascontiguousarray(run.program, np.int64)
         shared.keeps += [run.keeps, run]
-        registers, record = self._at(plan.run), self._at(plan.record)
+        registers, spare = self._at(plan.run), self._at(plan.scratch)
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        if run.integer is not None:
-            b.store(self.position(run.integer), self._at(plan.record + INTEGER))
-        addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, record, self._at(plan.scratch))]
         signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
         callee = b.inttoptr(const(run_address()), signature.as_pointer())
         program = b.ptrtoint(shared.address(words)[0], I64)
-        # Numba's calling convention: a result (there is none) and an exception (it raises none).
-        spare = self._at(plan.scratch)
-        call = [spare, spare, program, addresses[0], addresses[1], const(0), const(0), const(0), addresses[2]]
-        b.call(callee, call)
+        # Numba's calling convention: a result (there is none) and an exception (it raises none).  There are no records.
+        addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, spare)]
+        b.call(callee, [spare, spare, program, addresses[0], *[const(0)] * 4, addresses[1]])
 
     # -- loops ---------------------------------------------------------------------
     def _open(self, loop):
@@ -334,51 +340,32 @@ class PieceEmitter:
         if loop.ragged:
             self._store(last, self._word(("ragged", id(loop))), "words")
 
-    def Loop(self, loop):
-        guarded = any(isinstance(s, K.Guard) and not s.early for s in K.walk(loop.body))
+    def Loop(self, loop, pieces=()):
+        """A loop; if its body is cut into `pieces`, each iteration calls them, and others see its counter and guards in memory."""
+        guarded = not pieces and any(isinstance(s, K.Guard) and not s.early for s in K.walk(loop.body))
+        if pieces and self.piece.guards:
+            self._store(self.failed, self.workspace, "guards")
         frame = self._open(loop)
+        if pieces and id(loop) in self.plan.slots:
+            self._store(frame[1], self._word(id(loop)), "words")
         if guarded:
             failed = self.b.phi(I32)
             failed.add_incoming(self.failed, frame[1].incomings[0][1])
             self.failed = failed
-        self.depth += 1
+        self.depth += not pieces
         for carry, phi in zip(loop.carries, frame[3]):
             self.define(carry, phi)
-        for statement in loop.body:
+        for piece in pieces:
+            self.shared.call(self.b, piece, self._stop)
+        for statement in () if pieces else loop.body:
             self.statement(statement)
-        self.depth -= 1
+        self.depth -= not pieces
         if guarded:
             failed.add_incoming(self.failed, self.b.block)
         self._close(loop, *frame)
+        if pieces and self.piece.guards:
+            self.failed = self._load(self.workspace, I32, "guards")
         if not self.depth:
             pending, self.pending = self.pending, []
             for value in pending:
                 self._cross(value)
-
-    def cut_loop(self, item):
-        """A loop whose body is pieces: each iteration calls them."""
-        loop = item.loop
-        if self.piece.guards:
-            self._store(self.failed, self.workspace, "guards")
-        frame = self._open(loop)
-        if id(loop) in self.plan.slots:
-            self._store(frame[1], self._word(id(loop)), "words")
-        for carry, phi in zip(loop.carries, frame[3]):
-            self.define(carry, phi)
-        for piece in item.pieces:
-            emitted = PieceEmitter(self.shared, piece)
-            # Else LLVM would put together again what was cut.
-            emitted.function.attributes.add("noinline")
-            self.call(emitted)
-        self._close(loop, *frame)
-        if self.piece.guards:
-            self.failed = self._load(self.workspace, I32, "guards")
-
-    def call(self, emitted):
-        """Call another piece; if it may end early, so may this one."""
-        ended = self.b.call(emitted.function, self.function.args)
-        if emitted.piece.stops:
-            on = self.function.append_basic_block("on")
-            self.b.cbranch(ended, self._stop(), on)
-            self.b.position_at_end(on)
-

@@ -203,8 +203,6 @@ class Run(Statement):
         Its words (see `program.values.ValueProgram`).
     operands : list of (int, Buffer, Index)
         Register, and where its array begins; the first is the result.
-    integer : Index or None
-        The integer attribute of the instruction.
     reads, writes : set of Buffer
     keeps : object
         What must live as long as the kernel (constants of the program).
@@ -216,7 +214,6 @@ class Run(Statement):
 
     program: np.ndarray
     operands: list
-    integer: Index | None = None
     reads: set = field(default_factory=set)
     writes: set = field(default_factory=set)
     keeps: object = None
@@ -303,27 +300,37 @@ def _integral(node):
     return node.op in _OF_INTEGERS and (node.op != "const" or float(node.args[0]).is_integer())
 
 
+def indices(statement):
+    """The indices by which a statement names elements, a guard, or its extent."""
+    if isinstance(statement, (Load, Store)):
+        return [statement.index]
+    if isinstance(statement, Run):
+        return [index for _, _, index in statement.operands]
+    if isinstance(statement, Guard):
+        return [] if isinstance(statement.number, int) else [statement.number]
+    return [statement.which] if isinstance(statement, Loop) and statement.ragged else []
+
+
 def operands(statement):
     """The values a statement uses, in order, each once; a loop, what its carries begin and go on with."""
     if isinstance(statement, Let):
         return statement.expr.leaves()
-    if isinstance(statement, Load):
-        return _added(statement.index)
-    if isinstance(statement, Store):
-        return [*dict.fromkeys([statement.value, *_added(statement.index)])]
-    if isinstance(statement, Guard):
-        own = [statement.value, statement.seen] if isinstance(statement.seen, Load) else [statement.value]
-        return own if isinstance(statement.number, int) else [*own, *_added(statement.number)]
+    used = [statement.value] if isinstance(statement, (Store, Guard)) else []
+    if isinstance(statement, Guard) and isinstance(statement.seen, Load):
+        used.append(statement.seen)
+    elif isinstance(statement, Loop):
+        used += [value for carry in statement.carries for value in (carry.init, carry.next)]
+    used += [index.plus for index in indices(statement) if index.plus is not None]
+    return [*dict.fromkeys(used)]
+
+
+def touched(statement):
+    """What a statement itself reads and writes: triples (buffer, index or None for all of it, whether it is written)."""
+    if isinstance(statement, (Load, Store)):
+        return [(statement.buffer, statement.index, isinstance(statement, Store))]
     if isinstance(statement, Run):
-        return [*dict.fromkeys(v for _, _, index in statement.operands for v in _added(index))]
-    if isinstance(statement, Loop):
-        carried = [value for carry in statement.carries for value in (carry.init, carry.next)]
-        return [*dict.fromkeys([*carried, *(_added(statement.which) if statement.ragged else ())])]
+        return [(buffer, None, stores) for stores, group in ((True, statement.writes), (False, statement.reads)) for buffer in group]
     return []
-
-
-def _added(index):
-    return [] if index.plus is None else [index.plus]
 
 
 def walk(body):

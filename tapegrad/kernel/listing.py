@@ -131,8 +131,7 @@ class _Listing:
 
     def Run(self, run, depth):
         places = [f"{self.buffer(buffer)}[{self.index(index)}]" for _, buffer, index in run.operands]
-        integer = "" if run.integer is None else f"; {self.index(run.integer)}"
-        self.line(depth, f"{places[0]}... = {run.name or 'run'}({', '.join(places[1:])}{integer})")
+        self.line(depth, f"{places[0]}... = {run.name or 'run'}({', '.join(places[1:])})")
 
     def Loop(self, loop, depth):
         counter = _COUNTERS[depth] if depth < len(_COUNTERS) else f"i{depth}"

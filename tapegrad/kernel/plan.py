@@ -4,7 +4,7 @@
 
     frame       8 bytes: the least guard that failed; one word for each ragged loop and each value that
                 crosses from one piece to another
-    run         registers, scratch memory and a record for the array programs of sweeps
+    run         registers and scratch memory for the array programs of sweeps
     temporaries each at a multiple of 64 bytes; what is not used by the same pieces may share its place
 
 Temporaries live from the first to the last piece that refers to them, and are
@@ -18,16 +18,12 @@ from bisect import insort
 from dataclasses import dataclass, field
 
 from ..interpreter.program import REGISTERS, REGISTERS_AT
-from ..tape.layout import RECORD
-from ..tape.store import RECORD_DTYPE
 from . import ir
 from .cut import buffers, crossings
 
 ALIGNMENT = 64
-#: Bytes of the scratch memory of `interpreter.steps.run` (the registers are elsewhere here), and of a record.
-_SCRATCH, _RECORD = REGISTERS_AT, RECORD.size
-#: Where a record has the integer attribute.
-INTEGER = RECORD_DTYPE.fields["integer"][1]
+#: Bytes of the scratch memory of `interpreter.steps.run` (the registers are elsewhere here).
+_SCRATCH = REGISTERS_AT
 
 
 @dataclass
@@ -40,7 +36,7 @@ class Plan:
     slots : dict of id to int
         Of the words of crossing values, crossing counters (by loop) and ragged counters (``("ragged", id)``).
     run : int
-        Of the registers of array programs; `scratch` and `record` follow.
+        Of the registers of array programs; `scratch` follows.
     offsets : dict of id to int
         Of the temporaries.
     zeroed : list of list of Buffer
@@ -51,7 +47,6 @@ class Plan:
     slots: dict = field(default_factory=dict)
     run: int = 0
     scratch: int = 0
-    record: int = 0
     offsets: dict = field(default_factory=dict)
     zeroed: list = field(default_factory=list)
 
@@ -102,8 +97,7 @@ def plan(pieces, program):
         word(id(used))
     if any(isinstance(s, ir.Run) for s in ir.walk(program.body)):
         layout.run = _aligned(layout.nbytes)
-        layout.record = layout.run + 8 * REGISTERS
-        layout.scratch = _aligned(layout.record + _RECORD)
+        layout.scratch = _aligned(layout.run + 8 * REGISTERS)
         layout.nbytes = layout.scratch + _SCRATCH
     base = _aligned(layout.nbytes)
     alive = list(lives(pieces).values())

@@ -6,22 +6,21 @@ executions, or to something from outside (`columns`).  It becomes the first of
 these that describes all of them:
 
 ======================  ===============================================================
-`Direct`                the value that the owner computed last
+`Direct`                the value that the owner computed last, or that its `storage` holds now
 `Carried`               what a template in the same loop computed in the iteration before;
                         in the first iteration, anything that these words describe, outside the loop
-`Number`, `Numbers`     a constant, or one for each execution
-`Element`               an element of an argument
-`Argument`, `Constant`  a whole array; `Constants` one for each execution
+`Number`                a constant
+`Element`               an element of an argument, or of constants side by side: one for each execution
+`Outside`               an array argument or constant, whole
 `Spilled`                an element of the owner's *spill buffer*, where it stores the values of all executions
 `Phi`                an element of the common spill buffer of several owners
-`InStorage`             an array that is written element by element (`storage`)
 ======================  ===============================================================
 
 In ``s = y[0]``, ``for i in range(n): s = s + np.sin(s) * x[2 * i]`` and the loop of its adjoint::
 
-    x[2 * i]          Element: argument x, 2 i
+    x[2 * i]          Element: buffer of x, 2 i
     sin(s)            Direct, in the product
-    s                 Carried; in the first iteration Element: argument y, 0
+    s                 Carried; in the first iteration Element: buffer of y, 0
     sin(s) again      on the way back, in the derivative by x: Spilled, in execution n - 2 - i
     s in cos(s)       there, too: Phi, for in the last iteration it is y[0]
 
@@ -38,6 +37,7 @@ import numpy as np
 from ..common.errors import require
 from ..rules import BY_NAME
 from ..tape.meta import SCALAR
+from . import ir
 from .columns import ARGUMENT, ARRAY, ELEMENT, NUMBER, distinct
 from .copies import pieces
 from .nest import AffineIndex, LoopNode, StatementNode, Tables, nest
@@ -74,41 +74,19 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """Elements of constants, table number `table`."""
-
-    table: int
-    spot: AffineIndex
-
-
-@dataclass(frozen=True, slots=True)
 class Element:
-    """An element of argument `argument`."""
+    """What lies at `spot` of the buffer of an argument or of constants: a number, or an array of this shape."""
 
-    argument: int
+    buffer: ir.Buffer
     spot: AffineIndex
+    shape: tuple = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """Argument `argument`, as a whole."""
+class Outside:
+    """The array argument or constant of a reference, as a whole."""
 
-    argument: int
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """Array constant `constant` of the tape."""
-
-    constant: int
-
-
-@dataclass(frozen=True, slots=True)
-class Constants:
-    """One of several array constants."""
-
-    constants: tuple
-    spot: AffineIndex
+    reference: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +101,8 @@ class Spilled:
 class Gathered:
     """All operands of an instruction that puts scalars side by side."""
 
-    pieces: list  # of copies.Piece
-
-
-@dataclass(frozen=True, slots=True)
-class InStorage:
-    """What a storage holds now."""
-
-    storage: object
+    #: Of what one loop copies each: that loop (None: a single operand), what is copied in it, and the spot of its place.
+    pieces: list
 
 
 class Phi:
@@ -144,8 +116,9 @@ class Phi:
         Number of the template, or a reference to something from outside.
     ranks : ndarray
         Number of the execution.
-    pool : ir.Buffer
-    meta : Meta
+    buffer : ir.Buffer
+        The pool.
+    shape : tuple of int
         Of each value.
     spot : AffineIndex
         Element of the pool; these three are known when it is laid out (`spilling`).
@@ -153,7 +126,7 @@ class Phi:
 
     def __init__(self, body, owners, ranks):
         self.body, self.owners, self.ranks = body, owners, ranks
-        self.pool = self.meta = self.spot = None
+        self.buffer = self.shape = self.spot = None
 
 
 class References:
@@ -170,6 +143,8 @@ class References:
     templates : list of StatementNode
     tables : Tables
         Of element numbers, and of constants.
+    inputs : list of ir.Buffer
+        Of the arguments.
     pooled : dict
         Every `Phi` in use (its keys).
     """
@@ -178,7 +153,8 @@ class References:
         self.columns = columns
         self.root, self.templates = nest(structure)
         self.tables = Tables()
-        self.pooled, self.storages = {}, []
+        self.inputs = [ir.Buffer(ir.INPUT, meta.size, meta.char, k) for k, meta in enumerate(columns.tape.inputs)]
+        self.pooled, self.storages, self._constants = {}, [], {}
         members = [t.members for t in self.templates]
         counts = np.array([len(m) for m in members], np.int64)
         order = np.concatenate(members) if members else np.empty(0, np.int64)
@@ -197,7 +173,7 @@ class References:
         for t in self.templates:
             begin, end = int(first[t.members[0]]), int(first[t.members[0] + 1])
             if t.body.count == 1 and self._stacks(t, begin, end):
-                t.operands = [Gathered(pieces(self, columns.operands[begin:end]))]
+                t.operands = [self.gathered(columns.operands[begin:end], t.body, t.position, t.members)]
             elif t.body.count == 1:
                 t.operands = [self.single(r) for r in columns.operands[begin:end].tolist()]
             else:
@@ -234,25 +210,32 @@ class References:
             what.level.carries[what] = None
             self.use(what.init)
         elif type(what) is Gathered:
-            for piece in what.pieces:
-                if piece.owner >= 0 and len(piece.at) > 1:
-                    self.templates[piece.owner].stored = True
-                elif piece.owner >= 0:
-                    self.use(self.single(int(piece.refs[0])))
+            for _, copied, _ in what.pieces:
+                self.use(copied)
         elif type(what) is Phi:
             self.pooled[what] = None
             for t in distinct(what.owners[what.owners >= 0]).tolist():
                 self.templates[t].stored = True
 
     # -- one column -----------------------------------------------------------------
+    def gathered(self, refs, body, position, time):
+        """`Gathered` of scalars that are read once, at `time`, before node `position` of `body`."""
+        result = Gathered([])
+        for at in pieces(self, refs):
+            if len(at) == 1:
+                result.pieces.append((None, self.single(int(refs[at[0]])), AffineIndex(int(at[0]))))
+                continue
+            level = LoopNode(body, position, len(at))
+            what = self.describe(refs[at], level.body, 0, np.repeat(time, len(at)))
+            result.pieces.append((level, what, level.body.fit(at, self.tables)))
+        return result
+
     def single(self, r):
         """The description of one reference, outside of all loops."""
         if r < 0:
             return self._one_outside(r)
         t = self.templates[self._owners[r]]
-        if t.storage is not None:
-            return InStorage(t.storage)
-        if len(t.members) == 1 or self._ranks[r] == len(t.members) - 1 and self.is_scalar(t):
+        if t.storage is not None or len(t.members) == 1 or self._ranks[r] == len(t.members) - 1 and self.is_scalar(t):
             return Direct(t)
         return Spilled(t, AffineIndex(self._ranks[r]))
 
@@ -276,9 +259,9 @@ class References:
         inside = np.maximum(refs, 0)
         owners, ranks = np.where(refs >= 0, self.owner[inside], refs), np.where(refs >= 0, self.rank[inside], 0)
         if self.storages:
-            storages = [t.storage for t in map(self.templates.__getitem__, distinct(owners[owners >= 0])) if t.storage is not None]
-            if storages:
-                return InStorage(storages[0])
+            for t in map(self.templates.__getitem__, distinct(owners[owners >= 0])):
+                if t.storage is not None:
+                    return Direct(t)
         alone = owners[0] >= 0 and bool((owners == owners[0]).all())
         if alone:
             t = self.templates[owners[0]]
@@ -343,9 +326,10 @@ class References:
         kind = columns.kind[k]
         if kind == NUMBER:
             return Number(int(columns.number[k : k + 1].view(np.int64)[0]))
-        if kind == ELEMENT:
-            return Element(int(columns.which[k]), AffineIndex(int(columns.at[k])))
-        return Argument(int(columns.which[k])) if kind == ARGUMENT else Constant(int(columns.which[k]))
+        which = int(columns.which[k])
+        if kind == ELEMENT or kind == ARGUMENT and columns.tape.inputs[which].shape == ():
+            return Element(self.inputs[which], AffineIndex(int(columns.at[k])))
+        return Outside(r)
 
     def _outside(self, refs, body):
         """The description of references that are all from outside; None if they are of several kinds."""
@@ -360,13 +344,23 @@ class References:
             if (bits == bits[0]).all():
                 return Number(int(bits[0]))
             spot = body.table(bits, self.tables)
-            return Numbers(spot.table, AffineIndex(0, spot.steps))
+            return Element(self.constant(self.tables.arrays[spot.table].view(np.float64)), AffineIndex(0, spot.steps))
         if kinds[0] == ELEMENT and (which == which[0]).all():
-            return Element(int(which[0]), body.fit(columns.at[numbers], self.tables))
+            return Element(self.inputs[which[0]], body.fit(columns.at[numbers], self.tables))
         if kinds[0] == ARRAY:
             constants, inverse = np.unique(which, return_inverse=True)
-            return Constants(tuple(constants.tolist()), body.fit(inverse, self.tables))
+            arrays = [np.ascontiguousarray(columns.tape.constants[k]) for k in constants.tolist()]
+            spot = body.fit(inverse, self.tables).scaled(arrays[0].size, 0, self.tables)
+            return Element(self.constant(np.concatenate([a.reshape(-1) for a in arrays])), spot, arrays[0].shape)
         return None
+
+    def constant(self, data):
+        """The buffer of a flat array of constants."""
+        key = (data.dtype.char, data.tobytes())
+        buffer = self._constants.get(key)
+        if buffer is None:
+            buffer = self._constants[key] = ir.Buffer(ir.CONSTANT, data.size, data.dtype.char, data=data)
+        return buffer
 
 
 def _latest(t, body, times):

@@ -19,7 +19,6 @@ import numpy as np
 
 from . import ir
 from .columns import ARGUMENT, ARRAY, distinct, joined
-from .copies import pieces
 from .reasons import NotLowered
 
 #: Bytes that spill buffers may take together.
@@ -48,10 +47,10 @@ def lay_out(builder):
             t.spill = ir.Buffer(ir.TEMPORARY, len(t.members) * meta.size, meta.char)
     for what, owners in owned.items():
         # All of them have one description, and any may be from outside.
-        what.meta, what.pool = builder.meta_of_owner(int(owners[0])), buffers[int(owners[0])]
+        meta, what.buffer = builder.meta_of_owner(int(owners[0])), buffers[int(owners[0])]
         bases = np.array([offsets[number] for number in owners.tolist()], np.int64)
-        elements = bases[np.searchsorted(owners, what.owners)] + what.ranks * what.meta.size
-        what.spot = what.body.fit(elements, references.tables)
+        elements = bases[np.searchsorted(owners, what.owners)] + what.ranks * meta.size
+        what.shape, what.spot = meta.shape, what.body.fit(elements, references.tables)
 
 
 def _pool(builder, members, offsets):
@@ -70,7 +69,7 @@ def _pool(builder, members, offsets):
         offsets[t.number] = buffer.size
         buffer.size += len(t.members) * meta.size
     for number in whole:
-        builder.bring(builder.outside(number), builder.row(buffer, offsets[number], meta))
+        builder.bring(builder.value(references.single(number)), builder.row(buffer, offsets[number], meta.shape))
     if scalars:
-        builder.copy(pieces(references, np.array(scalars, np.int64)), (buffer, 0))
+        builder.copy(references.gathered(np.array(scalars, np.int64), references.root, 0, -1), buffer, 0)
     return buffer

@@ -39,7 +39,8 @@ class Storage:
     def __init__(self, templates, writes):
         self.templates, self.writes = templates, writes
         self.copies = {}
-        self.buffer = None
+        #: Its ArrayRef, which the builder makes.
+        self.array = None
 
 
 class _Unsound(Exception):

@@ -151,15 +151,13 @@ class Interpreter:
                 raise _Stopped
 
     def Run(self, run):
-        registers, scratch, record = np.zeros(256, np.int64), np.zeros(4096, np.uint8), np.zeros(4, np.int64)
+        registers, scratch = np.zeros(256, np.int64), np.zeros(4096, np.uint8)
         for register, buffer, index in run.operands:
             array = self.array(buffer)
             registers[register] = array.ctypes.data + array.itemsize * self.position(index)
-        if run.integer is not None:
-            record[3] = self.position(run.integer)
         words = np.ascontiguousarray(run.program, np.int64)
         steps = native.steps()
-        steps.run(words.ctypes.data, registers.ctypes.data, record.ctypes.data, 0, 0, 0, scratch.ctypes.data)
+        steps.run(words.ctypes.data, registers.ctypes.data, 0, 0, 0, 0, scratch.ctypes.data)
 
 
 class _Stopped(Exception):

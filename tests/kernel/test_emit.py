@@ -286,16 +286,14 @@ def test_an_array_program_runs_in_a_loop():
     np.testing.assert_allclose(found.reshape(count, m, n), 2.0 * (x @ z), rtol=1e-13)
 
 
-def test_an_array_program_with_an_integer():
-    # A window of three elements that begins where the integer says, copied by the program of getitem.
-    row = BY_NAME["getitem"]
-    attrs = (("shape", (3,)), ("strides", (2,)))
-    planned = ValueProgram.of_row(row, attrs, (Meta((12,), (8,), "d", 8),), Meta((3,), (8,), "d", 8))
+def test_an_array_program_at_elements_of_a_table():
+    # A window of three elements that begins where a table says, copied by the program of clone.
+    planned = ValueProgram.of_row(BY_NAME["clone"], (), (Meta((3,), (16,), "d", 8),), Meta((3,), (8,), "d", 8))
     w = Writer()
     x, y = w.input(12), w.output(12)
     with w.loop(4) as i:
-        places = [(0, y, at(0, (i, 3))), (planned.registers[0], x, at())]
-        w.add(ir.Run(planned.words, places, at(0, (i, 1), table=[0, 6, 1, 5]), {x}, {y}, planned, "getitem"))
+        places = [(0, y, at(0, (i, 3))), (planned.registers[0], x, at(0, (i, 1), table=[0, 6, 1, 5]))]
+        w.add(ir.Run(planned.words, places, {x}, {y}, planned, "clone"))
     x = rng.normal(size=12)
     _, (found,) = agree(w.program(), x)
     np.testing.assert_array_equal(found.reshape(4, 3), [x[k : k + 5 : 2] for k in (0, 6, 1, 5)])

@@ -42,7 +42,7 @@ def test_ragged_loops_tables_guards_and_array_programs():
             element = w.load(x, -1, (j, 2), (i, 3), table=np.arange(9))
             w.guard(w.let(a(element) < 2.0, "?"), early=True)
     w.guard(element, np.float32(1.5).tobytes())
-    w.add(ir.Run(np.zeros(2, np.int64), [(0, t, at()), (40, constant([1.0, 2.0, 3.0, 4.0, 5.0]), at(1))], at(3), name="cumsum"))
+    w.add(ir.Run(np.zeros(2, np.int64), [(0, t, at()), (40, constant([1.0, 2.0, 3.0, 4.0, 5.0]), at(1))], name="cumsum"))
     w.store(element, y, 8)
     assert str(w.program()) == """\
 x0: float32[9]
@@ -57,7 +57,7 @@ for i in range(2):
         a1: bool = a0 < 2.0
         guard 0: a1 is True (early)
 guard 1: a0 is 0x3fc00000
-t0[0]... = cumsum(c1[1]; 3)
+t0[0]... = cumsum(c1[1])
 y0[8] = a0"""
 
 

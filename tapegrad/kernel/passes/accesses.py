@@ -57,9 +57,12 @@ class Memory:
         groups.setdefault(form(index), {})[index.base] = index, value
 
     def store(self, buffer, index):
-        """Something is written to an element: forget what may be the same one."""
+        """Something is written to an element (None: to any): forget what may be the same one."""
         groups = self.groups.get(buffer)
         if not groups:
+            return
+        if index is None:
+            groups.clear()
             return
         own = form(index)
         there = span(index)
@@ -75,7 +78,3 @@ class Memory:
                 first, last = span(group[min(group)][0]), span(group[max(group)][0])
                 if there[0] <= last[1] and first[0] <= there[1]:
                     del groups[key]
-
-    def forget(self, buffer):
-        """Forget all of a buffer."""
-        self.groups.pop(buffer, None)

@@ -27,7 +27,7 @@ from bisect import bisect_left
 from ...common.errors import require
 from ...rules import lang as L
 from .. import ir
-from .accesses import span
+from .accesses import form, span
 from .rewriting import reindexed, rewrite
 
 #: Operations of a loop, and twice the elements it touches, beyond which no other joins it: longer ones are cut (`kernel.cut`).
@@ -316,16 +316,7 @@ def accesses(statements):
     """Triples (buffer, index or None, whether it is written) of what `statements` touch, each once."""
     by_key = {}
     for statement in statements:
-        if isinstance(statement, (ir.Load, ir.Store)):
-            if statement.buffer.role != ir.CONSTANT:
-                stores = isinstance(statement, ir.Store)
-                index = statement.index
-                table = None if index.table is None else id(index.table)
-                key = statement.buffer, index.base, index.steps, table, index.plus, stores
-                by_key[key] = statement.buffer, index, stores
-        elif isinstance(statement, ir.Run):
-            for buffer in statement.writes:
-                by_key[buffer, True] = buffer, None, True
-            for buffer in statement.reads - statement.writes:
-                by_key[buffer, False] = buffer, None, False
+        for buffer, index, stores in ir.touched(statement):
+            if buffer.role != ir.CONSTANT:
+                by_key[buffer, stores, index and (index.base, form(index))] = buffer, index, stores
     return list(by_key.values())

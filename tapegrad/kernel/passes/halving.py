@@ -110,14 +110,11 @@ class _Destinations:
         for statement in ir.walk(program.body):
             for value in ir.operands(statement):
                 self.users.setdefault(value, []).append(statement)
-            if isinstance(statement, ir.Load):
-                self.loads.setdefault(statement.buffer, []).append(statement)
-            elif isinstance(statement, ir.Store):
-                self.writers.setdefault(statement.buffer, []).append(statement)
-            elif isinstance(statement, ir.Run):
-                self.read |= statement.reads
-                for buffer in statement.writes:
-                    self.writers.setdefault(buffer, []).append(statement)
+            for buffer, index, stores in ir.touched(statement):
+                if stores or index is not None:
+                    (self.writers if stores else self.loads).setdefault(buffer, []).append(statement)
+                else:
+                    self.read.add(buffer)
 
     def of(self, run):
         """The output to whose same elements all goes that `run` writes; None if there is no such one."""

@@ -18,10 +18,8 @@ def prune(program):
     for statement in ir.walk(program.body):
         if isinstance(statement, ir.Guard):
             roots.append(statement)
-        elif isinstance(statement, ir.Store):
-            writers.setdefault(statement.buffer, []).append(statement)
-        elif isinstance(statement, ir.Run):
-            for buffer in statement.writes:
+        for buffer, _, stores in ir.touched(statement):
+            if stores:
                 writers.setdefault(buffer, []).append(statement)
     for buffer in program.outputs:
         roots += writers.pop(buffer, ())
@@ -39,11 +37,8 @@ def prune(program):
         if isinstance(statement, ir.Carry):
             need(statement.init)
             need(statement.next)
-        elif isinstance(statement, ir.Load):
-            for writer in writers.pop(statement.buffer, ()):
-                need(writer)
-        elif isinstance(statement, ir.Run):
-            for buffer in statement.reads:
+        for buffer, _, stores in ir.touched(statement):
+            if not stores:
                 for writer in writers.pop(buffer, ()):
                     need(writer)
 

@@ -106,28 +106,22 @@ class _Recomputing:
                 self.touch(statement, loop, position, depth)
 
     def touch(self, statement, loop, position, depth):
-        if isinstance(statement, ir.Run):
-            for buffer in statement.reads | statement.writes:
-                self.about(buffer).odd = True
-        if not isinstance(statement, (ir.Load, ir.Store)) or statement.buffer.role != ir.TEMPORARY:
-            return
-        index = statement.index
-        about = self.about(statement.buffer)
-        simple = index.table is None and index.plus is None and depth < 2 and (loop is None or not loop.ragged)
-        if not simple or statement.buffer.zeroed:
-            about.odd = True
-        elif isinstance(statement, ir.Load):
-            about.loads.append((statement, loop, position))
-        elif loop is None:
-            about.single.append((statement, position))
-        elif about.store is not None or len(index.steps) != 1:
-            about.odd = True
-        else:
-            about.store, about.loop, about.position = statement, loop, position
-            self.homes.setdefault(statement.value, statement)
-
-    def about(self, buffer):
-        return self.temporaries.setdefault(buffer, _Temporary())
+        for buffer, index, stores in ir.touched(statement):
+            if buffer.role != ir.TEMPORARY:
+                continue
+            about = self.temporaries.setdefault(buffer, _Temporary())
+            simple = index is not None and index.table is None and index.plus is None
+            if not simple or depth > 1 or loop is not None and loop.ragged or buffer.zeroed:
+                about.odd = True
+            elif not stores:
+                about.loads.append((statement, loop, position))
+            elif loop is None:
+                about.single.append((statement, position))
+            elif about.store is not None or len(index.steps) != 1:
+                about.odd = True
+            else:
+                about.store, about.loop, about.position = statement, loop, position
+                self.homes.setdefault(statement.value, statement)
 
     def usable(self, buffer):
         """Whether elements are written once, by one loop and some single stores."""
@@ -158,16 +152,12 @@ class _Recomputing:
             self.new.update(values)
             self.gone.add(buffer)
             tried.accept()
-        for loop, statements in self.inserted.items():
-            if isinstance(loop, ir.Loop):
-                loop.body[:0] = statements
-        first = {where: statements for where, statements in self.inserted.items() if isinstance(where, int)}
-        if first:
-            body = []
-            for position, statement in enumerate(self.program.body):
-                body += first.get(position, ())
-                body.append(statement)
-            self.program.body = body
+        body = []
+        for position, statement in enumerate(self.program.body):
+            if statement in self.inserted:
+                statement.body[:0] = self.inserted[statement]
+            body += [*self.inserted.get(position, ()), statement]
+        self.program.body = body
         return self.new
 
     def again(self, load, loop, position, buffer, tried):
@@ -194,8 +184,6 @@ class _Recomputing:
 
     def alike(self, about, k, position):
         """Check that the element of iteration k, outside of the loop, is what the loop would have computed."""
-        if k is None:
-            raise _Cost
         element = about.store.index.base + k * about.step
         for store, stored in about.single:
             if store.index.base == element:
@@ -214,22 +202,14 @@ class _Recomputing:
                 and value.buffer.role in (ir.INPUT, ir.CONSTANT)
                 and reindexed(value.index, loops={loop: (None, 0, k)}).same(other.index)
             )
-        if not (isinstance(value, ir.Let) and isinstance(other, ir.Let) and value.char == other.char):
-            return False
-        pairs = [(value.expr, other.expr)]
-        while pairs:
-            one, two = pairs.pop()
-            if one.op != two.op:
-                return False
-            if one.op == "const":
-                if one.args != two.args:
-                    return False
-            elif one.op == "arg":
-                if not self.matches(one.args[0], two.args[0], loop, k):
-                    return False
-            else:
-                pairs += zip(one.args, two.args)
-        return True
+
+        def alike(one, two):
+            if one.op != two.op or one.op == "const":
+                return one.op == two.op and one.args == two.args
+            return all((self.matches(x, y, loop, k) if one.op == "arg" else alike(x, y)) for x, y in zip(one.args, two.args))
+
+        lets = isinstance(value, ir.Let) and isinstance(other, ir.Let)
+        return lets and value.char == other.char and alike(value.expr, other.expr)
 
 
 class _Trial:

@@ -25,18 +25,11 @@ def rename(program):
     for position, top in enumerate(program.body):
         for statement in ir.walk([top]):
             readers.update(ir.operands(statement))
-            if isinstance(statement, (ir.Load, ir.Store)):
-                uses.setdefault(statement.buffer, []).append(statement)
-                first.setdefault(statement.buffer, position)
-                read[statement.buffer] = position
-                if isinstance(statement, ir.Store):
-                    last[statement.buffer] = position
-            elif isinstance(statement, ir.Run):
-                for buffer in statement.reads | statement.writes:
-                    uses.setdefault(buffer, []).append(statement)
-                    first.setdefault(buffer, position)
-                    read[buffer] = position
-                for buffer in statement.writes:
+            for buffer, _, stores in ir.touched(statement):
+                uses.setdefault(buffer, []).append(statement)
+                first.setdefault(buffer, position)
+                read[buffer] = position
+                if stores:
                     last[buffer] = position
     kept = []
     for position, top in enumerate(program.body):

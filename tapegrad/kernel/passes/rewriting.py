@@ -78,8 +78,6 @@ def rewrite(statement, new, loops=None):
             statement.number = reindexed(statement.number, new, loops)
     elif isinstance(statement, ir.Run):
         statement.operands = [(register, buffer, reindexed(index, new, loops)) for register, buffer, index in statement.operands]
-        if statement.integer is not None:
-            statement.integer = reindexed(statement.integer, new, loops)
     else:
         if statement.which is not None:
             statement.which = reindexed(statement.which, new, loops)
@@ -89,10 +87,4 @@ def rewrite(statement, new, loops=None):
 
 def written(body):
     """Buffers that `body` writes."""
-    buffers = set()
-    for statement in ir.walk(body):
-        if isinstance(statement, ir.Store):
-            buffers.add(statement.buffer)
-        elif isinstance(statement, ir.Run):
-            buffers |= statement.writes
-    return buffers
+    return {buffer for statement in ir.walk(body) for buffer, _, stores in ir.touched(statement) if stores}

@@ -108,11 +108,7 @@ class _Walk:
         loop.body = scope.body
         outer.body.append(loop)
         for statement in ir.walk(loop.body):
-            if isinstance(statement, ir.Store):
-                outer.memory.store(statement.buffer, statement.index)
-            elif isinstance(statement, ir.Run):
-                for buffer in statement.writes:
-                    outer.memory.forget(buffer)
+            self._written(statement)
 
     def Load(self, load):
         if load in self.new:
@@ -172,9 +168,13 @@ class _Walk:
             return constant
         return L.arg(value)
 
+    def _written(self, statement):
+        for buffer, index, stores in ir.touched(statement):
+            if stores:
+                self.scope.memory.store(buffer, index)
+
     def Store(self, store):
-        self.scope.body.append(store)
-        self.scope.memory.store(store.buffer, store.index)
+        self.Run(store)
         if store.value.char == store.buffer.char:
             self.scope.memory.put(store.buffer, store.index, store.value)
 
@@ -183,5 +183,4 @@ class _Walk:
 
     def Run(self, run):
         self.scope.body.append(run)
-        for buffer in run.writes:
-            self.scope.memory.forget(buffer)
+        self._written(run)

@@ -1,0 +1,78 @@
+"""What the adjoint and the tangents of a tape have in common: runs of scalar instructions, calls of rules, rows of lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..rules import BY_NAME
+from .expand.scalars import advance, expand
+from .reasons import NotLowered
+from .templates import planned
+from .terms import Term
+from .writing import STACK, Writer
+
+_SUMS = [BY_NAME[name].opcode for name in ("add", "subtract", "negative")]
+
+
+class Derivation:
+    """A walk over `tape` that writes derivative instructions.
+
+    Parameters
+    ----------
+    tape : FinishedTape
+    forward : bool
+        Whether tangents are written, not adjoints.
+    lanes : int or None
+        How many at a time.
+    again : bool
+        As of `Writer`.
+
+    Attributes
+    ----------
+    word : ndarray
+        Slots of the adjoints or tangents (a row for each lane) of scalars, 0 where there is none.
+    """
+
+    def __init__(self, tape, forward, lanes, again=False):
+        self.tape, self.forward, self.lanes = tape, forward, lanes
+        self.writer = Writer(tape, interleaved=forward, again=again)
+        self.word = np.zeros((lanes, len(tape.records)) if forward else len(tape.records), np.int64)
+        self.plan = planned(tape, self.writer, forward)
+
+    def scalars(self, low, high):
+        """The derivatives of the instructions from `low` to `high`, all of them scalar ones or leaves."""
+        if low > high:
+            return
+        w, plan = self.writer, self.plan
+        w.reserve(int(plan.room[high + 1] - plan.room[low]) * (self.lanes if self.forward else 1))
+        w.count = (advance if self.forward else expand)(
+            low, high, w.ops, w.lefts, w.rights, w.constants, w.origins, w.count, self.word, plan.template, plan.pools, plan.pool,
+            plan.starts, plan.instructions, plan.literals, plan.ends, plan.contributions, *_SUMS,
+        )
+
+    def term(self, word):
+        """The term of a scalar's slot, None of 0."""
+        return Term(self.writer, int(word), (), "d", self.writer.number_of(int(word))) if word else None
+
+    def slot(self, term):
+        """The slot of a scalar's term."""
+        return self.writer.fixed(term.number) if term.number is not None and term.slot <= 0 else term.slot
+
+    def call(self, item, rule, *args):
+        """Call a rule of the row of `item`, which writes for that."""
+        row, place = item.entry.function, self.tape.place(item.slot)
+        self.writer.origin = item.slot
+        if row.primitive is not None:
+            raise NotLowered(f"{row.name} is a custom primitive, whose rules run in Python", place)
+        try:
+            return rule(*args)
+        except NotLowered as reason:
+            raise NotLowered(f"{row.name}: {reason.what}", place) from None
+
+    def stacked(self, references, shape, char):
+        """Slot and description of values of one shape below each other, one for each lane, or a constant; a reference of 0 is zero."""
+        if not any(references):
+            return 0, np.zeros((self.lanes, *shape), char)
+        zero = Term(self.writer, 0, shape, char, 0.0)
+        slot = self.writer.entry(STACK, tuple([reference or zero.reference() for reference in references]), (("axis", 0),))
+        return slot, self.writer.meta(slot)
