@@ -75,10 +75,6 @@ class Series(RuleArray):
     def shape(self):
         return self.first.shape
 
-    @property
-    def ndim(self):
-        return self.first.ndim
-
     def coefficient(self, k):
         """The coefficient of order `k`; None if it is zero at any values."""
         if self.term is None:
@@ -138,9 +134,11 @@ class Series(RuleArray):
     def _lift(self, number):
         if isinstance(number, Series):
             return number
-        if number not in self.table:
-            self.table[number] = Series(self.first._lift(number), self.table)
-        return self.table[number]
+        # 0.0, -0.0 and False are equal, and not the same.
+        key = repr(number)
+        if key not in self.table:
+            self.table[key] = Series(self.first._lift(number), self.table)
+        return self.table[key]
 
     def _positions(self, index, count):
         return Series(self.first._positions(index.first, count), self.table)

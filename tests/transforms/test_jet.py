@@ -158,7 +158,7 @@ def test_nothing_is_kept_of_a_call():
     try:
         call()
         assert inside[-1]() is None
-        assert not any(isinstance(thing, Series) for thing in gc.get_objects())
+        assert not any(type(thing) is Series for thing in gc.get_objects())
     finally:
         gc.enable()
 

@@ -359,3 +359,8 @@ def test_positions_that_depend_on_the_point_move_constant_adjoints():
         wanted = np.zeros((5, 5))
         wanted[order[2], order[[1, 3]]] = wanted[order[[1, 3]], order[2]] = 1.0
         np.testing.assert_allclose(products(np.array(p)), wanted, atol=1e-15)
+
+
+def test_a_variable_that_is_given_back_moves_as_it_was_told_to():
+    assert tg.grad(lambda w: tg.linearize(lambda x: x, 2.0)[1](3.0) * w)(5.0) == 3.0
+    assert tg.grad(lambda w: tg.linearize(lambda x: {"same": x, "product": x * w}, 2.0)[1](3.0)["same"] * w)(5.0) == 3.0
