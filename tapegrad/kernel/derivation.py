@@ -7,7 +7,7 @@ import numpy as np
 from ..rules import BY_NAME
 from .expand.scalars import advance, expand
 from .reasons import NotLowered
-from .templates import planned
+from .templates import Plan
 from .terms import Term
 from .writing import STACK, Writer
 
@@ -37,7 +37,7 @@ class Derivation:
         self.tape, self.forward, self.lanes = tape, forward, lanes
         self.writer = Writer(tape, interleaved=forward, again=again)
         self.word = np.zeros((lanes, len(tape.records)) if forward else len(tape.records), np.int64)
-        self.plan = planned(tape, self.writer, forward)
+        self.plan = Plan(tape, self.writer, forward)
 
     def scalars(self, low, high):
         """The derivatives of the instructions from `low` to `high`, all of them scalar ones or leaves."""

@@ -151,24 +151,21 @@ class Layout:
             seen = bool(self.seen[item.number][0])
             self.stream += [W.COMPARE, item.number, how, self.address_of(x), self.address_of(y), int(seen)]
             return
-        if item.entry.function == "bool" and self._meta(slot).char != "?":
-            # The truth of a number: compared with zero.
-            target = np.zeros((), bool)
-            self.hosts.append(Host(np.bool_, [self.value_array(slot)], target, "bool", item.slot))
-            self.stream += [W.HOST, len(self.hosts) - 1]
+        address, value = self.address_of(slot), self.value_array(slot)
+        of_number = item.entry.function == "bool" and self._meta(slot).char != "?"
+        if of_number or not value.flags.c_contiguous:
+            # The truth of a number: compared with zero.  Of an array, what was seen is in C order.
+            function, name, char = (np.bool_, "bool", "?") if of_number else (_itself, "copy", value.dtype)
+            target = self.arrays[item.slot] = np.zeros(() if of_number else value.shape, char)
+            self._host(function, [value], target, name, item.slot)
             address = native.data_address(target)
-            self.arrays[item.slot] = target
-        elif not self.value_array(slot).flags.c_contiguous:
-            # What was seen is in C order.
-            value = self.value_array(slot)
-            target = self.arrays[item.slot] = np.empty(value.shape, value.dtype)
-            self.hosts.append(Host(_itself, [value], target, "copy", item.slot))
-            self.stream += [W.HOST, len(self.hosts) - 1]
-            address = native.data_address(target)
-        else:
-            address = self.address_of(slot)
         seen = self.seen[item.number]
         self.stream += [W.GUARD, item.number, address, len(seen), native.data_address(seen)]
+
+    def _host(self, *step):
+        """A step that NumPy does, as described by `Host`."""
+        self.hosts.append(Host(*step))
+        self.stream += [W.HOST, len(self.hosts) - 1]
 
     def _allocate(self, item):
         meta = item.entry.meta
@@ -234,8 +231,7 @@ class Layout:
             return value
 
         operands = [self.value_array(o) for o in item.operands[1:]]
-        self.hosts.append(Host(function, operands, target, item.entry.name, item.slot))
-        self.stream += [W.HOST, len(self.hosts) - 1]
+        self._host(function, operands, target, item.entry.name, item.slot)
         if self.tape.active[item.slot]:
             self.in_python.append(item)
             self._kept.update(self._roots.get(o, o) for o in (*item.operands[1:], item.slot))
@@ -243,8 +239,7 @@ class Layout:
 
     def _step(self, item, program, function, target):
         if program is None:
-            self.hosts.append(Host(function, [self.value_array(o) for o in item.operands], target, item.entry.name, item.slot))
-            self.stream += [W.HOST, len(self.hosts) - 1]
+            self._host(function, [self.value_array(o) for o in item.operands], target, item.entry.name, item.slot)
             return
         if program not in self.programs:
             self.programs[program] = native.data_address(program.words)
