@@ -5,6 +5,7 @@ a network 64-64-10 on a batch of 64; both by kernels, as is the gradient they ar
 measured against.  Dense Hessian: a logistic regression of 1 000 weights on 500 rows,
 whose Hessian has no zeros; Rosenbrock's function of 1 000 variables, whose Hessian is three diagonals.  Warm calls; JAX's are
 jitted.  Of the long tape, a function of 48 000 instructions, it is the first call, and the second.
+Taylor coefficients: nine orders of a function of one number, at once and by nesting, beside JAX's `jet`.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def higher_order(quick: bool) -> Iterator[Row]:
     yield from dense(quick, rng)
     yield from banded(quick, rng)
     yield from long_tape(quick)
+    yield from jets(quick)
 
 
 def dense(quick, rng):
@@ -172,3 +174,53 @@ def long_tape(quick):
     for which, time in zip(("first", "second"), times):
         promise, limit = ("", None) if quick else ("within 1 s", 1.0)
         yield Row(f"Hessian of {5 if quick else 48} 000 instructions by sweeps, {which} call", promise, time, limit, unit="s")
+
+
+def curved(np):
+    """A function of one number with functions of `np`; JAX's `jet` knows them all."""
+    return lambda x: np.sin(x) * np.exp(x) / (1.0 + np.tanh(x) * x)
+
+
+def jets(quick):
+    """All derivatives of a function of one number to an order: recorded, plain and first calls, by nesting, and JAX's."""
+    order = 4 if quick else 9
+    units, f = [1.0] + [0.0] * (order - 1), curved(np)
+
+    def by_nesting(x):
+        found, derived = [], f
+        for _ in range(order):
+            derived = tg.derivative(derived)
+            found.append(derived(x))
+        return found
+
+    jitted = tg.jit(lambda x: tg.jet(f, (x,), (units,)), kernel="always")
+    start = perf_counter()
+    tg.jet(f, (0.3,), (units,))
+    middle = perf_counter()
+    jitted(0.3)
+    first = {"plain": middle - start, "jitted": perf_counter() - middle}
+    calls = {"tapegrad": lambda: jitted(0.3)[1], "plain": lambda: tg.jet(f, (0.3,), (units,))[1], "nested": lambda: by_nesting(0.3)}
+    title, missing = f"{order} Taylor coefficients of a function of one number", None
+    try:
+        jax = jax_pinned()
+        from jax.experimental.jet import jet
+    except (Missing, ImportError) as reason:
+        missing = str(reason)
+    else:
+        theirs = jax.jit(lambda x: jet(curved(jax.numpy), (x,), (units,)))
+        calls["JAX"] = lambda: jax.block_until_ready(theirs(0.3)[1])
+    check_agreement("Taylor coefficients", {name: np.array(call()) for name, call in calls.items()})
+    for _ in range(9):
+        jitted(0.3)
+    times = measure(calls, budget=1.0 if quick else 8.0, at_least=3)
+    detail = {name: seconds(time.minimum) for name, time in times.items()}
+    if not jitted.stats().kernel_calls:
+        raise AssertionError(f"not by a kernel\n{jitted.stats()}")
+    if missing is None:
+        yield ratio(f"{title}, jitted, beside jax.experimental.jet", "below it", 1.0, {k: times[k] for k in ("tapegrad", "JAX")}, "JAX")
+    else:
+        yield Row(f"{title}, jitted, beside jax.experimental.jet", "below it", limit=1.0, skip=missing)
+    promise, limit = ("", None) if quick else ("at most a tenth", 0.1)
+    yield Row(f"{title}, in a plain call, beside nesting", promise, times["plain"].minimum / times["nested"].minimum, limit, detail=detail)
+    for which, time in first.items():
+        yield Row(f"{title}, {which}, first call", measured=time, unit="s")

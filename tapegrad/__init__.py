@@ -50,6 +50,7 @@ from .transforms.hessians import hessian, hessian_diag, laplacian
 from .transforms.products import gnvp, hvp
 from .common.errors import PathWarning, PerformanceWarning
 from .transforms.jacobians import jacobian, jacrev, linearize, vjp
+from .transforms.jet import jet
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad
 from .transforms.saving.save import load_tape
@@ -81,7 +82,7 @@ __all__ = [
     "explain_zero", "expm1", "eye", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "from_numpy",
     "full", "full_like", "gamma", "gammainc", "gammaincc", "gammaln", "gnvp", "grad", "heaviside", "hessian",
     "hessian_diag", "hvp", "hypot", "i0", "i0e", "i1", "i1e", "implicit", "info", "is_grad_enabled", "iv", "ive", "j0",
-    "j1", "jacfwd", "jacobian", "jacrev", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",
+    "j1", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jv", "jvp", "kl_div", "laplacian", "ldexp", "lgamma", "linearize",
     "linspace", "load_tape", "log", "log10", "log1p", "log2", "log_expit", "log_ndtr", "log_softmax", "logaddexp",
     "logaddexp2", "logit", "logsumexp", "manual_seed", "matmul", "max", "maximum", "mean", "min", "minimum", "mod",
     "moveaxis", "mul", "multiply", "ndtr", "ndtri", "neg", "negate", "negative", "njit_derivative", "njit_grad",

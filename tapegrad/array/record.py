@@ -478,10 +478,12 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
         or (store.nbytes > store.byte_limit and not store.explicit and not store.pinned)
     ):
         store, operand_slots = _store_with_room([operands[k] if on else None for k, on in zip(slots, flags)])
-    try:
-        frame = _frame(depth)
-    except ValueError:  # called by tapegrad itself, at the bottom of the stack
-        frame = _frame(1)
+    frame = store.calling
+    if frame is None:
+        try:
+            frame = _frame(depth)
+        except ValueError:  # called by tapegrad itself, at the bottom of the stack
+            frame = _frame(1)
     if frame.f_code is not store.code or store.code_is_ours:
         while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
@@ -511,7 +513,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
                     sides[k] = operand_slot
             left, right = sides if len(sides) == 2 else (sides[0], 0)
     elif trace is not None:
-        trace.note(row, attrs, operands, values, integer, value)
+        meta = trace.note(row, attrs, operands, values, integer, value)
         token, opcode, left, right = object(), TRACED, 0, 0
     else:
         key = (row, attrs, metas, flags)
@@ -541,7 +543,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
     t._i = slot
     t._k = token
     if not scalar:
-        t._m = meta_of(value) if trace is not None else signature.out
+        t._m = meta if trace is not None else signature.out
     if trace is not None and row.raises:
         trace.succeeded(t)
     return t

@@ -11,6 +11,7 @@ store        class                                a call of a row
 none         `recorded.Recorded` of arrays        is computed by NumPy at once
 live         the same of tensors, dual numbers    is recorded (or carried forward) as if the user had written it, so what a
                                                   rule computes can be differentiated again
+series       `series.Series`                      is computed on the coefficients of power series, by the row's own rule
 abstract     `tapegrad.kernel.terms.Term`         is an instruction of a new tape: the row says shape and dtype (`Row.shape`)
 ===========  ===================================  ===========================================================================
 

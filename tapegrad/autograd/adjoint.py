@@ -12,8 +12,6 @@ all is there nothing to do.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import numpy as np
 
 from ..array import rule_array
@@ -167,13 +165,26 @@ def accumulated(adjoint, part, meta, lanes):
     return rule_array.accumulated(None if adjoint is None else Recorded(adjoint, lanes), part, meta, lanes).value
 
 
-@contextmanager
-def naming(row, stretch, slot):
-    """An error that says that a rule cannot be differentiated again names the row, and where it was called."""
-    try:
-        yield
-    except HigherOrderError as error:
-        raise HigherOrderError(f"{row.name}, called at {stretch.store.place(slot)}: {said_by(error)}") from error
+class naming:
+    """While the rule of a row is run, what it records stands where the user asked for the derivative.
+
+    An error that says that it cannot be differentiated again names the row, and where that was called.
+    """
+
+    __slots__ = ("row", "stretch", "slot")
+
+    def __init__(self, row, stretch, slot):
+        self.row, self.stretch, self.slot = row, stretch, slot
+
+    def __enter__(self):
+        if self.row.primitive is None:
+            self.stretch.store.calling = self.stretch.caller
+
+    def __exit__(self, kind, error, traceback):
+        store = self.stretch.store
+        store.calling = None
+        if isinstance(error, HigherOrderError):
+            raise HigherOrderError(f"{self.row.name}, called at {store.place(self.slot)}: {said_by(error)}") from error
 
 
 def operands_of(read):

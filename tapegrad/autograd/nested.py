@@ -267,13 +267,25 @@ class Evaluation(contextlib.ExitStack):
         tangents : list
             One per variable, with a leading axis of extent `lanes` if given.
         """
+        carried = self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
+        return [_zeros(t, lanes) if tangent is None else tangent for t, tangent in zip(outputs, carried)]
+
+    def carried(self, outputs, seeds_of_variables, walk):
+        """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
+
+        Parameters
+        ----------
+        outputs, seeds_of_variables : list
+        walk : callable
+            ``walk(stretch, order, carried)`` as `tangents.push`: `carried` has the seeds by slot.
+        """
         bases, seeds = self.bases, {}
         live = [t for t in outputs if tracked(t)]
         store = next((follow_forwarding(t) for t in live if t._t is not None), self.store)
-        for base, tangent in zip(bases, tangents):
+        for base, seed in zip(bases, seeds_of_variables):
             slot = _slot(store, base)
             if slot is not None:
-                seeds[slot] = tangent._v if isinstance(tangent, Differentiable) and not tracked(tangent) else tangent
+                seeds[slot] = seed._v if isinstance(seed, Differentiable) and not tracked(seed) else seed
         roots = [_slot(store, t) for t in live]
         if roots and seeds:
             if store.trace is None:
@@ -281,14 +293,12 @@ class Evaluation(contextlib.ExitStack):
             stretch = Stretch(store)
             store.pinned += 1
             try:
-                push(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds, lanes)
+                walk(stretch, between(stretch, roots, [s for s in seeds if s <= max(roots)]), seeds)
             finally:
                 store.unpin()
-        result = []
-        for t in outputs:
-            tangent = seeds.get(_slot(store, t)) if tracked(t) else None
-            result.append(_zeros(t, lanes) if tangent is None else tangent)
-        return result
+        # A variable that was returned without being used is no operand of anything.
+        own = {id(base): seed for base, seed in zip(bases, seeds_of_variables)}
+        return [seeds.get(_slot(store, t), own.get(id(t))) if tracked(t) else None for t in outputs]
 
     # -- out ----------------------------------------------------------------------------
     def out(self, values):

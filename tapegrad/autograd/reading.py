@@ -18,6 +18,7 @@ import numpy as np
 from ..array.record import plain
 from ..tape.layout import TRACED
 from ..tape.meta import SCALAR, meta_of
+from ..tape.places import caller_frame
 from .custom.calls import Call
 from .instruction import Instruction
 
@@ -63,7 +64,7 @@ class Stretch:
     """The slots of a store that a derivative passes through."""
 
     def __init__(self, store):
-        self.store = store
+        self.store, self.caller = store, caller_frame(2)
         self._instructions, self._leaves = {}, {}
         self._entries = store.trace.entries if store.trace is not None else None
 

@@ -2,7 +2,7 @@
 
 A record of a tape says by a number which signature its instruction has, and the compiled walks find the program in
 row `number` of `TABLE`.  Whoever holds such records holds their signatures, too (`Store.signatures`,
-`Workspace.programs`): a number means the same as long as some record has it.  The registry itself holds signatures only so
+`Workspace`): a number means the same as long as some record has it.  The registry itself holds signatures only so
 that they need not be built again.  When there are more than `MOST`, it lets go of all; those that a tape or replay
 holds come back at once, and the numbers of the others are used again.
 """

@@ -70,7 +70,7 @@ class Derivation:
             raise NotLowered(f"{row.name}: {reason.what}", place) from None
 
     def stacked(self, references, shape, char):
-        """Slot and description of values of one shape below each other, one for each lane, or a constant; a reference of 0 is zero."""
+        """Slot and description of values of one shape below each other (a reference of 0 is zero), or a constant."""
         if not any(references):
             return 0, np.zeros((self.lanes, *shape), char)
         zero = Term(self.writer, 0, shape, char, 0.0)

@@ -58,7 +58,7 @@ class Guard:
         return f"{self.how} of slot {self.slot} was {what} at {self.place}"
 
 
-@dataclass
+@dataclass(slots=True)
 class Item:
     """One array entry of a finished tape: a row, a host function or a guard, in new slots."""
 

@@ -20,13 +20,15 @@ The way back needs no stream: the record of each array entry becomes the instruc
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..common.errors import TapeFileError, require
 from ..interpreter import native
 from ..interpreter.plan import Signature
 from ..rules import BY_NAME
-from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED
+from ..tape.layout import ARRAY_LEAF, CONTINUES, RECORD, SCALAR_LEAF, TRACED, VALUE
 from ..tape.meta import SCALAR, meta_of
 from . import walk as W
 from .trace import FAILS, GUARD, HOST, SHAPE, fails
@@ -157,15 +159,10 @@ class Layout:
             # The truth of a number: compared with zero.  Of an array, what was seen is in C order.
             function, name, char = (np.bool_, "bool", "?") if of_number else (_itself, "copy", value.dtype)
             target = self.arrays[item.slot] = np.zeros(() if of_number else value.shape, char)
-            self._host(function, [value], target, name, item.slot)
+            self._host(function, [slot], target, name, item.slot)
             address = native.data_address(target)
         seen = self.seen[item.number]
         self.stream += [W.GUARD, item.number, address, len(seen), native.data_address(seen)]
-
-    def _host(self, *step):
-        """A step that NumPy does, as described by `Host`."""
-        self.hosts.append(Host(*step))
-        self.stream += [W.HOST, len(self.hosts) - 1]
 
     def _allocate(self, item):
         meta = item.entry.meta
@@ -177,10 +174,11 @@ class Layout:
     def _entry(self, item):
         entry, operands = item.entry, item.operands
         if entry.kind == HOST:
-            target = self._allocate(item)
-            ufunc = entry.function.ufunc
-            metas = tuple(self._meta(o) for o in operands)
-            program = ValueProgram.of_ufunc(ufunc, metas, meta_of(target)) if ufunc is not None else None
+            target, ufunc = self._allocate(item), entry.function.ufunc
+            metas = tuple([self._meta(o) for o in operands])
+            program = ValueProgram.of_ufunc(ufunc, metas, self._meta(item.slot)) if ufunc is not None else None
+            # Kept: its words are read.
+            self._planned[ufunc, metas] = program
             self._step(item, program, entry.function, target)
             return
         row = entry.function
@@ -188,37 +186,52 @@ class Layout:
             target = self._allocate(item)
             addresses = [self.address_of(o) for o in operands]
             self.stream += [W.COLLECT, native.data_address(target), len(addresses), *addresses]
-            self._signature(item)
+            self._signature(item, self._plan(item, False)[1])
             return
         if row.primitive is not None:
             self._primitive(item)
             return
-        attrs = row.keywords(entry.attrs, entry.integer)
         if row.effect == "view" and entry.meta is not SCALAR and operands[0] > 0 and operands[0] in self.arrays:
             source = self.arrays[operands[0]]
-            view = row.value(source, **attrs)
+            view = row.value(source, **row.keywords(entry.attrs, entry.integer))
             if isinstance(view, np.ndarray) and np.may_share_memory(view, source):
-                self.arrays[item.slot] = view
-                self._name(item.slot, self._roots.get(operands[0], operands[0]))
-                self._signature(item)
+                self._name(item.slot, view, operands[0])
+                self._signature(item, self._plan(item, False)[1])
                 return
         if row.effect == "write" and self._may_reuse(item):
-            target = self.arrays[item.slot] = self.arrays[operands[0]]
-            self._name(item.slot, self._roots[operands[0]])
+            target = self.arrays[operands[0]]
+            self._name(item.slot, target, operands[0])
         else:
             target = self._allocate(item)
-        metas = tuple([self._meta(o) for o in operands])
-        key = row, entry.attrs, metas, self._meta(item.slot)
-        program = self._planned.get(key, self)
-        if program is self:
-            program = self._planned[key] = ValueProgram.of_row(*key)
-        if row.raises and program is not None:
-            test = fails(row.name, tuple(attrs.items()))
-            self.delicate.append(Delicate(item.slot, target, test, [self.value_array(o) for o in operands]))
-            # They are looked at in the end.
-            self._kept.update(self._roots.get(o) for o in (item.slot, *operands))
-        self._step(item, program, lambda *values: row.value(*values, **attrs), target)
-        self._signature(item, metas)
+        program, signature = self._plan(item, True)
+        if program is None:
+            self._step(item, None, partial(row.value, **row.keywords(entry.attrs, entry.integer)), target)
+        else:
+            self._step(item, program, None, target)
+            if row.raises:
+                test = fails(row.name, tuple(row.keywords(entry.attrs, entry.integer).items()))
+                self.delicate.append(Delicate(item.slot, target, test, [self.value_array(o) for o in operands]))
+                # They are looked at in the end.
+                self._kept.update(self._roots.get(o) for o in (item.slot, *operands))
+        self._signature(item, signature)
+
+    def _plan(self, item, computed):
+        """The program of an entry's value, if it is to be `computed` by one, and the signature of its adjoint, or None."""
+        entry, operands, active = item.entry, item.operands, self._active
+        row, attrs, described = entry.function, entry.attrs, self._metas.get
+        metas = tuple([described(o, SCALAR) for o in operands])
+        if row.primitive is not None:
+            *attrs, (_, call) = attrs
+            attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
+        flags = tuple([active[o] for o in operands]) if active[item.slot] and not self.tape.forward_only else None
+        out = described(item.slot, SCALAR)
+        key = row, attrs, metas, flags, out, computed
+        planned = self._planned.get(key)
+        if planned is None:
+            program = ValueProgram.of_row(row, attrs, metas, out) if computed else None
+            mask = flags and tuple([flags[k] != 0 for k in row.slots(len(operands))])
+            planned = self._planned[key] = program, flags and Signature.find((row, attrs, metas, mask, out))
+        return planned
 
     def _primitive(self, item):
         """A call of a custom primitive: a host step, and a stop of the sweep if it has an adjoint."""
@@ -230,23 +243,25 @@ class Layout:
             value, self.calls[item.slot] = item.entry.function.primitive.again(recorded, values, needed)
             return value
 
-        operands = [self.value_array(o) for o in item.operands[1:]]
-        self._host(function, operands, target, item.entry.name, item.slot)
+        self._host(function, item.operands[1:], target, item.entry.name, item.slot)
         if self.tape.active[item.slot]:
             self.in_python.append(item)
             self._kept.update(self._roots.get(o, o) for o in (*item.operands[1:], item.slot))
-            self._signature(item)
+            self._signature(item, self._plan(item, False)[1])
 
     def _step(self, item, program, function, target):
         if program is None:
-            self._host(function, [self.value_array(o) for o in item.operands], target, item.entry.name, item.slot)
+            self._host(function, item.operands, target, item.entry.name, item.slot)
             return
-        if program not in self.programs:
-            self.programs[program] = native.data_address(program.words)
-        stream, address_of = self.stream, self.address_of
-        stream += (W.PROGRAM, self.programs[program], item.slot, 1 + len(item.operands), 0, address_of(item.slot))
+        stream, addressed, first = self.stream, self._addresses.get, self.address + VALUE
+        stream += (W.PROGRAM, program.address, item.slot, 1 + len(item.operands), 0, self.address_of(item.slot))
         for register, o in zip(program.registers, item.operands):
-            stream += (register, address_of(o))
+            stream += (register, addressed(o, first + RECORD.size * o))
+
+    def _host(self, function, operands, target, name, slot):
+        """A step of NumPy's."""
+        self.stream += (W.HOST, len(self.hosts))
+        self.hosts.append(Host(function, [self.value_array(o) for o in operands], target, name, slot))
 
     def _may_reuse(self, item):
         """Whether an assignment may write into its operand's own buffer."""
@@ -258,29 +273,17 @@ class Layout:
             return False
         if value > 0 and self._roots.get(value) == root:
             return False
-        return self._last_read[root] <= item.slot
+        return self._last_read(root) <= item.slot
 
     # -- adjoints ------------------------------------------------------------------
-    def _signature(self, item, metas=None):
-        """Turn an entry's record into the instruction of its adjoint; `metas` describe the operands."""
+    def _signature(self, item, signature):
+        """Turn an entry's record into the instruction of its adjoint."""
         entry, row, operands, active = item.entry, item.entry.function, item.operands, self._active
-        if not active[item.slot] or self.tape.forward_only:
+        if signature is None:
             if row.dynamic:
                 self._instructions.append((item.slot, TRACED, 0, 0, entry.integer))
             return
-        slots = row.slots(len(operands))
-        flags = tuple([operands[k] > 0 and active[operands[k]] != 0 for k in slots])
-        attrs = entry.attrs
-        if metas is None:
-            metas = tuple([self._meta(o) if o else None for o in operands])
-        if row.primitive is not None:
-            *attrs, (_, call) = attrs
-            attrs, metas = tuple(attrs), (meta_of(call), *metas[1:])
-        key = row, attrs, metas, flags, self._meta(item.slot)
-        signature = self._planned.get(key)
-        if signature is None:
-            signature = self._planned[key] = Signature.find(key)
-        read = [operands[k] if on else 0 for k, on in zip(slots, flags)]
+        read = [operands[k] if active[operands[k]] else 0 for k in signature.slots]
         if len(read) > 2:
             self._continue(item.slot, read[2:])
         integer = entry.integer

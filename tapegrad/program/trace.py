@@ -207,7 +207,7 @@ class Trace:
 
     # -- entries ------------------------------------------------------------------
     def note(self, row, attrs, operands, values, integer, value, differentiable=True):
-        """Note an operation on rows that is about to be written to the next slot."""
+        """Note an operation on rows that is about to be written to the next slot; returns the description of its result."""
         if row.effect == "write" and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **row.keywords(attrs, integer)), *values[1:]]
@@ -222,11 +222,12 @@ class Trace:
             for o, v in zip(operands, values)
         ])  # fmt: skip
         slot = len(store.tokens)
-        self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+        entry = self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
         if value.__class__ is float:
             self.numbers[slot] = value
         if self.keeping:
             self.kept[slot] = (values, value)
+        return entry.meta
 
     def record(self, row, attrs, operands, values, integer, value):
         """Note and write an operation through which no derivative passes; returns its tensor."""
@@ -337,7 +338,7 @@ class Trace:
 
     def _append(self, token):
         store = self.store
-        frame = sys._getframe(2)
+        frame = store.calling or sys._getframe(2)
         while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
         if frame.f_code is not store.code:
@@ -444,13 +445,9 @@ class Host:
     def __init__(self, function, layout):
         self.function, self.layout = function, layout
         self.__name__ = getattr(function, "__name__", str(function))
-
-    @property
-    def ufunc(self):
-        """The ufunc, if this is a plain call of one on its operands only; else None."""
-        args, kwargs = self.layout
-        plain_call = not kwargs and all(isinstance(a, Operand) for a in args)
-        return self.function if plain_call and isinstance(self.function, np.ufunc) else None
+        args, kwargs = layout
+        #: The ufunc, if this is a plain call of one on its operands only; else None.
+        self.ufunc = function if isinstance(function, np.ufunc) and not kwargs and all(isinstance(a, Operand) for a in args) else None
 
     def __call__(self, *values):
         args, kwargs = _filled(self.layout, values)

@@ -21,6 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..codegen.addresses import data_address
 from ..codegen.ufuncs import inner_loop
 from ..common.uninterrupted import imported
 from ..interpreter import program as P
@@ -117,6 +118,7 @@ class ValueProgram:
         self.registers = planner.registers
         for position, spec in planner.kernels:
             self.words[position] = spec.address()
+        self.address = data_address(self.words)
 
     @classmethod
     @lru_cache(MOST)

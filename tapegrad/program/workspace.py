@@ -14,6 +14,8 @@ entry the instruction of its adjoint.  `run` then writes the addresses of the ar
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ..array.record import normalise
@@ -50,15 +52,14 @@ class Workspace(Layout):
         self.words = self.records.view(np.float64).reshape(-1, RECORD.size // 8)
         self.arrays = {}
         self.hosts = []
-        #: Programs of values, and where their words are.
-        self.programs = {}
-        #: They, and signatures (programs of adjoints), by what they are planned from.
+        #: Programs of values, and signatures (programs of adjoints), by what they are planned from.
         self._planned = {}
         #: What becomes of the records of entries: slot, opcode, two operands, and the integer.
         self._instructions = []
-        #: Of slots and constants that have an array.
+        #: Of slots and constants that have an array; the others are scalars, in their records.
         self._metas, self._addresses = {}, {}
-        self._active = tape.active.tobytes()
+        #: Whether a slot is active; constants, which negative numbers refer to, are not.
+        self._active = tape.active.tobytes() + bytes(len(tape.constants))
         #: Results of rows that may have to raise.
         self.delicate = []
         #: Items whose adjoints Python computes, and what their last calls left behind, by slot.
@@ -67,61 +68,54 @@ class Workspace(Layout):
         self.saved = []
         self.stream = []
         self._roots = {}
-        #: Of each buffer, the last slot that reads it through any of its names; outputs are read at the end.
-        self._last_read = {}
+        #: Of each buffer with several names, the last slot that reads it through any of them; outputs are read at the end.
+        self._last_reads = {}
         self._outputs = {slot for slot, _ in tape.outputs if slot}
         self._kept = set()
         self._guard_slots = [item.slot for item in tape.items if item.entry.kind == GUARD]
         self.seen = [np.frombuffer(g.seen, np.uint8) for g in tape.guards]
-        self._readers = all_readers(tape)
+        for k, constant in enumerate(tape.constants):
+            self._put(-1 - k, np.asarray(constant), meta_of(constant))
         for slot in tape.leaves:
             if slot:
-                meta = tape.metas[slot]
-                self._own(slot, np.empty(meta.shape, np.dtype(meta.char)))
+                self._own(slot, np.empty(tape.metas[slot].shape, tape.metas[slot].dtype))
         self._lay_out()
         self._finish()
 
     # -- values -----------------------------------------------------------------
     def value_array(self, slot):
         """The value of a slot (or constant) as an array; of a scalar, a window of its record."""
-        if slot < 0:
-            constant = self.tape.constants[-1 - slot]
-            if type(constant) is float:
-                array = self.arrays.get(slot)
-                if array is None:
-                    array = self.arrays[slot] = np.array(constant)
-                return array
-            return constant
         array = self.arrays.get(slot)
         return self.words[slot, VALUE // 8 : VALUE // 8 + 1].reshape(()) if array is None else array
 
     def address_of(self, slot):
         """Address of the value of a slot or constant."""
-        if slot >= 0 and slot not in self.arrays:
-            return self.address + RECORD.size * slot + VALUE
-        address = self._addresses.get(slot)
-        if address is None:
-            address = self._addresses[slot] = native.data_address(self.value_array(slot))
-        return address
+        return self._addresses.get(slot, self.address + VALUE + RECORD.size * slot)
 
     def _meta(self, slot):
-        meta = self._metas.get(slot)
-        if meta is None:
-            value = self.tape.constants[-1 - slot] if slot < 0 else self.arrays.get(slot, 0.0)
-            meta = meta_of(value)
-            if slot < 0 or meta is not SCALAR:
-                self._metas[slot] = meta
-        return meta
+        return self._metas.get(slot, SCALAR)
+
+    def _put(self, slot, array, meta):
+        self.arrays[slot], self._metas[slot], self._addresses[slot] = array, meta, native.data_address(array)
 
     def _own(self, slot, array):
-        self.arrays[slot] = array
-        self._name(slot, slot)
+        self._put(slot, array, meta_of(array))
+        self._roots[slot] = slot
 
-    def _name(self, slot, root):
-        """Note that the array of `slot` is (part of) the buffer of `root`."""
-        self._roots[slot] = root
-        last = len(self.records) if slot in self._outputs else self._readers.get(slot, (0,))[-1]
-        self._last_read[root] = max(last, self._last_read.get(root, 0))
+    def _name(self, slot, array, source):
+        """Note that `array`, the value of `slot`, is (part of) the buffer of `source`."""
+        self._put(slot, array, meta_of(array))
+        root = self._roots[slot] = self._roots.get(source, source)
+        self._last_reads[root] = max(self._last_read(slot), self._last_read(root))
+
+    def _last_read(self, root):
+        """The last slot that reads a buffer through any of its names so far."""
+        last = self._last_reads.get(root)
+        return last or (len(self.records) if root in self._outputs else self._readers.get(root, (0,))[-1])
+
+    @cached_property
+    def _readers(self):
+        return all_readers(self.tape)
 
     # -- parameters ------------------------------------------------------------------
     def _finish(self):

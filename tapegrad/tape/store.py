@@ -81,7 +81,7 @@ class Store:
         "ident", "buffer", "view", "address", "capacity", "limit", "ops", "lefts", "rights", "offsets", "tokens", "objects", "savers",
         "leaves", "leaf_list", "watched", "signatures", "most_signatures", "due", "code", "code_is_ours", "code_runs",
         "in_python", "hooks", "node_hooks", "pre_hooks", "retained", "nbytes", "byte_limit", "thread", "explicit", "forward",
-        "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "__weakref__",
+        "retired", "live_rows", "special", "others", "pinned", "cleared", "clearings", "trace", "calling", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, thread, explicit=False, parts=None):
@@ -90,6 +90,8 @@ class Store:
         self.forward = None
         self.retired = None
         self.trace = None
+        # The user's frame, while a rule of ours is run on tensors: each of its operations stands there.
+        self.calling = None
         self._empty()
         if parts is not None and len(parts[4]) <= SIGNATURES_REUSED:
             self.signatures = parts[4]

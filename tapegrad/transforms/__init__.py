@@ -5,6 +5,7 @@ Imports: common, rules, tape, codegen, interpreter, array, autograd, program, ke
 `functional`   `grad`, `value_and_grad`, `jit`.
 `jacobians`    `vjp`, `linearize`, `jacrev`, `jacobian`; `choosing`, which mode is cheaper.
 `hessians`     `hessian`, `hessian_diag`, `laplacian`; `products`, `hvp` and `gnvp`.
+`jet`          `jet`: Taylor coefficients of any order.
 `checkpoint`   computes again on the way back instead of storing.
 `implicit`     derivatives of what a solver finds.
 `compiled`     `compile`: a recorded function with its gradient, called from Numba's nopython code.

@@ -63,7 +63,8 @@ class Transformed(Generic[R]):
     else:
 
         def __call__(self, *args, **kwargs):
-            answer = self._replayed.quick(args, kwargs)
+            replayed = self._replayed
+            answer = replayed.quick(args, kwargs) if replayed.recent else MISS
             return self._answered(args, kwargs) if answer is MISS else answer
 
     _made_of: tuple[tuple[Any, ...], dict[str, Any]]

@@ -264,6 +264,10 @@ TABLE = {
         (np.prod, [[0.0, 2.0, 3.0]], [[6, 0, 0]]), (np.prod, [[0.0, 0.0, 3.0]], [[0, 0, 0]]), (np.cumprod, [[2.0, 0.0, 3.0]], [[1, 8, 0]]),
         (np.cumprod, [[0.0, 0.0, 3.0]], [[1, 0, 0]]),
     ],
+    ("`maximum.accumulate`, `minimum.accumulate`, `segment_max`, `segment_min`", "ties"): [
+        *((lambda x, f=f: f.accumulate(x)[-1], [[2.0, 2.0, 2.0]], [[1, 0, 0]]) for f in (np.maximum, np.minimum)),
+        *((lambda x, f=f: f(x, np.array([1, 0, 1]), 2)[1], [[2.0, 2.0, 2.0]], [[1, 0, 0]]) for f in (tg.segment_max, tg.segment_min)),
+    ],
     ("`median`, `quantile`, `percentile`, `sort`", "ties"): [
         (np.median, [[2.0, 2.0, 2.0]], [[0, 1, 0]]), (lambda x: np.quantile(x, 0.5), [[2.0, 2.0, 2.0]], [[0, 1, 0]]),
         (lambda x: np.percentile(x, 50), [[2.0, 2.0, 2.0]], [[0, 1, 0]]), (lambda x: np.sort(x, kind="stable")[0], [[2.0, 2.0, 2.0]], [[1, 0, 0]]),

@@ -201,7 +201,7 @@ class Replayed(Running):
     # -- the short way --------------------------------------------------------------
     def quick(self, args, kwargs):
         """The answer of a call like an earlier one, or MISS: then `call` has to answer."""
-        if not self.recent or nested.inside():
+        if nested.inside():
             return MISS
         for kind in self.recent:
             kept = kind.recent
