@@ -45,7 +45,7 @@ when a tape gets a kernel, and which one
     `reasons`      why a tape has none.
 
 a derivative as a tape
-    `adjoint`      values and gradients; `tangents`, values and tangents.
+    `adjoint`      values and gradients; `tangents`, values and tangents; `derivation`, what these have in common.
     `templates`    the derivative of one scalar instruction; `expand`, compiled code that writes it for each.
     `terms`        symbolic values on which the rules of array instructions write theirs.
     `writing`      the tape that grows; `closing` makes a `FinishedTape` of it.

@@ -97,7 +97,8 @@ class _Adjoint(Derivation):
         if self.lanes is None:
             results = [self._result(*pair) for pair in gradients[0]]
         else:
-            results = [self.stacked([reference for reference, _ in lane], lane[0][1].shape, lane[0][1].char) for lane in zip(*gradients)]
+            of_arguments = [([slot for slot, _ in lanes], lanes[0][1]) for lanes in zip(*gradients)]
+            results = [self.stacked(slots, meta.shape, meta.char) for slots, meta in of_arguments]
         return close(writer, results)
 
     def _seeds(self, meta):
@@ -131,11 +132,12 @@ class _Adjoint(Derivation):
         g = None if item.entry.kind == GUARD else self._taken(item.slot)
         if g is None:
             return
-        wanted = [k for k in item.entry.function.slots(len(item.operands)) if item.operands[k] > 0 and tape.active[item.operands[k]]]
+        operands = item.operands
+        wanted = [k for k in item.entry.function.slots(len(operands)) if operands[k] > 0 and tape.active[operands[k]]]
         for k, contribution in self.call(item, self._contributions, item, g, wanted):
             for part in contribution if isinstance(contribution, tuple) else (contribution,):
                 if part is not None:
-                    self._add(item.operands[k], tape.metas[item.operands[k]], part)
+                    self._add(operands[k], tape.metas[operands[k]], part)
 
     def _contributions(self, item, g, wanted):
         """Pairs of an operand and what is added to its adjoint."""

@@ -67,10 +67,11 @@ class _Closing:
         self.constants[constant] = tape.records["value"][constant]
         self.alias = np.zeros(self.count, np.int32)
         origins = self.writer.origins[: self.count]
+        latest = origins if self.writer.interleaved else np.full_like(origins, first)
         bits = self.constants.view(np.int64)
         T.number_values(
             first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
-            origins if self.writer.interleaved else np.full_like(origins, first), np.zeros(1 << (2 * self.count).bit_length(), np.int32),
+            latest, np.zeros(1 << (2 * self.count).bit_length(), np.int32),
         )
 
     def _resolved(self, slot, what):
@@ -157,8 +158,8 @@ class _Closing:
             items=items, constants=writer.values,
             guards=[Guard(number(g.slot), g.how, g.seen, g.place) for g in tape.guards],
             outputs=outputs, metas=metas, origins=origins, code_runs=list(tape.code_runs),
-            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(self.inputs)), cuts=list(tape.cuts),
-            structure=tape.structure, forward_only=not writer.again,
+            special=tape.special or not special.isdisjoint(present), wanted=(*tape.wanted, *[False] * len(self.inputs)),
+            cuts=list(tape.cuts), structure=tape.structure, forward_only=not writer.again,
         )
 
 

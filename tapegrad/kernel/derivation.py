@@ -7,7 +7,7 @@ import numpy as np
 from ..rules import BY_NAME
 from .expand.scalars import advance, expand
 from .reasons import NotLowered
-from .templates import planned
+from .templates import Plan
 from .terms import Term
 from .writing import STACK, Writer
 
@@ -37,7 +37,7 @@ class Derivation:
         self.tape, self.forward, self.lanes = tape, forward, lanes
         self.writer = Writer(tape, interleaved=forward, again=again)
         self.word = np.zeros((lanes, len(tape.records)) if forward else len(tape.records), np.int64)
-        self.plan = planned(tape, self.writer, forward)
+        self.plan = Plan(tape, self.writer, forward)
 
     def scalars(self, low, high):
         """The derivatives of the instructions from `low` to `high`, all of them scalar ones or leaves."""
@@ -70,7 +70,7 @@ class Derivation:
             raise NotLowered(f"{row.name}: {reason.what}", place) from None
 
     def stacked(self, references, shape, char):
-        """Slot and description of values of one shape below each other, one for each lane, or a constant; a reference of 0 is zero."""
+        """Slot and description of values of one shape below each other (a reference of 0 is zero), or a constant."""
         if not any(references):
             return 0, np.zeros((self.lanes, *shape), char)
         zero = Term(self.writer, 0, shape, char, 0.0)

@@ -89,7 +89,7 @@ class Shared:
         return f"piece{self.count}"
 
     def call(self, b, piece, stop, apart=True):
-        """Call a piece; if that ends early, go on at the block that `stop` gives.  One that stands apart is not put in its caller's code."""
+        """Call a piece, in code of its own if it stands apart; if it ends early, go on at the block of `stop`."""
         function = PieceEmitter(self, piece).function
         if apart:
             function.attributes.add("noinline")

@@ -329,7 +329,7 @@ def touched(statement):
     if isinstance(statement, (Load, Store)):
         return [(statement.buffer, statement.index, isinstance(statement, Store))]
     if isinstance(statement, Run):
-        return [(buffer, None, stores) for stores, group in ((True, statement.writes), (False, statement.reads)) for buffer in group]
+        return [*((buffer, None, True) for buffer in statement.writes), *((buffer, None, False) for buffer in statement.reads)]
     return []
 
 

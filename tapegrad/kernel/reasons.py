@@ -19,12 +19,10 @@ class NotLowered(Exception):
         The instruction and what it lacks.
     place : Place or None
         Where it was recorded.
-    slot : int
-        Its slot, for those who know the tape to find the place; 0 if it is not known.
     """
 
-    def __init__(self, what, place=None, slot=0):
-        self.what, self.place, self.slot = what, place, slot
+    def __init__(self, what, place=None):
+        self.what, self.place = what, place
         super().__init__(what if place is None else f"{what}, recorded at {place}")
 
 

@@ -229,33 +229,17 @@ def evaluate(expr, constants):
         return value_function(expr.op)(*[evaluate(a, constants) for a in expr.args])
 
 
-def planned(tape, writer, forward=False):
-    """The `Plan` of a tape that a `Writer` holds.
-
-    Raises
-    ------
-    NotLowered
-        Some derivative has no row; its instruction is named.
-    """
-    try:
-        return Plan(writer.ops, writer.lefts, writer.rights, writer.constants, tape.active, forward, writer.again)
-    except NotLowered as reason:
-        raise NotLowered(reason.what, tape.place(reason.slot)) from None
-
-
 class Plan:
     """Templates of all scalar instructions of a tape.
 
     Parameters
     ----------
-    ops, lefts, rights, constants : ndarray
-        Columns.
-    active : ndarray of bool
-        The slots that need an adjoint, or have a tangent.
+    tape : FinishedTape
+        What is active in it needs an adjoint, or has a tangent.
+    writer : Writer
+        That holds it.  In what is differentiated again, zero times infinity is zero in products with adjoints or tangents.
     forward : bool
         Whether the templates are those of tangents.
-    absolute : bool
-        Whether zero times infinity is zero in products with adjoints or tangents.
 
     Attributes
     ----------
@@ -267,17 +251,23 @@ class Plan:
         The templates.
     room : ndarray of int64
         No more instructions than ``room[high + 1] - room[low]`` are made for the slots from low to high.
+
+    Raises
+    ------
+    NotLowered
+        Some derivative has no row; its instruction is named.
     """
 
-    def __init__(self, ops, lefts, rights, constants, active, forward=False, absolute=False):
-        self.constants, self.forward, self.absolute = constants, forward, absolute
+    def __init__(self, tape, writer, forward):
+        self.tape, self.constants, self.forward, self.absolute = tape, writer.constants, forward, writer.again
+        ops, active = writer.ops, tape.active
         self.template = np.full(len(ops), -1, np.int32)
         self.pools = np.zeros(len(ops), np.int64)
         self._pool, self._filled = [], 0
         self._templates = []
         scalar = (ops > SCALAR_LEAF) & (ops < FIRST_ARRAY) & active
         slots = np.flatnonzero(scalar)
-        a, b = lefts[slots], rights[slots]
+        a, b = writer.lefts[slots], writer.rights[slots]
         codes = (ops[slots] << 4) | active[a] * WANT_X | active[b] * WANT_Y | (a == 0) * FIXED_X | (b == 0) * FIXED_Y
         present = np.flatnonzero(np.bincount(codes)) if len(slots) else ()
         for code in present:
@@ -297,7 +287,7 @@ class Plan:
                     self._group(row, pattern, part, (*decisions, (needed.condition.key(), truth)))
             return
         except NotLowered as reason:
-            raise NotLowered(reason.what, slot=int(slots[0])) from None
+            raise NotLowered(reason.what, self.tape.place(int(slots[0]))) from None
         self.template[slots] = len(self._templates)
         self._templates.append(row_template)
         own = [c for *_, c in row_template.instructions if c is not None and not c.is_const]

@@ -154,19 +154,14 @@ class Layout:
             seen = bool(self.seen[item.number][0])
             self.stream += [W.COMPARE, item.number, how, self.address_of(x), self.address_of(y), int(seen)]
             return
-        if item.entry.function == "bool" and self._metas[slot].char != "?":
-            # The truth of a number: compared with zero.
-            target = self.arrays[item.slot] = np.zeros((), bool)
-            self._host(np.bool_, [slot], target, "bool", item.slot)
+        address, value = self.address_of(slot), self.value_array(slot)
+        of_number = item.entry.function == "bool" and self._metas[slot].char != "?"
+        if of_number or not value.flags.c_contiguous:
+            # The truth of a number: compared with zero.  Of an array, what was seen is in C order.
+            function, name, char = (np.bool_, "bool", "?") if of_number else (_itself, "copy", value.dtype)
+            target = self.arrays[item.slot] = np.zeros(() if of_number else value.shape, char)
+            self._host(function, [slot], target, name, item.slot)
             address = native.data_address(target)
-        elif not self.value_array(slot).flags.c_contiguous:
-            # What was seen is in C order.
-            value = self.value_array(slot)
-            target = self.arrays[item.slot] = np.empty(value.shape, value.dtype)
-            self._host(_itself, [slot], target, "copy", item.slot)
-            address = native.data_address(target)
-        else:
-            address = self.address_of(slot)
         seen = self.seen[item.number]
         self.stream += [W.GUARD, item.number, address, len(seen), native.data_address(seen)]
 
