@@ -64,7 +64,7 @@ def _replaced(module, thing):
                 if name[0] != "_":
                     method = getattr(thing, name)
                     setattr(made, name, taking_lists(method) if name in _METHODS else method)
-    if made is None:
+    if made is None or made is thing:
         return thing
     made.__module__ = module
     return made

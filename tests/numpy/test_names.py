@@ -202,6 +202,13 @@ def expects_tensor(name, args):
     return any(isinstance(r, tg.Tensor) and r.requires_grad for r in parts(run(name, args, leaves)))
 
 
+def test_numpy_stays_as_it_is():
+    for name in np.__all__:
+        getattr(np, name)
+        thing = getattr(numpy, name)
+        assert "tapegrad" not in str(getattr(thing, "__module__", "")), name
+
+
 def test_more_lists():
     t, u = leaf(V[:3]), leaf(2.0 * V[:3])
 
