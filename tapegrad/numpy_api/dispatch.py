@@ -161,10 +161,11 @@ def ufunc_on_numbers(self, ufunc, method, x, *others, **kwargs):
             pass
         if value is not None and index < store.limit:
             frame = _frame(1)
-            if frame.f_code is CODE:
-                frame = frame.f_back
             if frame.f_code is not store.code:
-                store.note_code(frame)
+                if frame.f_code is CODE:
+                    frame = frame.f_back
+                if frame.f_code is not store.code:
+                    store.note_code(frame)
             store.ops.append(opcode)
             store.lefts.append(left)
             store.rights.append(right)
