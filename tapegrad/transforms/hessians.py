@@ -100,8 +100,9 @@ def _directions_at_once(recording):
     tape, total = getattr(recording, "_tape", None), sum(p.size for p in recording.inputs)
     if tape is None or recording.primitive or total < ENOUGH:
         return 0
-    sizes = [m.size for m in tape.metas if m is not None]
-    if sum(sizes) < WIDE * len(sizes):
+    # What does not depend on the arguments (the transpose of a constant) is there once.
+    sizes = [m.size for m, active in zip(tape.metas, tape.active) if m is not None and active]
+    if sum(sizes) < WIDE * max(len(sizes), 1):
         return 0
     return max(16, min(total, HELD // sum(sizes)))
 
