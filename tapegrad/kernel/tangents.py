@@ -96,13 +96,11 @@ class _Tangents(Derivation):
         flat = row is STACK and len(entry.meta.shape) == 1
         operands = () if flat else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
-            tangents = [self._of(lane, item.operands[k]) for k in slots]
-            if not any(t is not None for t in tangents):
-                continue
             if flat:
-                slot, _ = self.stacked([0 if t is None else t.reference() for t in tangents], (), entry.meta.char)
-                tangent = Term.of(writer, slot)
+                slot, _ = self.stacked([int(self.word[lane, o]) if o > 0 else 0 for o in item.operands], (), entry.meta.char)
+                tangent = Term.of(writer, slot) if slot else None
             else:
+                tangents = [self._of(lane, item.operands[k]) for k in slots]
                 tangent = row.tangent(tangents, operands, Term.of(writer, item.slot), attrs)
             if tangent is None:
                 continue
