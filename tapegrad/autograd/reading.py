@@ -61,10 +61,10 @@ class Read:
 
 
 class Stretch:
-    """The slots of a store that a derivative passes through."""
+    """The slots of a store that a derivative passes through; of a `plain` one the operands are values, and nothing is recorded."""
 
-    def __init__(self, store):
-        self.store, self.caller = store, caller_frame(2)
+    def __init__(self, store, plain=False):
+        self.store, self.caller, self.plain = store, caller_frame(2), plain
         self._instructions, self._leaves = {}, {}
         self._entries = store.trace.entries if store.trace is not None else None
 
@@ -101,7 +101,7 @@ class Stretch:
     # -- tensors --------------------------------------------------------------------
     def tensor(self, slot, value=None):
         """A tensor that points to `slot`; of an array slot `value` is its value."""
-        leaf = self._leaf(slot)
+        leaf = None if self.plain else self._leaf(slot)
         if leaf is not None and leaf is not False:
             return leaf
         store = self.store
@@ -109,7 +109,7 @@ class Stretch:
         if token.__class__ is float:
             # Not the token itself, which is given to tensors of this slot only.
             value = 1.0 * token
-        if leaf is False:
+        if self.plain or leaf is False:
             return value
         t = plain(value)
         t._t, t._i, t._k = store, slot, token

@@ -151,12 +151,12 @@ def call_entry(typingctx, address, handle, x, g):
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
 #: ``int64 f(a, b, c)``, a kernel, and of more arguments.
-call3_int, call4_int, call5_int, call6_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4, 5, 6))
+call3_int, call4_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4))
 
 
 @intrinsic
-def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
-    """A void function of seven int64 that Numba compiled, by its native address.
+def call_compiled6(typingctx, address, a, b, c, d, e, f):
+    """A void function of six int64 that Numba compiled, by its native address.
 
     Numba's calling convention: a place for the result, a place for an
     exception, then the arguments; the status it returns is 0, for nothing in
@@ -165,14 +165,14 @@ def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
 
     def codegen(context, builder, signature, args):
         pointer = _byte().as_pointer()
-        ftype = ir.FunctionType(_i32(), [pointer, pointer] + [_i64()] * 7)
+        ftype = ir.FunctionType(_i32(), [pointer, pointer] + [_i64()] * 6)
         with builder.goto_entry_block():
             result, exception = builder.alloca(_i64()), builder.alloca(_i64())
         places = [builder.bitcast(p, pointer) for p in (result, exception)]
         builder.call(builder.inttoptr(args[0], ftype.as_pointer()), places + list(args[1:]))
         return context.get_dummy_value()
 
-    return _types("void", *["int64"] * 8), codegen
+    return _types("void", *["int64"] * 7), codegen
 
 
 def _acquire(context, builder, signature, args):

@@ -14,8 +14,8 @@ from ..tape.meta import c_strides, meta_of
 from . import program as P
 from .calls import call_loop
 from .native import data_address
+from .plan import Planner
 from .symbolic import Atom
-from .tangent import TangentPlanner
 from .windows import renumber
 
 #: Loops kept; when there are as many all are planned anew.
@@ -27,15 +27,6 @@ def _call(registers, words):
     scratch = allocate(P.SCRATCH)
     call_loop(registers, words, scratch)
     release(scratch)
-
-
-class _Operation:
-    """What `TangentPlanner` asks of a signature; nothing is saved before it is read."""
-
-    saves = ()
-
-    def __init__(self, row, metas, out):
-        self.row, self.metas, self.out, self.slots = row, metas, out, row.slots(len(metas))
 
 
 class TangentLoop:
@@ -57,7 +48,7 @@ class TangentLoop:
     KNOWN: dict[tuple, TangentLoop] = {}
 
     def __init__(self, row, metas, out, hot, lanes):
-        planner = TangentPlanner(_Operation(row, metas, out))
+        planner = Planner(metas, out)
         tangents = [planner.tangent(k) if on else None for k, on in zip(row.slots(len(metas)), hot)]
         result = row.tangent(tangents, [planner.operand(k) for k in range(len(metas))], planner.operand(-1), {})
         front = () if lanes is None else (lanes,)

@@ -291,12 +291,12 @@ class PieceEmitter:
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
+        signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 6)
         callee = b.inttoptr(const(run_address()), signature.as_pointer())
         program = b.ptrtoint(shared.address(words)[0], I64)
         # Numba's calling convention: a result (there is none) and an exception (it raises none).  There are no records.
         addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, spare)]
-        b.call(callee, [spare, spare, program, addresses[0], *[const(0)] * 4, addresses[1]])
+        b.call(callee, [spare, spare, program, addresses[0], *[const(0)] * 3, addresses[1]])
 
     # -- loops ---------------------------------------------------------------------
     def _open(self, loop):

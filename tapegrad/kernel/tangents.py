@@ -93,7 +93,7 @@ class _Tangents(Derivation):
         writer, entry, row = self.writer, item.entry, item.entry.function
         slots = row.slots(len(item.operands))
         attrs = row.keywords(entry.attrs, entry.integer)
-        flat = row is STACK and len(entry.meta.shape) == 1
+        flat = row is STACK and all(o < 0 or self.tape.metas[o] is SCALAR for o in item.operands)
         operands = () if flat else [Term.of(writer, o) for o in item.operands]
         for lane in range(self.lanes):
             if flat:

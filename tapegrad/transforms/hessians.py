@@ -18,9 +18,9 @@ from ..array.record import normalise
 from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
-from ..autograd.recording import prepared
 from ..common.errors import OptionError, StructureError
 from ..common.tree import Structure, flatten, unflatten
+from ..program.ports import prepared
 from .functional import Transformed, chosen
 from .jacobians import JacobianFunction
 from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products
@@ -331,10 +331,7 @@ def _diagonals(recording):
             at = np.arange(ports[k].size)
             diagonals[k][:] = rows[k][colours.colour[begin + at], at]
         return diagonals
-    if recording.primitive:
-        for k, (columns, begin) in enumerate(zip(recording.columns(), ends)):
-            diagonals[k][:] = np.diagonal(columns[begin : begin + ports[k].size])
-        return diagonals
+    # The matrix is symmetric: its rows are its columns.
     for k, port in enumerate(ports):
         for start in range(0, port.size, CHUNK):
             count = min(CHUNK, port.size - start)
@@ -343,7 +340,7 @@ def _diagonals(recording):
                 unit = np.zeros(port.size, port.char)
                 unit[start + j] = 1.0
                 seeds[j][k] = normalise(unit.reshape(port.shape))
-            rows = recording.many(True, [prepared(ports, s) for s in seeds])[k]
+            rows = recording.many(False, [prepared(recording.outputs, s) for s in seeds])[k]
             diagonals[k][start : start + count] = rows[np.arange(count), start + np.arange(count)]
     return diagonals
 

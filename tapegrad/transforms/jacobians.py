@@ -19,13 +19,15 @@ from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
-from ..autograd.recording import Recording, as_plain
+from ..autograd.recording import as_plain
 from ..common.errors import OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, own, unflatten
+from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
 from .functional import Transformed, chosen
+from .replay.function import Replayed
 from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -72,6 +74,15 @@ def _recorded(f, primals):
     if thread_state().enabled:
         recording.refuse_captured(f)
     return recording
+
+
+def _replayed(f, primals):
+    """The value, and what has it: recorded for a replay or, where that cannot be, on a tape."""
+    outcome, recording = Replayed(f, tuple(range(len(primals))), scalar=False).replayed_once(primals, {})
+    if recording is None:
+        recording = _recorded(f, primals)
+        return _value(recording), recording
+    return unflatten(outcome.structure, [as_plain(v) for v in outcome.values]), recording
 
 
 def _arguments(recording, values):
@@ -178,7 +189,8 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 
 def _linearize(f, primals):
     primals = own(primals)
-    before, recording = Captured(f), _recorded(f, primals)
+    before, value, recording = Captured(f), *_replayed(f, primals)
+    structures = [flatten(primal)[1] for primal in primals]
 
     def push(*tangents):
         if nested.is_nested(tangents, {}):
@@ -187,13 +199,13 @@ def _linearize(f, primals):
         if len(tangents) != len(primals):
             raise StructureError(f"the function was linearized at {len(primals)} arguments but got {len(tangents)} tangents")
         seeds, at = [], 0
-        for k, (tangent, structure) in enumerate(zip(tangents, recording.structures)):
+        for k, (tangent, structure) in enumerate(zip(tangents, structures)):
             ports = recording.inputs[at : at + structure.count]
             seeds += _fitted(tangent, structure, ports, f"tangent {k}", f"argument {k}")
             at += structure.count
         return unflatten(recording.structure, recording.push(seeds))
 
-    return _value(recording), push
+    return value, push
 
 
 @overload
@@ -309,6 +321,7 @@ class JacobianFunction(Transformed[Any]):
         else:
             self._asked = None
         super().__init__(function, argnums)
+        self._replayed.forward = mode == "forward"
 
     def _answered(self, args, kwargs):
         if self._asked is not None:

@@ -13,7 +13,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.array.record import apply
-from tapegrad.autograd.recording import Recording
+from tapegrad.program.recording import Recording
 from tapegrad.codegen import compile, loops, scalars
 from tapegrad.common import config
 from tapegrad.common.errors import InternalError

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 import tapegrad as tg
 from tapegrad.array.dual import made
 from tapegrad.array.record import apply, normalise
-from tapegrad.autograd.recording import Recording
+from tapegrad.program.recording import Recording
 from tapegrad.autograd.tape import Tape
 from tapegrad.rules import BY_NAME, ROWS
 from tests.counting import calls

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.autograd.recording import Recording
+from tapegrad.program.recording import Recording
 from tapegrad.transforms.choosing import NANOSECONDS, Work, predict, work
 
 

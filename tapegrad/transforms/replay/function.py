@@ -56,6 +56,7 @@ from ...tape.places import placed_name
 from ...tape.store import thread_state
 from .answers import MISS, Miss
 from .arguments import sort_arguments
+from .directions import ReplayedRecording
 from .kept import Kept
 from .kernels import Making, Options
 from .running import LOG, Running
@@ -249,12 +250,12 @@ class Replayed(Running):
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`program.swept`); what it returns stands for the gradients.  If it has a method
+        (`program.recording`); what it returns stands for the gradients.  If it has a method
         ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
         """
         if self.jit is None:
             start = time.perf_counter()
-            outcome = self.run(args, kwargs, backward)
+            outcome = (self.recorded_once().call if self.forward else self.run)(args, kwargs, backward)
             self.spending.note(time.perf_counter() - start)
             return outcome
         if self.plain:
@@ -369,6 +370,12 @@ class Replayed(Running):
         )
         once.derived = self.derived
         return once
+
+    def replayed_once(self, args, kwargs):
+        """The `Outcome` of one call that is recorded and replayed, and its `ReplayedRecording`; None if there can be none."""
+        recordings = []
+        outcome = self.recorded_once().call(args, kwargs, recordings.append)
+        return outcome, recordings[-1] if isinstance(recordings[-1], ReplayedRecording) else None
 
     def kept(self, args, kwargs, backward=None):
         """What is kept for a call with these arguments; recorded if there is nothing."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...common.tree import LEAF, flatten
 from .answers import Applied, Gathered, Plan
-from .directions import KernelRecording, lanes_of
+from .directions import KernelRecording, ReplayedRecording, lanes_of
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24
@@ -33,8 +33,6 @@ def of_directions(kept, read, kernel_of=None, then=None):
     ``read(recording)`` gives the result; ``kernel_of(tape, forward, count)`` the kernel and its lanes, if that is not one
     of several directions; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
     """
-    from ...program.swept import ReplayedRecording  # loads compiled code
-
     def of(forward, count):
         if kernel_of is not None:
             return kernel_of(kept.tape, forward, count)
@@ -45,7 +43,7 @@ def of_directions(kept, read, kernel_of=None, then=None):
     base = kept.kernels.recording
     if base is None:
         workspace = kept.take()
-        base = ReplayedRecording.of(workspace)
+        base = ReplayedRecording.of(workspace, [])
         kept.give(workspace)
     plan = gathered(base, read, of)
     if plan is None or then is None:
@@ -79,8 +77,7 @@ class Numbered(KernelRecording):
         self.kernel_of, self._value = kernel_of, value
         self.runs, self.used, self.size = [], [], 1
 
-    @property
-    def store(self):
+    def visited(self):
         """Asked for by who has not chosen a mode yet: then there is no plan."""
         raise _Unplanned
 

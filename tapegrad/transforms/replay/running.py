@@ -16,13 +16,14 @@ import numpy as np
 
 from ...array.record import normalise, tracked
 from ...array.tensor import Tensor
-from ...autograd.recording import Recording, captured_message, refuse_captured, refuse_outer
+from ...autograd.recording import captured_message, refuse_captured, refuse_outer
 from ...autograd.tape import Tape
 from ...common.errors import GradientError, NestingError, PathWarning, StructureError
 from ...common.tree import flatten, of_one, unflatten
 from ...common.uninterrupted import remade
 from ...kernel.reasons import NotLowered
 from ...program.finish import finish
+from ...program.recording import Recording
 from ...program.trace import ROW, Trace
 from ...tape.modes import enable_grad
 from ...tape.places import placed_name
@@ -74,6 +75,8 @@ class Running:
     derived : object or None
         If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
         ``of(tape, structure)`` makes the tape, for arguments of this structure.
+    forward : bool
+        Whether a call is answered by tangents, of which there is a tape only if the function is recorded.
     """
 
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
@@ -82,7 +85,7 @@ class Running:
         self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats = stats is not None, stats or Stats()
-        self.spending, self.surroundings, self.derived = Spending.of(function), None, None
+        self.spending, self.surroundings, self.derived, self.forward = Spending.of(function), None, None, False
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.causes, self.quiet, self.changed = [], 0, ""
 
@@ -187,7 +190,7 @@ class Running:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
             argnums = tuple(sorted(set(self.argnums)))
-            recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
+            recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs, lambda: self.replayed_once(args, kwargs)[1])
             if thread_state().enabled:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))

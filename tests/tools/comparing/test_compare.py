@@ -11,7 +11,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.__main__ import main
-from tapegrad.autograd.recording import Recording
+from tapegrad.program.recording import Recording
 from tapegrad.common import errors
 from tapegrad.tools.comparing.compare import WAYS, Way, footprint
 

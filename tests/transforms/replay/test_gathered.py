@@ -6,12 +6,11 @@ import scipy.sparse
 
 import tapegrad as tg
 from tapegrad.common.tree import flatten, unflatten
-from tapegrad.program.swept import ReplayedRecording
 from tapegrad.sparse.api import _by_colours, _symmetric_as_sparse, _symmetric_of, as_sparse
 from tapegrad.transforms.hessians import _diagonals, _symmetric
 from tapegrad.transforms.replay.answers import Miss
 from tapegrad.transforms.replay.arguments import sort_arguments
-from tapegrad.transforms.replay.directions import lanes_of
+from tapegrad.transforms.replay.directions import ReplayedRecording, lanes_of
 from tapegrad.transforms.replay.gathered import gathered
 from tapegrad.transforms.replay.site import Site
 
@@ -38,7 +37,7 @@ def site_of(g, args, read, kernel_of=None):
         kernel = kept.kernels.get((forward, lanes))
         return None if kernel is None else (kernel, lanes)
 
-    base = kept.kernels.recording or ReplayedRecording.of(kept.take())
+    base = kept.kernels.recording or ReplayedRecording.of(kept.take(), [])
     kernel_of = by_lanes if kernel_of is None else lambda forward, count: read.kernel_of(kept.tape, forward, count)
     plan = gathered(base, read, kernel_of)
     if plan is None:
