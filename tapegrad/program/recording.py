@@ -13,9 +13,12 @@ import numpy as np
 
 from ..array.record import normalise
 from ..array.tensor import Tensor, tensor
+from ..autograd.adjoint import between
 from ..autograd.backward import Pass
 from ..autograd.gradients import grad
+from ..autograd.reading import Stretch
 from ..autograd.recording import as_plain, check_result, differentiating, input_of, refuse_captured, refuse_outer
+from ..autograd.tangents import push
 from ..autograd.tape import Tape
 from ..common.dtypes import readable
 from ..common.errors import ModifiedInPlaceError, require
@@ -133,8 +136,6 @@ class Recording(Sweeps):
         Which of them are inputs to differentiate with respect to: numbers, arrays, or containers of them.
     kwargs : dict
         Passed on.
-    again : callable, optional
-        Records the same call for a replay, and gives what answers in forward mode; None if it cannot be recorded so.
 
     Attributes
     ----------
@@ -142,10 +143,10 @@ class Recording(Sweeps):
         Of each argument.
     """
 
-    def __init__(self, f, args, argnums, kwargs=None, again=None):
+    def __init__(self, f, args, argnums, kwargs=None):
         args = list(args)
         leaves = []
-        self.structures, self._again = [], again
+        self.structures = []
         for k in argnums:
             parts, structure = flatten(args[k])
             parts = [input_of(p, f"argument {k}{name}") for p, name in zip(parts, leaf_names(structure))]
@@ -245,19 +246,37 @@ class Recording(Sweeps):
         return matrices
 
     # -- forward mode ----------------------------------------------------------------
-    @cached_property
-    def _forward(self):
-        return self._again() if self._again is not None and not self.primitive else None
-
     def columns(self):
         """For each output an array (inputs, elements of the output)."""
-        return transposed(self.rows(), self.outputs) if self._forward is None else self._forward.columns()
+        if self.primitive:
+            return transposed(self.rows(), self.outputs)
+        total = sum(p.size for p in self.inputs)
+        seeds, begin = [], 0
+        for p in self.inputs:
+            units = np.zeros((total, p.size), p.char)
+            units[begin + np.arange(p.size), np.arange(p.size)] = 1.0
+            seeds.append(units.reshape(total, *p.shape))
+            begin += p.size
+        return self._pushed(seeds, total)
 
     def push(self, tangents):
         """The tangents of the outputs for one tangent of each input (normalised values)."""
-        vector = np.concatenate([np.ravel(t) for t in tangents])
-        pushed = along(transposed(self.rows(), self.outputs), vector[None])
+        if self.primitive:
+            pushed = along(transposed(self.rows(), self.outputs), np.concatenate([np.ravel(t) for t in tangents])[None])
+        else:
+            pushed = self._pushed([np.asarray(t)[None] for t in tangents], 1)
         return [as_plain(normalise(r.reshape(p.shape))) for p, r in zip(self.outputs, pushed)]
+
+    def _pushed(self, seeds, lanes):
+        """For each output an array (lanes, elements of the output), by the rules of the instructions, from the inputs upwards."""
+        self.check()
+        stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(self.inputs, seeds)}
+        push(stretch, between(stretch, [p.slot for p in self.outputs if p.interior], list(carried)), carried, lanes)
+        tangents = [carried.get(p.slot) for p in self.outputs]
+        return [
+            np.zeros((lanes, p.size), p.char) if t is None else np.reshape(t, (lanes, p.size)).astype(p.char, copy=False)
+            for p, t in zip(self.outputs, tangents)
+        ]
 
 
 def transposed(rows, outputs):

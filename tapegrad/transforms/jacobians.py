@@ -321,7 +321,6 @@ class JacobianFunction(Transformed[Any]):
         else:
             self._asked = None
         super().__init__(function, argnums)
-        self._replayed.forward = mode == "forward"
 
     def _answered(self, args, kwargs):
         if self._asked is not None:

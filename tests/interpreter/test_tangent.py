@@ -10,8 +10,8 @@ from hypothesis import given, settings
 import tapegrad as tg
 from tapegrad.array.dual import made
 from tapegrad.array.record import apply, normalise
-from tapegrad.program.recording import Recording
 from tapegrad.autograd.tape import Tape
+from tapegrad.program.recording import Recording
 from tapegrad.rules import BY_NAME, ROWS
 from tests.counting import calls
 from tests.near import near

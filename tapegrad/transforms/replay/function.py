@@ -255,7 +255,7 @@ class Replayed(Running):
         """
         if self.jit is None:
             start = time.perf_counter()
-            outcome = (self.recorded_once().call if self.forward else self.run)(args, kwargs, backward)
+            outcome = self.run(args, kwargs, backward)
             self.spending.note(time.perf_counter() - start)
             return outcome
         if self.plain:

@@ -75,8 +75,6 @@ class Running:
     derived : object or None
         If `function` is a derivative that is made of the tape of another function: that is its ``function``, and
         ``of(tape, structure)`` makes the tape, for arguments of this structure.
-    forward : bool
-        Whether a call is answered by tangents, of which there is a tape only if the function is recorded.
     """
 
     def __init__(self, function, argnums, has_aux, scalar, captures, adjoints, jit, stats):
@@ -85,7 +83,7 @@ class Running:
         self.lock, self.turn = remade(threading.RLock()), remade(threading.RLock())
         #: Whether somebody is to be told that the function is run plainly: not if nobody has put it under `jit`.
         self.silent, self.stats = stats is not None, stats or Stats()
-        self.spending, self.surroundings, self.derived, self.forward = Spending.of(function), None, None, False
+        self.spending, self.surroundings, self.derived = Spending.of(function), None, None
         #: Of the last calls up to the last that had to be recorded, why they had to be, "" if not; and how many came after it.
         self.causes, self.quiet, self.changed = [], 0, ""
 
@@ -190,7 +188,7 @@ class Running:
             return Outcome(*plain.value_and_gradients(self.function, args, kwargs, self.argnums, self.has_aux, self.scalar))
         if backward:
             argnums = tuple(sorted(set(self.argnums)))
-            recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs, lambda: self.replayed_once(args, kwargs)[1])
+            recording = Recording(self.function, as_inputs(args, argnums)[0], argnums, kwargs)
             if thread_state().enabled:
                 recording.refuse_captured(self.function)
             return Outcome([normalise(np.array(p.value)) for p in recording.outputs], recording.structure, backward(recording))
