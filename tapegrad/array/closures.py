@@ -104,6 +104,20 @@ def tangent_on_floats(row):
     return _compiled(head, lines, "    return total")
 
 
+@cache
+def partials_on_floats(row):
+    """``rule(*operands, z)``: the partial derivatives of a row's value on floats, in the order of its operands; otherwise as `tangent_on_floats`."""
+    if not row.elementwise or row.constants:
+        return None
+    names, partials = _partials(row)
+    lines = []
+    try:
+        results = [_written(expression, lines, "    ") for expression in partials.values()]
+    except _Unknown:
+        return None
+    return _compiled(f"def rule({', '.join(names)}, z):", lines, f"    return ({', '.join(results)},)")
+
+
 def _operations(expression):
     if expression.op in ("arg", "const"):
         return set()

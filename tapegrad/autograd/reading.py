@@ -68,7 +68,7 @@ class Stretch:
         self._instructions, self._leaves = {}, {}
         self._entries = store.trace.entries if store.trace is not None else None
 
-    def _at(self, slot):
+    def at(self, slot):
         """The instruction in a slot."""
         instruction = self._instructions.get(slot)
         if instruction is None:
@@ -89,7 +89,7 @@ class Stretch:
     # -- structure ----------------------------------------------------------------
     def operands(self, slot):
         """Slots of the operands through which a derivative passes; 0 for constants."""
-        instruction = self._at(slot)
+        instruction = self.at(slot)
         return [o for _, o in self._traced_slots(slot)] if instruction.op == TRACED else instruction.operands
 
     def _traced_slots(self, slot):
@@ -126,7 +126,7 @@ class Stretch:
 
     def read(self, slot):
         """The instruction at `slot` as a `Read`; None for a leaf, and what passes no derivative."""
-        instruction = self._at(slot)
+        instruction = self.at(slot)
         if instruction.op == TRACED:
             return self._read_traced(slot)
         if instruction.row is None:

@@ -49,7 +49,8 @@ class Sweeps:
         What `transforms.choosing.predict` said, once it was asked.
     """
 
-    primitive, prediction = "", None
+    #: Whether forward mode carries all seeds at once, from instruction to instruction in Python.
+    at_once, primitive, prediction = False, "", None
     inputs: list
     outputs: list
 
@@ -142,6 +143,8 @@ class Recording(Sweeps):
     structures : list of Structure
         Of each argument.
     """
+
+    at_once = True
 
     def __init__(self, f, args, argnums, kwargs=None):
         args = list(args)

@@ -19,8 +19,8 @@ from ..tape.meta import SCALAR
 
 #: Nanoseconds of each count.  `python -m benchmarks choice` says whether they choose well.
 NANOSECONDS = {
-    "pass": 5000.0,  # one pass over the tape: to make ready, to seed, to collect
-    "scalar": 8.0,  # a scalar instruction
+    "pass": 5000.0,  # what Python does for one pass over the tape (to make ready, to seed, to collect), or for an eighth of an instruction
+    "scalar": 5.0,  # a scalar instruction
     "array": 40.0,  # an array instruction
     "element": 0.14,  # an element that it reads or writes
     "flop": 0.03,  # a multiplication in a matrix routine
@@ -102,11 +102,15 @@ class Prediction:
     reason: str
 
 
-def _cost(work, ports):
+def _cost(work, ports, at_once):
     seeds = sum(p.size for p in ports)
-    counts = {"pass": 1, "scalar": work.scalars, "array": work.arrays, "element": work.elements, "flop": work.flops}
-    time = sum(NANOSECONDS[name] * count for name, count in counts.items())
-    return Cost(seeds, seeds * work.operations, seeds * time)
+    counts = {"element": seeds * work.elements, "flop": seeds * work.flops}
+    if at_once:
+        # Python goes from instruction to instruction, with all seeds.
+        counts["pass"] = 8 * work.instructions
+    else:
+        counts |= {"pass": seeds, "scalar": seeds * work.scalars, "array": seeds * work.arrays}
+    return Cost(seeds, seeds * work.operations, sum(NANOSECONDS[name] * count for name, count in counts.items()))
 
 
 def predict(recording):
@@ -121,7 +125,8 @@ def predict(recording):
     Prediction
     """
     counted = work(recording)
-    forward, reverse = (_cost(counted, ports) for ports in (recording.inputs, recording.outputs))
+    forward = _cost(counted, recording.inputs, recording.at_once)
+    reverse = _cost(counted, recording.outputs, False)
     mode = "forward" if forward.nanoseconds < reverse.nanoseconds else "reverse"
     texts = {
         name: f"{name} mode needs {_number(c.seeds)} pass{'es' if c.seeds != 1 else ''} for "

@@ -78,7 +78,7 @@ class KernelRecording:
         something else, or a derivative is not finite.
     """
 
-    primitive = ""
+    at_once, primitive = False, ""
 
     def __init__(self, base, arguments, kernels=None):
         self.base, self.arguments, self.kernels = base, arguments, kernels
