@@ -173,9 +173,10 @@ def test_scaling_along_inputs_and_outputs():
     for axis in "nm":
         # Both modes do the same number of operations where inputs and outputs are equal in number.
         assert found.crossovers[axis]["operations"] == pytest.approx(30.0)
-        assert 10 <= found.crossovers[axis]["predicted"] <= 100
+    # In Python one walk carries the tangents of all inputs: that is cheaper than thirty sweeps.
+    assert found.crossovers["n"]["predicted"] is None and 10 <= found.crossovers["m"]["predicted"] <= 30
     text = str(found)
-    assert "Along n (m = 30), forward mode gives way to reverse mode; equal by operations at n = 30" in text
+    assert "Along n (m = 30), forward mode is preferred throughout; equal by operations at n = 30" in text
     assert "Along m (n = 30), reverse mode gives way to forward mode; equal by operations at m = 30" in text
 
 
