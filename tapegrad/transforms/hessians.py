@@ -89,7 +89,7 @@ class OfGradient(JacobianFunction):
 
 
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
-#: directions are carried as an axis of arrays (one replay for many) instead of by sweeps of up to 16.
+#: directions are carried as an axis of arrays (one replay for many) instead of by passes of their own.
 WIDE, ENOUGH = 48, 32
 #: Numbers that such a replay may hold.
 HELD = 1 << 24
@@ -272,7 +272,7 @@ def hessian(
         floats, or containers of them.  Also called `argnum`.
     mode : {"auto", "forward", "reverse"}
         How the recorded gradient is differentiated: forward over reverse carries a tangent
-        per element of the arguments, up to 16 in a sweep, or all as an axis of arrays where the
+        per element of the arguments, or all as an axis of arrays where the
         gradient works on long arrays; reverse over reverse an adjoint.  "auto" predicts the
         cost of both; where elements interact with few others only, directions that have nothing
         in common are joined (as in `jacobian`).

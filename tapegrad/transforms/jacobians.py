@@ -1,9 +1,8 @@
 """Derivatives of a function as a whole: `vjp`, `linearize`, `jacrev`, `jacobian`.
 
 `jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
-sweeps then carry up to 16 seeds at once through it: unit adjoints down
-(reverse mode, a chunk of rows of the Jacobian at a time) or unit tangents up
-(forward mode, a chunk of columns).  `vjp` and `linearize` run the function once,
+then each unit adjoint has a sweep down (reverse mode, a row of the Jacobian), or each unit tangent a pass up (forward mode, a
+column).  `vjp` and `linearize` run the function once,
 on a tape of its own, which the function they return holds.  The user's tape and
 every ``.grad`` stay as they are.
 """
@@ -27,7 +26,6 @@ from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
 from .functional import Transformed, chosen
-from .replay.function import Replayed
 from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -78,6 +76,8 @@ def _recorded(f, primals):
 
 def _replayed(f, primals):
     """The value, and what has it: recorded for a replay or, where that cannot be, on a tape."""
+    from .replay.function import Replayed  # `import tapegrad` does without it
+
     outcome, recording = Replayed(f, tuple(range(len(primals))), scalar=False).replayed_once(primals, {})
     if recording is None:
         recording = _recorded(f, primals)
@@ -189,7 +189,8 @@ def linearize(f: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
 
 def _linearize(f, primals):
     primals = own(primals)
-    before, value, recording = Captured(f), *_replayed(f, primals)
+    before = Captured(f)
+    value, recording = _replayed(f, primals)
     structures = [flatten(primal)[1] for primal in primals]
 
     def push(*tangents):

@@ -387,7 +387,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     >>> found.recommended, found.inputs, found.outputs
     ('reverse', 200, 1)
     >>> [(row.name, row.passes) for row in found.rows[1:]]
-    [('forward, dual numbers', 13), ('forward, tangent sweep', 13), ('reverse, sweep', 1), ('reverse, kernel', 1)]
+    [('forward, dual numbers', 13), ('forward, tangent sweep', 200), ('reverse, sweep', 1), ('reverse, kernel', 1)]
     """
     args = tuple(_detached(a) for a in args)
     name = function_name(f)
