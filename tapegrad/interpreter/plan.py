@@ -186,7 +186,7 @@ class Planner:
             self.step(P.REPAIR, *words)
         return product
 
-    def matrices(self, name, *syms, upper=False):
+    def matrices(self, name, *syms):
         """The results of a function of stacks of matrices (`codegen.matrices`)."""
         inputs, outputs = CORES[name]
         char = "d" if any(s.char != "f" for s in syms) else "f"
@@ -201,12 +201,12 @@ class Planner:
         if "p" in "".join(outputs):
             extents["p"] = min(extents.values())  # (m, n) -> p
         batch = np.broadcast_shapes(*batches)
-        if name in ("det", "slogdet") and extents["n"] == 0:
-            return [self.constant(np.full(batch, value), char) for value in (1.0, 0.0)[: len(outputs)]]
+        if name == "det" and extents["n"] == 0:
+            return [self.constant(np.ones(batch), char)]
         empty = 0 in batch or 0 in extents.values()
         results = [self.temporary((*batch, *(extents[letter] for letter in names)), char, zero=empty) for names in outputs]
         if not empty:
-            spec = MatrixLoop(name, upper, char)
+            spec = MatrixLoop(name, char)
             atoms = [*(s.atom for s in syms), *results]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
             dims, strides = coalesce(

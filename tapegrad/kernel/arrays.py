@@ -35,18 +35,16 @@ import numpy as np
 
 from ..common.host_functions import HostFunction
 from ..program.trace import HOST
-from ..program.values import ValueProgram
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..tape.meta import Meta, c_strides
+from ..tape.meta import Meta
 from . import ir
-from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS, RECOMPUTED
-from .arrays_linalg import FINITE
+from .arrays_hosts import INTEGER_OPERATIONS, RECOMPUTED, expression_of
 from .arrays_planner import LoopPlanner
 from .arrays_views import ArrayRef, c_elements, view, without_table
 from .reasons import NotLowered
 
-_ABSOLUTE = BY_NAME["absolute_matmul"]
+_ABSOLUTE, _RECURRENCE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"]
 
 
 class Arrays:
@@ -135,7 +133,8 @@ class Arrays:
             result = plan.called(partial(row.value, **attrs), target) if of_integers else plan.row(row, attrs, target)
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
-        if row.name in FINITE:
+        if row.raises or row is _RECURRENCE:
+            # Where it is not finite the eager operation raises, or (a recurrence) zero is absolute.
             plan.demand_finite(result, self.guards)
         return body, result
 
@@ -152,25 +151,15 @@ class Arrays:
         return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
 
     def _host(self, entry, operands, target, body, place):
-        ufunc, out = entry.function.ufunc, entry.meta
-        plan = LoopPlanner(operands, out, body)
+        ufunc, plan = entry.function.ufunc, LoopPlanner(operands, entry.meta, body)
+        plan.refusal = self.guards
         function = entry.function.function
         if isinstance(function, HostFunction) and function.name in RECOMPUTED:
-            plan.refusal = self.guards
             sym = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
             if sym is not None:
                 return plan.deliver(sym, target)
-        if ufunc is not None:
-            expr = HOST_FUNCTIONS.get(ufunc.__name__)
-            if expr is not None and (expr.of is None or all(o.char in expr.of for o in operands)):
-                return plan.deliver(expr.build(*plan.operands), target)
-            metas = tuple(_meta(o) for o in operands)
-            result = Meta(out.shape, c_strides(out.shape, out.itemsize), out.char, out.itemsize)
-            program = ValueProgram.of_ufunc(ufunc, metas, result)
-            if program is not None:
-                return plan.run(program, ufunc.__name__, target)
-        plan.refusal = self.guards
-        return plan.called(entry.function, target)
+        expr = ufunc and expression_of(ufunc, {o.char for o in operands}, entry.meta.char)
+        return plan.deliver(expr(*plan.operands), target) if expr else plan.called(entry.function, target)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):
@@ -235,11 +224,3 @@ def _here(ref, target):
 def _is_zero(ref):
     """Whether an array is a constant zero, repeated."""
     return isinstance(ref, ArrayRef) and ref.number == 0.0
-
-
-def _meta(operand):
-    """The description of an operand, in bytes."""
-    item = np.dtype(operand.char).itemsize
-    if isinstance(operand, ArrayRef):
-        return Meta(operand.shape, tuple(s * item for s in operand.strides), operand.char, item)
-    return Meta((), (), operand.char, item)

@@ -13,7 +13,8 @@ reduction          a carried value if the innermost axis is reduced, else additi
 scan, recurrence   a carried value along the last axis, else a row in memory
 gather, scatter    a nest over the positions: elements whose number is loaded
 matrix product     loops for products with vectors and of tiny matrices, else BLAS (`Run`)
-inverse, ...       LAPACK through NumPy's loops (`Run`)
+inverse, ...       LAPACK (`Run`)
+any other          a call of NumPy (`Run`, `kernel.calls`)
 =================  ========================================================================
 """
 
@@ -31,7 +32,6 @@ from ..program.values import ELEMENTARY
 from ..rules import lang as L
 from ..rules.transposed import distinct
 from . import ir
-from .arrays_linalg import FORWARDS
 from .arrays_nest import Nest, arithmetic, memory_order
 from .arrays_products import Products
 from .arrays_views import ArrayRef, added, c_elements, moved, whole
@@ -396,9 +396,6 @@ class LoopPlanner(Products, Planner):
             result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
             tangents = [operands[k] for k in row.slots(len(operands))]
             return self.deliver(row.jvp(tangents, *operands, result, **attrs), target)
-        if row.name in FORWARDS:
-            result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
-            return self.deliver(FORWARDS[row.name](result, *operands, **attrs), target)
         if row.forward is None:
             if row.dynamic:
                 raise NotLowered(f"{row.name} is computed by calling NumPy")
