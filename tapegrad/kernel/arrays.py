@@ -29,19 +29,20 @@ one execution; what must outlive an iteration needs a target.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
 from ..common.host_functions import HostFunction
+from ..interpreter.symbolic import contiguous
 from ..program.trace import HOST
 from ..rules import BY_NAME
 from ..rules import lang as L
-from ..tape.meta import Meta
+from ..tape.meta import Meta, c_strides
 from . import ir
-from .arrays_hosts import INTEGER_OPERATIONS, RECOMPUTED, expression_of
+from .arrays_hosts import RECOMPUTED, expression_of
 from .arrays_planner import LoopPlanner
-from .arrays_views import ArrayRef, c_elements, view, without_table
+from .arrays_views import ArrayRef, here, without_table
 from .reasons import NotLowered
 
 _ABSOLUTE, _RECURRENCE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"]
@@ -98,8 +99,7 @@ class Arrays:
             NumPy itself has to be called for this instruction.
         """
         entry, body = item.entry, []
-        operands = [self._ready(o, body) for o in operands]
-        target, out = self._ready(target, body), entry.meta
+        operands, target = [self._ready(o, body) for o in operands], self._ready(target, body)
         if entry.kind == HOST:
             result = self._host(entry, operands, target, body, place)
             return body, result
@@ -109,41 +109,30 @@ class Arrays:
         if row.dynamic:
             integer = ir.Index(entry.integer or 0) if integer is None else without_table(integer, body)
             attrs[row.dynamic] = integer
-        plan = LoopPlanner(operands, out, body)
+        if row.effect == "view" and isinstance(operands[0], ArrayRef):
+            # A window on a number repeated stays one.
+            operands[0] = replace(operands[0], number=None)
+        plan = LoopPlanner(operands, entry.meta, body)
         if row is _ABSOLUTE:
             # Of finite factors it is the plain product.
             for o in operands:
                 if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
                     plan.demand_finite(o, self.guards)
-        if row.effect == "view":
-            ref = view(row, operands[0], attrs, out)
-            if ref is None:
-                ref = view(row, plan.in_order(operands[0]), attrs, out)
-            return body, self._viewed(plan, ref, target)
         if row.effect == "write":
-            x = operands[0]
-            if _whole(x) and x.char == out.char and (0 in reuse or _here(x, target)):
-                plan.write_into(x, row, attrs, operands)
-                return body, x if target is None or _here(x, target) else plan.copy(x, target)
-            if row.adds:
-                return body, plan.added_to(row, attrs, target, _is_zero(x))
+            x, value = operands[:2]
+            in_place = isinstance(x, ArrayRef) and contiguous(x.shape, x.strides, 1) and (0 in reuse or here(x, target))
+            plan.room = x if in_place else target
+            if in_place and isinstance(value, ArrayRef) and value.buffer is x.buffer:
+                plan.operands[1] = plan.compute(plan.operands[1])
         plan.refusal = self.guards
-        of_integers = out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS
         try:
-            result = plan.called(partial(row.value, **attrs), target) if of_integers else plan.row(row, attrs, target)
+            result = plan.row(row, attrs, target)
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
         if row.raises or row is _RECURRENCE:
             # Where it is not finite the eager operation raises, or (a recurrence) zero is absolute.
             plan.demand_finite(result, self.guards)
         return body, result
-
-    def _viewed(self, plan, ref, target):
-        if target is not None:
-            return plan.copy(ref, target)
-        if ref.shape == ():
-            return plan.load(ref)
-        return ref
 
     def _ready(self, operand, body):
         if not isinstance(operand, ArrayRef) or operand.offset.table is None:
@@ -199,7 +188,7 @@ def _constant(array):
     char, item = array.dtype.char, array.itemsize
     if array.flags.c_contiguous or array.size == 0:
         flat = array.reshape(-1)
-        return ArrayRef(ir.Buffer(ir.CONSTANT, array.size, char, data=flat), ir.Index(), array.shape, c_elements(array.shape), char)
+        return ArrayRef(ir.Buffer(ir.CONSTANT, array.size, char, data=flat), ir.Index(), array.shape, c_strides(array.shape, 1), char)
     if any(s % item for s in array.strides):
         return _constant(np.ascontiguousarray(array))
     strides = tuple(s // item for s in array.strides)
@@ -212,15 +201,3 @@ def _constant(array):
     return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char, number)
 
 
-def _whole(ref):
-    return isinstance(ref, ArrayRef) and tuple(ref.strides) == c_elements(ref.shape)
-
-
-def _here(ref, target):
-    """Whether two arrays are the same elements."""
-    return target is not None and ref.buffer is target.buffer and ref.offset.same(target.offset) and ref.strides == target.strides
-
-
-def _is_zero(ref):
-    """Whether an array is a constant zero, repeated."""
-    return isinstance(ref, ArrayRef) and ref.number == 0.0

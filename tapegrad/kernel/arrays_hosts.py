@@ -8,9 +8,8 @@ import numpy as np
 
 from ..rules import BY_FUNCTION
 from ..rules import lang as L
+from . import ir
 
-#: Element-wise rows that integers may go through.
-INTEGER_OPERATIONS = frozenset("add subtract multiply negative maximum minimum where clone square power2 relu clip".split())
 _COMPARISONS = {
     "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
     "greater_equal": lambda x, y: x >= y, "equal": L.eq, "not_equal": L.ne,
@@ -32,7 +31,8 @@ def expression_of(ufunc, chars, out):
         # Integers are computed as signed ones of 64 bits.
         return None
     if row is not None:
-        return row.expr if "?" not in chars and (out in "df" or row.name in INTEGER_OPERATIONS) else None
+        integral = out in "df" or all(map(ir.integral, L.nodes(row.expr(*map(L.arg, range(row.arity))))))
+        return row.expr if "?" not in chars and integral else None
     special = _OF_TRUTH if chars == {"?"} else _OF_FLOATS if chars <= set("df") else {}
     return (_COMPARISONS | _LOGIC | special).get(ufunc.__name__)
 
@@ -89,7 +89,7 @@ def _nonzero_along(plan, mask, axis):
     rank = plan.scan(ones, 0, "add", False, True)
     at = L.select(held, L.select(rank < float(count), rank, float(count)), float(count))
     target = plan.temporary((count + 1,), "l")
-    plan.write_at(target, plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), False)
+    plan._write_at(plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), target, False)
     return plan._sym(target).narrow(0, 0, count)
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.meta import SCALAR, meta_of
+from ..tape.meta import SCALAR, c_strides, meta_of
 from . import ir
 from .arrays import Arrays
 from .arrays_hosts import expression_of
-from .arrays_views import ArrayRef, c_elements, without_table
+from .arrays_views import ArrayRef, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
 from .copies import copy_array
 from .nest import LoopNode
@@ -225,7 +225,7 @@ class Builder:
     def row(self, buffer, offset, shape):
         """A C-contiguous array in `buffer`."""
         index = offset if isinstance(offset, ir.Index) else ir.Index(offset)
-        return ArrayRef(buffer, index, shape, c_elements(shape), buffer.char)
+        return ArrayRef(buffer, index, shape, c_strides(shape, 1), buffer.char)
 
     def expression(self, what):
         """A described scalar as an expression."""

@@ -99,6 +99,8 @@ class IntegerEmitter(Emitter):
         op, args, b, zero = expr.op, expr.args, self.b, ir.Constant(I64, 0)
         if op == "const":
             return ir.Constant(I64, int(args[0]))
+        if op == "isnan":
+            return ir.Constant(I1, 0)
         if op in ("add", "sub", "mul"):
             return getattr(b, op)(*map(self.number, args))
         if op == "neg":

@@ -277,7 +277,7 @@ def constant(number, char="d"):
 
 
 #: Operations that integers have; other expressions over integers are computed in double.
-_OF_INTEGERS = {"arg", "const", "add", "sub", "mul", "neg", "abs", "sign", "select", *L.COMPARISONS, *L.LOGIC}
+_OF_INTEGERS = {"arg", "const", "add", "sub", "mul", "neg", "abs", "sign", "isnan", "select", *L.COMPARISONS, *L.LOGIC}
 
 
 def arithmetic(let):
@@ -291,12 +291,13 @@ def arithmetic(let):
     chars = {leaf.char for leaf in let.expr.leaves()} - {"?"}
     if chars == {"f"}:
         return "f"
-    if not chars & {"d", "f"} and (chars or let.char != "?") and all(_integral(node) for node in nodes(let.expr)):
+    if not chars & {"d", "f"} and (chars or let.char != "?") and all(map(integral, nodes(let.expr))):
         return "q"
     return "d"
 
 
-def _integral(node):
+def integral(node):
+    """Whether integers have the operation of this node."""
     return node.op in _OF_INTEGERS and (node.op != "const" or float(node.args[0]).is_integer())
 
 
