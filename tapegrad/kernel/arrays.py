@@ -174,13 +174,16 @@ class Arrays:
         if 0 in shape:
             body.append(holds := ir.Let(L.Expr("lt", (L.Expr.lift(0.0), L.Expr.lift(1.0))), "?"))
             return body, holds
-        differ = L.ne(x, y)
-        if value.char in "df":
-            # Zeros have signs, and what is not a number equals itself.
-            differ = L.select(L.isnan(y), L.logical_not(L.isnan(x)), differ | L.ne(L.copysign(1.0, x), L.copysign(1.0, y)))
-        count = L.select(differ, 1.0, 0.0)
+        count = L.select(as_seen(x, y, value.char), 0.0, 1.0)
         total = count.sum() if shape else count
         return body, plan.deliver(L.eq(total, 0.0), None)
+
+
+def as_seen(x, y, char):
+    """Whether numbers are the same: zeros have signs, and what is not a number equals itself."""
+    if char not in "df":
+        return L.eq(x, y)
+    return L.select(L.isnan(y), L.isnan(x), L.eq(x, y) & L.eq(L.copysign(1.0, x), L.copysign(1.0, y)))
 
 
 def _constant(array):

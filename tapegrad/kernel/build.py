@@ -18,7 +18,7 @@ from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
 from ..tape.meta import SCALAR, c_strides, meta_of
 from . import ir
-from .arrays import Arrays
+from .arrays import Arrays, as_seen
 from .arrays_hosts import expression_of
 from .arrays_views import ArrayRef, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
@@ -195,18 +195,17 @@ class Builder:
             self._add(ir.Guard(number, value, bool(item.entry.seen[0])))
             return
         seen = [self.tape.items[k].entry.seen for k in columns.item[t.members].tolist()]
-        if all(s == seen[0] for s in seen):
-            if isinstance(value, ArrayRef):
-                statements, value = self.arrays.same(value, seen[0])
-                self._add(*statements, ir.Guard(number, value, True))
-            else:
-                self._add(ir.Guard(number, value, seen[0]))
-            return
-        if isinstance(value, ArrayRef):
+        always = all(s == seen[0] for s in seen)
+        if not isinstance(value, ArrayRef):
+            data = self.references.constant(np.frombuffer(seen[0] if always else b"".join(seen), np.dtype(value.char)))
+            before = ir.Load(data, ir.Index() if always else t.body.index(t.body.execution_number, self.tables))
+            holds = ir.Let(as_seen(L.arg(value), L.arg(before), value.char), "?")
+            self._add(before, holds, ir.Guard(number, holds, True))
+        elif always:
+            statements, holds = self.arrays.same(value, seen[0])
+            self._add(*statements, ir.Guard(number, holds, True))
+        else:
             raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
-        data = np.frombuffer(b"".join(seen), np.dtype(value.char))
-        before = ir.Load(self.references.constant(data), t.body.index(t.body.execution_number, self.tables))
-        self._add(before, ir.Guard(number, value, before))
 
     # -- values -------------------------------------------------------------------------
     def meta(self, t):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tapegrad.kernel import ir
 from tapegrad.interpreter.symbolic import contiguous
+from tapegrad.kernel import ir
 from tapegrad.kernel.arrays_planner import LoopPlanner
 from tapegrad.kernel.arrays_views import ArrayRef, added, moved, whole, without_table
 from tapegrad.rules import BY_NAME
