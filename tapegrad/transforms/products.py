@@ -13,16 +13,12 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..array.differentiable import below
-from ..array.dual import Dual, running
-from ..array.forward import jvp
 from ..array.typing import Argnums, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import SeedShapeError, StructureError
 from ..common.tree import Structure, flatten, leaf_names, unflatten
-from .functional import Transformed, chosen, grad
-from .jacobians import vjp
+from .functional import Transformed, chosen
 from .replay.answers import MISS, joined, part_of, values_of
 
 X = TypeVar("X", bound=Any)
@@ -57,14 +53,8 @@ def _of_floats(direction):
 
 def second_products(e, directions, lanes):
     """The tangent of the gradient: one product with the Hessian for each direction."""
-    e.refuse_duals()
     gradients = e.pull(e.results[:1], [nested.ones_of(e.results[0])])
     return e.push(gradients, directions, lanes)
-
-
-def among_duals(arguments):
-    """Whether dual numbers are around: among the arguments, or of a derivative outside, whose function may use them."""
-    return bool(running.level) or any(leaf.__class__ is Dual for leaf in flatten(arguments)[0])
 
 
 class _Program:
@@ -87,11 +77,11 @@ class _Program:
 class Products(Transformed):
     """What `hvp` and `gnvp` return: the direction is the last argument."""
 
-    def __init__(self, function, argnums, has_aux, body, by_duals):
+    def __init__(self, function, argnums, has_aux, body):
         super().__init__(function, argnums, False, False)
         if len(set(self._argnums)) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
-        self._has_aux, self._by_duals = has_aux, by_duals
+        self._has_aux = has_aux
         self._program = _Program(function, self._argnums, has_aux, body)
         from .replay.function import Replayed
 
@@ -124,8 +114,6 @@ class Products(Transformed):
         return nested.beside(self._ordinary, self._inside, args, kwargs, direction)
 
     def _inside(self, args, kwargs, direction):
-        if among_duals((direction, args, kwargs)):
-            return self._by_duals(self, args, kwargs, direction)
         return self._shaped(self._program(direction, *args, **kwargs))
 
     def _ordinary(self, args, kwargs, direction):
@@ -145,45 +133,6 @@ def hvp_body(e, direction, has_aux):
 
 def _structure_of(e):
     return e.structures[0] if len(e.structures) == 1 else Structure(tuple, (None,) * len(e.structures), tuple(e.structures))
-
-
-def _by_duals(self, args, kwargs, direction, product):
-    """Where dual numbers are around: one direction at a time; ``product(of_variables, point, tangents)`` makes its product.
-
-    `of_variables` is the function of the arguments that are differentiated.
-    """
-    bases = [below(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
-    structures = [flatten(args[k])[1] for k in self._argnums]
-    point = tuple(args[k] for k in self._argnums)
-    directions, lanes = _directions(direction, bases, flatten(point)[1])
-
-    def of_variables(*variables):
-        full = list(args)
-        for k, v in zip(self._argnums, variables):
-            full[k] = v
-        return self.__wrapped__(*full, **kwargs)
-
-    def one(pick):
-        parts = iter(directions)
-        tangents = tuple(unflatten(s, [pick(next(parts)) for _ in range(s.count)]) for s in structures)
-        return product(of_variables, point, tangents)
-
-    if lanes is None:
-        return one(lambda v: v)
-    rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
-    parts = [np.stack(products) for products in zip(*rows)] if rows else [np.zeros((0, *np.shape(b))) for b in bases]
-    return unflatten(flatten(point)[1], parts)
-
-
-def hvp_by_duals(self, args, kwargs, direction):
-    """Forward mode over the recorded gradient."""
-
-    def product(of_variables, point, tangents):
-        gradient = grad(of_variables, tuple(range(len(point))), self._has_aux)
-        return jvp(lambda *x: gradient(*x)[0] if self._has_aux else gradient(*x), point, tangents)[1]
-
-    result = _by_duals(self, args, kwargs, direction, product)
-    return self._shaped((result, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else result)
 
 
 @overload
@@ -241,7 +190,7 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return Products(f, chosen(argnums, argnum, kernel), has_aux, hvp_body, hvp_by_duals)
+    return Products(f, chosen(argnums, argnum, kernel), has_aux, hvp_body)
 
 
 @overload
@@ -296,7 +245,7 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return Products(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss), _gnvp_by_duals)
+    return Products(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss))
 
 
 class _GaussNewton:
@@ -307,7 +256,6 @@ class _GaussNewton:
 
     def __call__(self, e, direction, has_aux):
         e.check()
-        e.refuse_duals()
         tangents, lanes = _directions(direction, e.bases, _structure_of(e))
         moved = e.push(e.results, tangents, lanes)
         if self.loss is not None:
@@ -319,14 +267,3 @@ class _GaussNewton:
             inner.run()
             inner.check_number(len(inner.results))
             return second_products(inner, moved, lanes)
-
-
-def _gnvp_by_duals(self, args, kwargs, direction):
-    """The tangent of the model, times the Hessian of the loss, pulled back."""
-    loss = self._program.body.loss
-
-    def product(of_variables, point, tangents):
-        value, moved = jvp(of_variables, point, tangents)
-        return vjp(of_variables, *point)[1](moved if loss is None else hvp(loss)(value, moved))
-
-    return self._shaped(_by_duals(self, args, kwargs, direction, product))
