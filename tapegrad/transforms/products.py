@@ -18,8 +18,8 @@ from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import SeedShapeError, StructureError
 from ..common.tree import Structure, flatten, leaf_names, unflatten
-from .functional import Transformed, chosen
-from .replay.answers import MISS, joined, part_of, values_of
+from .functional import OfValues, Transformed, chosen
+from .replay.answers import MISS
 
 X = TypeVar("X", bound=Any)
 
@@ -60,9 +60,9 @@ def second_products(e, directions, lanes):
 class _Program:
     """A function of a direction and the arguments, for a replay: `body` says what is computed."""
 
-    def __init__(self, function, argnums, has_aux, body):
+    def __init__(self, function, argnums, one, has_aux, body):
         functools.update_wrapper(self, function, updated=())
-        self.function, self.argnums, self.has_aux, self.body = function, argnums, has_aux, body
+        self.function, self.argnums, self.one, self.has_aux, self.body = function, argnums, one, has_aux, body
 
     def __call__(self, direction, *args, **kwargs):
         with Evaluation(self.function, args, sorted(self.argnums), kwargs) as e:
@@ -70,31 +70,22 @@ class _Program:
             products = e.out(self.body(e, direction, self.has_aux))
             aux = unflatten(e.structure, e.out(e.results))[1] if self.has_aux else None
         by_argument = nested.by_argument(e, products)
-        products = tuple(by_argument[k] for k in self.argnums)
+        products = by_argument[self.argnums[0]] if self.one else tuple(by_argument[k] for k in self.argnums)
         return (products, aux) if self.has_aux else products
 
 
-class Products(Transformed):
-    """What `hvp` and `gnvp` return: the direction is the last argument."""
+class Products(OfValues):
+    """What `hvp` and `gnvp` return: the direction is the last argument, and the first one of what is recorded."""
 
     def __init__(self, function, argnums, has_aux, body):
-        super().__init__(function, argnums, False, False)
+        super().__init__(function, argnums)
         if len(set(self._argnums)) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
-        self._has_aux = has_aux
-        self._program = _Program(function, self._argnums, has_aux, body)
         from .replay.function import Replayed
 
+        program = _Program(function, self._argnums, self._one, has_aux, body)
         numbers = (0, *(k + 1 for k in self._argnums))
-        self._replayed = Replayed(self._program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
-
-    def _planned(self, kept, structure):
-        kernel, answer = kept.kernels.get(False), (kept.tape.structure, values_of(kept.tape))
-        # The parts that `_shaped` takes of the result.
-        if self._one:
-            first = part_of(*answer, 0)
-            answer = joined(part_of(*first, 0), part_of(*answer, 1)) if self._has_aux else first
-        return kernel and (kernel, None, answer)
+        self._replayed = Replayed(program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
 
     def __call__(self, *args, **kwargs):
         if len(args) < 2:
@@ -105,24 +96,11 @@ class Products(Transformed):
                 f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
                 "positional arguments, and a direction"
             )
-        answer = self._replayed.quick(((direction,) if self._one else direction, *args), kwargs)
-        if answer is not MISS:
-            return answer
-        direction = _of_floats((direction,) if self._one else direction)
-        if nested.is_nested((direction, args), kwargs):
-            return self._inside(args, kwargs, direction)
-        return nested.beside(self._ordinary, self._inside, args, kwargs, direction)
+        answer = self._replayed.quick((direction, *args), kwargs)
+        return self._answered((_of_floats(direction), *args), kwargs) if answer is MISS else answer
 
-    def _inside(self, args, kwargs, direction):
-        return self._shaped(self._program(direction, *args, **kwargs))
-
-    def _ordinary(self, args, kwargs, direction):
-        return self._shaped(self._replayed.call((direction, *args), kwargs, backward=False).value())
-
-    def _shaped(self, result):
-        if self._has_aux:
-            return (result[0][0] if self._one else result[0]), result[1]
-        return result[0] if self._one else result
+    def _inside(self, args, kwargs):
+        return self._replayed.function(*args, **kwargs)
 
 
 def hvp_body(e, direction, has_aux):
