@@ -28,7 +28,7 @@ from .shaping import cast, rearranged
 _NAMES = """
 linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
 linalg.tensorinv linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
-rollaxis atleast_1d atleast_2d atleast_3d ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
+rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
 """
 
@@ -37,7 +37,7 @@ def _converting(function):
     """``np.array`` and its kin, which give tensors as tensors."""
 
     def convert(thing, dtype=None, *args, ndmin=0, **kwargs):
-        if not holds_tensors(thing):
+        if not isinstance(thing, Differentiable) and not holds_tensors(thing):
             return np.array(function(thing, dtype, *args, **kwargs), copy=None, ndmin=ndmin)
         whole = F.lift(thing)
         if dtype is not None:
@@ -87,7 +87,8 @@ class _Names:
         self._module = module
 
     def __getattr__(self, name):
-        return _replaced(getattr(self._module, name))
+        vars(self)[name] = thing = _replaced(getattr(self._module, name))
+        return thing
 
 
 #: What NumPy's code calls -> what it calls here.

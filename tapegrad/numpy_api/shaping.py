@@ -156,6 +156,19 @@ def _matrix_transpose(x, /):
     return F.swapaxes(x, -1, -2)
 
 
+def _atleast(function, least, shape):
+    @implements(function)
+    def call(*arys):
+        arrays = [as_tensor(a) for a in arys]
+        arrays = [a if a.ndim >= least else F.reshape(a, shape(a.shape)) for a in arrays]
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+_atleast(np.atleast_1d, 1, lambda s: (1,))
+_atleast(np.atleast_2d, 2, lambda s: (1, *s) if s else (1, 1))
+_atleast(np.atleast_3d, 3, lambda s: (*s, 1) if len(s) == 2 else (1, *s, 1) if s else (1, 1, 1))
+
+
 @implements(np.broadcast_to)
 def _broadcast_to(array, shape, subok=False):
     return F.broadcast_to(array, _sizes(shape))
