@@ -37,6 +37,7 @@ PARAMETERS = {
     "indices": ("int array-like or Tensor", ""),
     "mode": ("{'raise', 'wrap', 'clip'}", ""),
     "dtype": ("dtype, optional", "float64 by default; of a ``*_like`` function that of `x`."),
+    "copy": ("bool", "False: `x` itself if it has that dtype."),
     "ddof": ("int", ""),
     "keepdims": ("bool", "Keep reduced axes with extent 1.  `keepdim` is the same."),
     "keepdim": ("bool", "PyTorch's name of `keepdims`."),

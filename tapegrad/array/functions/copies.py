@@ -27,9 +27,11 @@ def _cast(x, dtype):
     return x.astype(dtype)
 
 
-def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
     """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
     x, dtype = lift(x), np.dtype(dtype)
+    if not copy and dtype == x.dtype:
+        return x
     if dtype.kind != "f":
         if isinstance(x, Differentiable) and x.requires_grad and x.dtype.kind == "f":
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")

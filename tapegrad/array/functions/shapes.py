@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def reshape(x: TensorLike, *shape: Any) -> Tensor:
     """The same elements in another shape; one extent may be -1."""
     x = lift(x)
-    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list, np.ndarray)):
         shape = tuple(shape[0])
     return _reshaped("reshape", x, np.reshape(x._v, shape))
 
