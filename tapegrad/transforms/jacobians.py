@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..array.forward import jacfwd
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
 from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
+from ..common.registry import registry
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
 from .captured import Captured
@@ -392,6 +394,28 @@ class JacobianFunction(OfDirections):
             if self._explain:
                 print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
         return by_columns(recording) if mode == "forward" else by_rows(recording)
+
+
+class Jacfwd(JacobianFunction):
+    """What `jacfwd` of a function is under `jit`."""
+
+    def __init__(self, function, argnums):
+        super().__init__(function, argnums, "forward", False)
+        self._plainly = jacfwd(self.__wrapped__, argnums)
+
+    def _read(self, recording, structure):
+        # The rules of a custom primitive run in Python, and there may be none for reverse mode.
+        return None if recording.primitive else super()._read(recording, structure)
+
+    def _ordinary(self, args, kwargs):
+        answer = super()._ordinary(args, kwargs)
+        return self._plainly(*args, **kwargs) if answer is None else answer
+
+    def _inside(self, args, kwargs):
+        return self._plainly(*args, **kwargs)
+
+
+registry.jacfwd = Jacfwd
 
 
 class _FromTheEnd(JacobianFunction):
