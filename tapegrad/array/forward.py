@@ -13,11 +13,13 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..common.dtypes import check_derivative, check_dtype
 from ..common.errors import StructureError
+from ..common.registry import registry
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
@@ -28,6 +30,8 @@ from .typing import Argnums, Between, OfJacobian
 R = TypeVar("R", bound=Any)
 X = TypeVar("X", bound=Any)
 
+#: What functions that `jacfwd` has returned are under `jit`: the columns of a recording of the function.
+RECORDED: WeakKeyDictionary = WeakKeyDictionary()
 _LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
 
 #: Tangents that share one pass of `jacfwd`.
@@ -330,6 +334,8 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             jacobians.append(_jacobian(f, args, k % len(args), kwargs))
         return tuple(jacobians) if several else jacobians[0]
 
+    if isinstance(argnums, int) and argnums >= 0:
+        RECORDED[jacobian] = lambda: registry.jacfwd(f, argnums)
     return _recorded(jacobian, f, lambda f: jacfwd(f, argnums))
 
 

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..array.forward import jacfwd
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
-from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
+from ..common.registry import registry
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
 from .functional import Transformed, chosen
+from .replay.answers import MISS, written
 from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -267,11 +270,14 @@ def jacobian(
         (a number for scalars), in float64, or float32 where both are; a tuple of
         them if `argnums` is a tuple, in the containers of the arguments; all in the
         container that `f` returns.  Its ``stats()`` says how often `f` was run, recorded and replayed.
+        Called with ``out=a``, an array of the shape and dtype of the answer, it writes that to `a`, and returns `a`.
 
     Raises
     ------
     HigherOrderError
         If an argument to differentiate with respect to is itself tracked.
+    ShapeError, DtypeError, OptionError
+        From a call: `out` does not fit, or there are several arrays to write.
     DtypeError
         For an integer or complex array.
     StructureError
@@ -300,8 +306,22 @@ if TYPE_CHECKING:
 class OfDirections(Transformed[Any]):
     """What reads its answer off a recording, which it asks for derivatives in several directions: ``_read(recording, structure)``.
 
-    `structure` is that of ``(args, kwargs)``.
+    `structure` is that of ``(args, kwargs)``.  A call may name an array `out`, to which the answer is written (of a sparse array
+    the values), and which is returned.
     """
+
+    def __call__(self, *args, out=None, **kwargs):
+        replayed = self._replayed
+        answer = replayed.quick(args, kwargs, out) if replayed.recent else MISS
+        if answer is not MISS:
+            return answer
+        if out is None:
+            return self._answered(args, kwargs)
+        if nested.is_nested(args, kwargs):
+            raise HigherOrderError(
+                "out= is memory that carries no derivative: inside of another derivative, and of tensors that require a gradient, call without it"
+            )
+        return written(self._answered(args, kwargs), out)
 
     def _reading(self, args, kwargs):
         structure = flatten((args, kwargs))[1]
@@ -374,6 +394,28 @@ class JacobianFunction(OfDirections):
             if self._explain:
                 print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
         return by_columns(recording) if mode == "forward" else by_rows(recording)
+
+
+class Jacfwd(JacobianFunction):
+    """What `jacfwd` of a function is under `jit`."""
+
+    def __init__(self, function, argnums):
+        super().__init__(function, argnums, "forward", False)
+        self._plainly = jacfwd(self.__wrapped__, argnums)
+
+    def _read(self, recording, structure):
+        # The rules of a custom primitive run in Python, and there may be none for reverse mode.
+        return None if recording.primitive else super()._read(recording, structure)
+
+    def _ordinary(self, args, kwargs):
+        answer = super()._ordinary(args, kwargs)
+        return self._plainly(*args, **kwargs) if answer is None else answer
+
+    def _inside(self, args, kwargs):
+        return self._plainly(*args, **kwargs)
+
+
+registry.jacfwd = Jacfwd
 
 
 class _FromTheEnd(JacobianFunction):
