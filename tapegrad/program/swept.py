@@ -74,7 +74,7 @@ class ReplayedRecording(Recording):
         self._stops = stops[stops <= self.high].astype(np.int64)
         self.primitive = ""
         self.prediction = None
-        self._tape = tape
+        self.tape = tape
         #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
         self.asked = []
 
@@ -92,7 +92,7 @@ class ReplayedRecording(Recording):
     @cached_property
     def _compressed(self):
         enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
-        return self._tape.compressions.worth if enough and not self.primitive else None
+        return self.tape.compressions.worth if enough and not self.primitive else None
 
     def columns(self):
         """As of `Recording`."""

@@ -42,14 +42,16 @@ def _cast(x, dtype):
     return x.astype(dtype)
 
 
-def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
     """`x` in another float dtype; the gradient comes back in the dtype of `x`.
 
     Parameters
     ----------
     x : Tensor or array-like
     dtype : dtype, optional
-        float64 by default; of a ``*_like`` function that of `x`.
+        float32 or float64.
+    copy : bool
+        False: `x` itself if it has that dtype.
 
     Returns
     -------
@@ -62,6 +64,8 @@ def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
     dtype('float32')
     """
     x, dtype = lift(x), np.dtype(dtype)
+    if not copy and dtype == x.dtype:
+        return x
     if dtype.kind != "f":
         if isinstance(x, Differentiable) and x.requires_grad and x.dtype.kind == "f":
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")

@@ -42,7 +42,7 @@ def reshape(x: TensorLike, *shape: Any) -> Tensor:
             [3., 4.]])
     """
     x = lift(x)
-    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list, np.ndarray)):
         shape = tuple(shape[0])
     return _reshaped("reshape", x, np.reshape(x._v, shape))
 
