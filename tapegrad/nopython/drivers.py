@@ -2,7 +2,7 @@
 
 A `Request` says what is wanted of which function.  `driver_of` gives a function of a tuple of arguments, for compiled code:
 where that is typed, the user's function is compiled for dual arguments, and the loop over chunks of directions is written
-around it, from the pieces below, which mean the same for numbers and for arrays.
+around it, from the pieces below.
 """
 
 from __future__ import annotations
@@ -52,78 +52,39 @@ class Request:
 
 
 # ---- pieces of the loops ----------------------------------------------------------------
-def _piece(name):
-    """Decorator: what stands under `name` in the text of a driver, by the types of its arguments."""
-
-    def register(typed):
-        stub = compiled_only(name)
-        overload(stub)(typed)
-        return stub
-
-    return register
-
-
-@_piece("seeds")
+@register_jitable
 def seeds(token, x, lane):
-    """`x` as dual numbers, seeded from `lane` on."""
-    if not isinstance(x, types.Array):
-        return lambda token, x, lane: seeded(token, float(x), lane, 1.0)
-
-    def array(token, x, lane):
-        out = np.empty(x.size, token)
-        for k, value in enumerate(x.flat):
-            out[k] = seeded(token, float(value), lane + k, 1.0)
-        return out.reshape(x.shape)
-
-    return array
+    """An array as dual numbers, seeded from `lane` on."""
+    out = np.empty(x.size, token)
+    for k, value in enumerate(x.flat):
+        out[k] = seeded(token, float(value), lane + k, 1.0)
+    return out.reshape(x.shape)
 
 
-@_piece("along")
+@register_jitable
 def along(token, x, tangent):
-    """`x` as dual numbers with these tangents."""
-    if not isinstance(x, types.Array):
-        return lambda token, x, tangent: seeded(token, float(x), 0, float(tangent))
-
-    def array(token, x, tangent):
-        if x.shape != tangent.shape:
-            raise ValueError("a tangent must have the shape of its argument")
-        out = np.empty(x.shape, token)
-        for i in np.ndindex(x.shape):
-            out[i] = seeded(token, float(x[i]), 0, float(tangent[i]))
-        return out
-
-    return array
+    """An array as dual numbers with an array of tangents."""
+    if x.shape != tangent.shape:
+        raise ValueError("a tangent must have the shape of its argument")
+    out = np.empty(x.shape, token)
+    for i in np.ndindex(x.shape):
+        out[i] = seeded(token, float(x[i]), 0, float(tangent[i]))
+    return out
 
 
-@_piece("zeros")
-def zeros(x):
-    """A gradient by `x`, to be filled."""
-    return (lambda x: np.zeros(x.shape, x.dtype)) if isinstance(x, types.Array) else (lambda x: 0.0)
+@register_jitable
+def collect(gradient, result, lane, lanes):
+    """Take the components from `lane` on out of a number into an array of any shape."""
+    flat = gradient.reshape(-1)
+    for k in range(max(0, -lane), min(flat.size, lanes - lane)):
+        flat[k] = component(result, lane + k)
 
 
-@_piece("collected")
-def collected(gradient, result, lane, lanes):
-    """`gradient` with the components of `result` from `lane` on; of a result that is an array, a row for each element."""
-    if isinstance(result, types.Array):
-
-        def rows(gradient, result, lane, lanes):
-            if gradient.shape[0] != result.shape[0]:
-                gradient = np.zeros((result.shape[0], gradient.shape[1]))
-            for i in range(result.shape[0]):
-                collected(gradient[i], result[i], lane, lanes)
-            return gradient
-
-        return rows
-    if not isinstance(gradient, types.Array):
-        return lambda gradient, result, lane, lanes: component(result, lane) if 0 <= lane < lanes else gradient
-
-    def array(gradient, result, lane, lanes):
-        flat = gradient.reshape(-1)
-        for k in range(max(0, -lane), min(flat.size, lanes - lane)):
-            flat[k] = component(result, lane + k)
-        return gradient
-
-    return array
+@register_jitable
+def collect_rows(jacobian, result, lane, lanes):
+    """Take the components of all numbers of a vector, a row for each."""
+    for i in range(result.shape[0]):
+        collect(jacobian[i], result[i], lane, lanes)
 
 
 def _opened(name, number):
@@ -181,14 +142,14 @@ def driver_of(request):
         _check_result(request, result_type(dispatcher, tys, request.function))
         name = f"driver_{request.identity}"
         names = {**_PIECES, "f": dispatcher, "token": Token(lanes), "LANES": lanes}
-        return _made(_text(request, name, len(argument_types), count), names, name)
+        return _made(_text(request, name, argument_types, count), names, name)
 
     return driver
 
 
 _PIECES = {
-    "np": np, "as_dual": as_dual, "primal": primal, "seeds": seeds, "along": along, "zeros": zeros, "collected": collected,
-    "values": values, "tangents": tangents,
+    "np": np, "as_dual": as_dual, "component": component, "primal": primal, "seeded": seeded, "seeds": seeds, "along": along,
+    "collect": collect, "collect_rows": collect_rows, "values": values, "tangents": tangents,
 }  # fmt: skip
 
 
@@ -238,27 +199,36 @@ def _check_result(request, result):
         request.refuse(f"it returns {result}", "return a number, an array or a tuple of them")
 
 
-def _text(request, name, given, count):
+def _text(request, name, argument_types, count):
     """The source of a driver: arguments `a`, of which those that are differentiated become dual numbers `d`."""
     chosen, kind = request.argnums, request.kind
+    arrays = {k for k in chosen if isinstance(argument_types[k], types.Array)}
     call = "f(" + ", ".join(f"d{k}" if k in chosen else f"a{k}" for k in range(count)) + ")"
-    lines = [f"{''.join(f'a{k}, ' for k in range(given))}= arguments"]
+    given = [f"a{k}" for k in range(len(argument_types))]
+    lines = [f"{', '.join(given)}, = arguments"]
     if kind in ("jvp", "derivative"):
-        directions = ["1.0"] if kind == "derivative" else [f"a{k}" for k in range(count, given)]
-        lines += [f"d{k} = along(token, a{k}, {tangent})" for k, tangent in zip(chosen, directions)]
+        for k, tangent in zip(chosen, given[count:] or ["1.0"]):
+            lines += [f"d{k} = along(token, a{k}, {tangent})" if k in arrays else
+                      f"d{k} = seeded(token, float(a{k}), 0, float({tangent}))"]  # fmt: skip
         lines += [f"r = {call}", "return tangents(r)" if kind == "derivative" else "return values(r), tangents(r)"]
-    else:
-        lines += ["n = 0"]
-        for k in chosen:
-            blank = f"np.zeros((0, a{k}.size))" if kind == "jacobian" else f"zeros(a{k})"
-            lines += [f"o{k} = n", f"n += np.size(a{k})", f"g{k} = {blank}"]
-        lines += [
-            "c = 0", "while True:", *[f"    d{k} = seeds(token, a{k}, o{k} - c)" for k in chosen],
-            f"    r = {call}" if kind == "jacobian" else f"    r = as_dual(token, {call})",
-            *[f"    g{k} = collected(g{k}, r, o{k} - c, LANES)" for k in chosen],
-            "    c += LANES", "    if c >= n:", "        break",
-        ]  # fmt: skip
-        gradients = ", ".join(f"g{k}" for k in chosen)
-        gradients = gradients if request.single else f"({gradients},)"
-        lines += [f"return primal(r), {gradients}" if kind == "value_and_grad" else f"return {gradients}"]
+        return _function(name, lines)
+    start, seeding, taking = ["c = n = 0"], [], []
+    for k in chosen:
+        lane = f"o{k} - c"
+        start += [f"o{k} = n", f"n += {f'a{k}.size' if k in arrays else 1}"]
+        start += [f"g{k} = " + ("np.zeros((0, n))" if kind == "jacobian" else f"np.zeros(a{k}.shape, a{k}.dtype)" if k in arrays else "0.0")]
+        seeding += [f"d{k} = " + (f"seeds(token, a{k}, {lane})" if k in arrays else f"seeded(token, float(a{k}), {lane}, 1.0)")]
+        if kind == "jacobian":
+            taking += ["if c == 0:", f"    g{k} = np.zeros((r.shape[0], n))", f"collect_rows(g{k}, r, {lane}, LANES)"]
+        else:
+            taking += [f"collect(g{k}, r, {lane}, LANES)"] if k in arrays else [f"if 0 <= {lane} < LANES:", f"    g{k} = component(r, {lane})"]
+    taking += ["c += LANES", "if c >= n:", "    break"]
+    call = call if kind == "jacobian" else f"as_dual(token, {call})"
+    lines += [*start, "while True:", *["    " + line for line in (*seeding, f"r = {call}", *taking)]]
+    gradients = ", ".join(f"g{k}" for k in chosen)
+    gradients = gradients if request.single else f"({gradients},)"
+    return _function(name, [*lines, f"return primal(r), {gradients}" if kind == "value_and_grad" else f"return {gradients}"])
+
+
+def _function(name, lines):
     return f"def {name}(arguments):\n" + "".join(f"    {line}\n" for line in lines)
