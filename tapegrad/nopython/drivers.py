@@ -216,12 +216,15 @@ def _text(request, name, argument_types, count):
     for k in chosen:
         lane = f"o{k} - c"
         start += [f"o{k} = n", f"n += {f'a{k}.size' if k in arrays else 1}"]
-        start += [f"g{k} = " + ("np.zeros((0, n))" if kind == "jacobian" else f"np.zeros(a{k}.shape, a{k}.dtype)" if k in arrays else "0.0")]
+        blank = "np.zeros((0, n))" if kind == "jacobian" else f"np.zeros(a{k}.shape, a{k}.dtype)" if k in arrays else "0.0"
+        start += [f"g{k} = {blank}"]
         seeding += [f"d{k} = " + (f"seeds(token, a{k}, {lane})" if k in arrays else f"seeded(token, float(a{k}), {lane}, 1.0)")]
         if kind == "jacobian":
             taking += ["if c == 0:", f"    g{k} = np.zeros((r.shape[0], n))", f"collect_rows(g{k}, r, {lane}, LANES)"]
+        elif k in arrays:
+            taking += [f"collect(g{k}, r, {lane}, LANES)"]
         else:
-            taking += [f"collect(g{k}, r, {lane}, LANES)"] if k in arrays else [f"if 0 <= {lane} < LANES:", f"    g{k} = component(r, {lane})"]
+            taking += [f"if 0 <= {lane} < LANES:", f"    g{k} = component(r, {lane})"]
     taking += ["c += LANES", "if c >= n:", "    break"]
     call = call if kind == "jacobian" else f"as_dual(token, {call})"
     lines += [*start, "while True:", *["    " + line for line in (*seeding, f"r = {call}", *taking)]]
