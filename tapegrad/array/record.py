@@ -513,7 +513,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
                     sides[k] = operand_slot
             left, right = sides if len(sides) == 2 else (sides[0], 0)
     elif trace is not None:
-        meta = trace.note(row, attrs, operands, values, integer, value)
+        meta = trace.note(row, attrs, operands, values, metas, integer, value)
         token, opcode, left, right = object(), TRACED, 0, 0
     else:
         key = (row, attrs, metas, flags)
