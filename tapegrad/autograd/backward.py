@@ -29,6 +29,7 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
 from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
 from ..tape.watch import exposed_since, owner_of
+from .adjoint import pulled
 from .clearing import retire, second_backward_error
 from .instruction import Instruction
 
@@ -407,7 +408,7 @@ class Pass:
 
     def _run_node(self, sweep, instruction, g, hooks):
         """Compute a node in Python, because its rule is the user's or hooks want to see its gradients."""
-        arrays = instruction.pull(np.asarray(g))
+        arrays = pulled(self.store, instruction.slot, np.asarray(g))
         inputs = tuple(None if a is None else plain(normalise(a)) for a in arrays)
         for hook in list(hooks.values()):
             returned = hook(inputs, (plain(normalise(_copy(g))),))
