@@ -20,7 +20,7 @@ from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
-from .record import apply, apply_one, apply_two, record_nondiff
+from .record import apply, record_nondiff
 from .tensor import Parameter, Tensor
 
 #: Source of the scalar operators.  Written out per operator because a call of a
@@ -129,7 +129,7 @@ _NUMBERS = _KNOWN - {np.ndarray}
 def _binary(row, a, b):
     """What an operator gives for a row of two operands, where the fast path does not serve."""
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
-        return apply_two(row, a, b, 4)
+        return apply(row, (a, b), depth=4)
     return NotImplemented
 
 
@@ -161,7 +161,7 @@ def _compare(function):
 
 
 def __neg__(self):
-    return apply_one(_NEGATIVE, self)
+    return apply(_NEGATIVE, (self,))
 
 
 def __pos__(self):

@@ -253,7 +253,7 @@ class Evaluation(contextlib.ExitStack):
             return [None] * len(bases)
         if isinstance(seed, Differentiable) and not tracked(seed):
             seed = seed._v
-        requested = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
+        requested = sweep_recorded([result], [seed], bases, lanes=lanes).requested
         return [requested.get(id(b)) for b in bases]
 
     # -- forward mode -----------------------------------------------------------------
