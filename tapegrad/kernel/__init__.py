@@ -60,7 +60,7 @@ the loop program
     `ir`           what it consists of; `listing`, its text.
     `build`        one from `references`; `spilling`, where values live that other iterations read; `copies`.
     `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, with
-                   `arrays_views`, `arrays_nest`, `arrays_products`, `arrays_linalg`, `arrays_hosts`; `calls`, what NumPy computes.
+                   `arrays_views`, `arrays_nest`, `arrays_products`, `arrays_hosts`; `calls`, what NumPy computes.
     `passes`       changes that make it faster.
 
 machine code

@@ -22,7 +22,7 @@ from ..codegen.emit import I1, I8, I32, I64, MEMORY
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
-from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
+from .emit_values import POINTER, REGISTER, convert, emit_let, number, reordered_nodes
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -250,13 +250,7 @@ class PieceEmitter:
 
     def Guard(self, guard):
         b, value = self.b, self.value(guard.value)
-        if not isinstance(guard.seen, bool):
-            seen = self._bits(guard.seen, guard.value.char)
-            now = b.zext(value, I8) if guard.value.char == "?" else b.bitcast(value, seen.type) if value.type != seen.type else value
-            bad = b.icmp_unsigned("!=", now, seen)
-        else:
-            truth = convert(b, value, guard.value.char, "?")
-            bad = b.not_(truth) if guard.seen else truth
+        bad = b.not_(value) if guard.seen else value
         number = ir.Constant(I32, guard.number) if isinstance(guard.number, int) else b.trunc(self.position(guard.number), I32)
         if not guard.early:
             failed = b.select(bad, number, NONE)
@@ -268,15 +262,6 @@ class PieceEmitter:
         self._store(number, self.workspace, "guards")
         b.branch(self._stop())
         b.position_at_end(on)
-
-    def _bits(self, seen, char):
-        """What a guard saw, as an integer."""
-        if isinstance(seen, bytes):
-            return bits(seen, char)
-        seen = self.value(seen)
-        if char == "?":
-            return self.b.zext(seen, I8)
-        return self.b.bitcast(seen, ir.IntType(64 if char == "d" else 32)) if char in "df" else seen
 
     def _stop(self):
         if self.stop is None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.indexing import nonzero
-from ..array.record import guard_on, tracked
+from ..array.record import tracked
 from ..array.whole import Whole, is_whole
 from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
@@ -85,20 +85,6 @@ def _insert(arr, obj, values, axis=None):
     return rearranged(lambda p, v: np.insert(p, obj, v, axis), arr, values, dtype=dtype)
 
 
-@implements(np.trim_zeros)
-def _trim_zeros(filt, trim="fb", axis=None):
-    filt = as_tensor(filt)
-    indices = guard_on(np.argwhere, filt)
-    axes = range(filt.ndim) if axis is None else F.axis_tuple(axis, filt.ndim)
-    key = [slice(None)] * filt.ndim
-    for k in axes:
-        low, high = (indices[:, k].min(), indices[:, k].max() + 1) if len(indices) else (filt.shape[k], 0)
-        if not len(indices) and "f" not in trim.lower():
-            low = 0
-        key[k] = slice(low if "f" in trim.lower() else None, high if "b" in trim.lower() else None)
-    return filt[tuple(key)]
-
-
 @implements(np.where)
 def _where(condition, *branches):
     if not branches:
@@ -161,32 +147,6 @@ def _piecewise(x, condlist, funclist, *args, **kw):
             values = F.broadcast_to(values, (int(condition.sum()),))
             result = F.where(condition, F.take(values, np.maximum(rank, 0)), result)
     return result
-
-
-@implements(np.apply_along_axis)
-def _apply_along_axis(func1d, axis, arr, *args, **kwargs):
-    arr = as_tensor(arr)
-    axis = F.axis_index(axis, arr.ndim)
-    moved = F.moveaxis(arr, axis, -1)
-    lead = moved.shape[:-1]
-    if 0 in lead:
-        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    rows = F.reshape(moved, (-1, arr.shape[axis]))
-    results = [as_tensor(func1d(row, *args, **kwargs)) for row in rows]
-    inner = tuple(results[0].shape)
-    stacked = F.reshape(F.stack(results), (*lead, *inner))
-    # The axes of a result take the place of the axis.
-    ends = range(len(lead), len(lead) + len(inner))
-    return F.moveaxis(stacked, tuple(ends), tuple(range(axis, axis + len(inner)))) if inner else stacked
-
-
-@implements(np.apply_over_axes)
-def _apply_over_axes(func, a, axes):
-    reduced = as_tensor(a)
-    for axis in np.atleast_1d(axes).tolist():
-        result = func(reduced, F.axis_index(axis, reduced.ndim))
-        reduced = result if result.ndim == reduced.ndim else F.expand_dims(result, axis)
-    return reduced
 
 
 # ---- triangles and diagonals ---------------------------------------------------------------

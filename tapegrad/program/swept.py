@@ -73,7 +73,7 @@ class ReplayedRecording(Sweeps):
         stops = np.flatnonzero((ops == SCALAR_LEAF) | (ops == ARRAY_LEAF))
         self._stops = stops[stops <= self.high].astype(np.int64)
         self.prediction = None
-        self._tape = tape
+        self.tape = tape
         #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
         self.asked = []
 
@@ -91,7 +91,7 @@ class ReplayedRecording(Sweeps):
     @cached_property
     def _compressed(self):
         enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
-        return self._tape.compressions.worth if enough else None
+        return self.tape.compressions.worth if enough else None
 
     def columns(self):
         """As of `Recording`."""

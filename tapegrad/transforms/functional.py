@@ -177,7 +177,18 @@ class Transformed(Generic[R]):
         return self._replayed.kernel(args, kwargs)
 
 
-class Jitted(Transformed[R]):
+class OfValues(Transformed[R]):
+    """What answers with the results of the recorded function, and no derivatives of it."""
+
+    def _ordinary(self, args, kwargs):
+        return self._replayed.call(args, kwargs, backward=False).value()
+
+    def _planned(self, kept, structure):
+        kernel = kept.kernels.get(False)
+        return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
+
+
+class Jitted(OfValues[R]):
     """What `jit` returns of a function that is no transformation: the function itself, recorded."""
 
     def __init__(self, function, options):
@@ -193,15 +204,8 @@ class Jitted(Transformed[R]):
             return self._inside(args, kwargs)
         return nested.beside(self._ordinary, self._inside, args, kwargs)
 
-    def _ordinary(self, args, kwargs):
-        return self._replayed.call(args, kwargs, backward=False).value()
-
     def _inside(self, args, kwargs):
         return self.__wrapped__(*args, **kwargs)
-
-    def _planned(self, kept, structure):
-        kernel = kept.kernels.get(False)
-        return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
 
 
 def bound(function, thing):

@@ -250,8 +250,7 @@ class Replayed(Running):
         """Answer a call: an `Outcome`.
 
         `backward` may also be a function that is given a `Recording` of the call
-        (`program.swept`); what it returns stands for the gradients.  If it has a method
-        ``by_kernel(kept, inputs)``, what that returns does, unless it is None.
+        (`program.swept`); what it returns stands for the gradients.
         """
         if self.jit is None:
             start = time.perf_counter()

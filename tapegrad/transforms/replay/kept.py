@@ -59,12 +59,9 @@ class Kept(Pool):
 
     def by_kernel(self, inputs, backward):
         """The answer of a kernel, or None, and its status; `backward` as of `Replayed.call`."""
-        if hasattr(backward, "by_kernel"):
-            result = backward.by_kernel(self, inputs)
-            return (None, OTHER) if result is None else (Outcome(None, self.tape.structure, result, self.tape), FINE)
         if callable(backward):
-            values, result, status = answered(self.kernels, inputs, backward)
-            return (None if values is None else Outcome(values, self.tape.structure, result, self.tape)), status
+            result, status = answered(self.kernels, inputs, backward)
+            return (Outcome(None, self.tape.structure, result, self.tape) if status == FINE else None), status
         kernel = self.kernels.get(backward)
         status, results = (OTHER, None) if kernel is None else kernel.answer(inputs)
         if results is None:
@@ -109,7 +106,7 @@ class Kept(Pool):
             if kernels.visited(backward):
                 expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
                 kernels.promote(backward, lambda kernel: kernel.answer(inputs), expected, stats, self.name)
-        elif not hasattr(backward, "by_kernel"):
+        else:
             recording = workspace.recording
             asked, recording.asked = recording.asked, []
             for forward, directions, count, results in asked:
