@@ -13,11 +13,11 @@ import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.forward import RECORDED
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
+
+#: What plain functions that a transformation has returned are under `jit`.
+RECORDED: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class Transformed(Generic[R]):
