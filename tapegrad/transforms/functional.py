@@ -13,6 +13,7 @@ import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
+
+#: What plain functions that a transformation has returned are under `jit`.
+RECORDED: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class Transformed(Generic[R]):
@@ -177,7 +181,18 @@ class Transformed(Generic[R]):
         return self._replayed.kernel(args, kwargs)
 
 
-class Jitted(Transformed[R]):
+class OfValues(Transformed[R]):
+    """What answers with the results of the recorded function, and no derivatives of it."""
+
+    def _ordinary(self, args, kwargs):
+        return self._replayed.call(args, kwargs, backward=False).value()
+
+    def _planned(self, kept, structure):
+        kernel = kept.kernels.get(False)
+        return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
+
+
+class Jitted(OfValues[R]):
     """What `jit` returns of a function that is no transformation: the function itself, recorded."""
 
     def __init__(self, function, options):
@@ -193,15 +208,8 @@ class Jitted(Transformed[R]):
             return self._inside(args, kwargs)
         return nested.beside(self._ordinary, self._inside, args, kwargs)
 
-    def _ordinary(self, args, kwargs):
-        return self._replayed.call(args, kwargs, backward=False).value()
-
     def _inside(self, args, kwargs):
         return self.__wrapped__(*args, **kwargs)
-
-    def _planned(self, kept, structure):
-        kernel = kept.kernels.get(False)
-        return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
 
 
 def bound(function, thing):
@@ -220,6 +228,8 @@ def options_of(function):
 
 def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
+    if type(function) is types.FunctionType and function in RECORDED:
+        function = RECORDED[function]()
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
     (inner, *args), kwargs = function._made_of

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..array.forward import columns, recorded
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import as_plain
-from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..program.recording import Recording
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
-from .functional import Transformed, chosen
+from .functional import RECORDED, Transformed, chosen
+from .replay.answers import MISS, written
 from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -280,11 +282,14 @@ def jacobian(
         (a number for scalars), in float64, or float32 where both are; a tuple of
         them if `argnums` is a tuple, in the containers of the arguments; all in the
         container that `f` returns.  Its ``stats()`` says how often `f` was run, recorded and replayed.
+        Called with ``out=a``, an array of the shape and dtype of the answer, it writes that to `a`, and returns `a`.
 
     Raises
     ------
     HigherOrderError
         If an argument to differentiate with respect to is itself tracked.
+    ShapeError, DtypeError, OptionError
+        From a call: `out` does not fit, or there are several arrays to write.
     DtypeError
         For an integer or complex array.
     StructureError
@@ -300,7 +305,8 @@ def jacobian(
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    return JacobianFunction(f, chosen(argnums, argnum, kernel), mode, explain)
+    argnums = chosen(argnums, argnum, kernel)
+    return (_FromTheEnd if any(k < 0 for k in _positions(argnums)) else JacobianFunction)(f, argnums, mode, explain)
 
 
 if TYPE_CHECKING:
@@ -309,69 +315,69 @@ if TYPE_CHECKING:
         """What type checkers are told that `jacobian` returns."""
 
 
-class JacobianFunction(Transformed[Any]):
+class OfDirections(Transformed[Any]):
+    """What reads its answer off a recording, which it asks for derivatives in several directions: ``_read(recording, structure)``.
+
+    `structure` is that of ``(args, kwargs)``.  A call may name an array `out`, to which the answer is written (of a sparse array
+    the values), and which is returned.
+    """
+
+    def __call__(self, *args, out=None, **kwargs):
+        replayed = self._replayed
+        answer = replayed.quick(args, kwargs, out) if replayed.recent else MISS
+        if answer is not MISS:
+            return answer
+        if out is None:
+            return self._answered(args, kwargs)
+        if nested.is_nested(args, kwargs):
+            raise HigherOrderError(
+                "out= is memory that carries no derivative: inside of another derivative, and of tensors that require a gradient, call without it"
+            )
+        return written(self._answered(args, kwargs), out)
+
+    def _reading(self, args, kwargs):
+        structure = flatten((args, kwargs))[1]
+        return lambda recording: self._read(recording, structure)
+
+    def _ordinary(self, args, kwargs):
+        return self._replayed.call(args, kwargs, self._reading(args, kwargs)).gradients
+
+    def _planned(self, kept, structure):
+        return of_directions(kept, lambda recording: self._read(recording, structure))
+
+    def _structures(self, structure):
+        """Those of the arguments that are differentiated."""
+        return [structure.parts[0].parts[k] for k in self._argnums_in_order]
+
+    def tape(self, *args, **kwargs):
+        """The finished tape of the function that answers a call with these arguments."""
+        return self._replayed.tape(args, kwargs, self._reading(args, kwargs))
+
+    def kernel(self, *args, **kwargs):
+        """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
+        return self._replayed.kernel(args, kwargs, self._reading(args, kwargs))
+
+
+class JacobianFunction(OfDirections):
     """What `jacobian` returns."""
 
     def __init__(self, function, argnums, mode, explain):
         self._mode, self._explain = mode, explain
-        self._negative = {}
-        if any(k < 0 for k in _positions(argnums)):
-            # Which arguments they are is known when the function is called.
-            self._asked = argnums
-            argnums = 0
-        else:
-            self._asked = None
         super().__init__(function, argnums)
-
-    def _answered(self, args, kwargs):
-        if self._asked is not None:
-            return self._counted(len(args))(*args, **kwargs)
-        return super()._answered(args, kwargs)
 
     def _planned(self, kept, structure):
         # What explains itself does so at each call.
-        return None if self._explain else of_directions(kept, lambda recording: self._read(recording, structure))
+        return None if self._explain else super()._planned(kept, structure)
 
     def _read(self, recording, structure):
-        """The answer from a recording, for arguments of this structure."""
-        return self._together(self._blocks(recording), recording.structure, [structure.parts[0].parts[k] for k in self._argnums_in_order])
-
-    def _ordinary(self, args, kwargs):
-        outcome = self._replayed.call(args, kwargs, self._blocks)
-        return self._together(outcome.gradients, outcome.structure, [flatten(args[k])[1] for k in self._argnums_in_order])
-
-    def _together(self, blocks, of_results, structures):
-        """Blocks ``[output][input]`` in the containers of the results, and of the arguments."""
-        return unflatten(of_results, [self._contained(structures, row) for row in blocks])
-
-    def tape(self, *args, **kwargs):
-        """The finished tape of the function that answers a call with these arguments."""
-        if self._asked is not None:
-            return self._counted(len(args)).tape(*args, **kwargs)
-        return self._replayed.tape(args, kwargs, self._blocks)
-
-    def kernel(self, *args, **kwargs):
-        """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
-        if self._asked is not None:
-            return self._counted(len(args)).kernel(*args, **kwargs)
-        return self._replayed.kernel(args, kwargs, self._blocks)
+        structures = self._structures(structure)
+        return unflatten(recording.structure, [self._contained(structures, row) for row in self._blocks(recording)])
 
     def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
-        blocks, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)
+        blocks, structure = nested.jacobian(self._replayed.function, args, self._argnums, kwargs)
         rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in blocks]
         return unflatten(structure, rows)
-
-    def _counted(self, count):
-        """The same with positions counted from the front, for calls with `count` arguments."""
-        function = self._negative.get(count)
-        if function is None:
-            numbers = positions(self._asked, count)
-            one = not isinstance(self._asked, (tuple, list))
-            function = JacobianFunction(self._made_of[0][0], numbers[0] if one else numbers, self._mode, self._explain)
-            function._replayed.stats = self._replayed.stats
-            self._negative[count] = function
-        return function
 
     def _blocks(self, recording):
         """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
@@ -400,6 +406,52 @@ class JacobianFunction(Transformed[Any]):
             if self._explain:
                 print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
         return by_columns(recording) if mode == "forward" else by_rows(recording)
+
+
+class Jacfwd(JacobianFunction):
+    """What `jacfwd` of a function is under `jit`."""
+
+    def __init__(self, function, argnums):
+        super().__init__(function, argnums, "forward", False)
+        self._plainly = columns(self.__wrapped__, argnums)
+
+    def _read(self, recording, structure):
+        # The rules of a custom primitive run in Python, and there may be none for reverse mode.
+        return None if recording.primitive else super()._read(recording, structure)
+
+    def _ordinary(self, args, kwargs):
+        answer = super()._ordinary(args, kwargs)
+        return self._plainly(*args, **kwargs) if answer is None else answer
+
+    def _inside(self, args, kwargs):
+        return self._plainly(*args, **kwargs)
+
+
+class _FromTheEnd(JacobianFunction):
+    """The same for positions that count from the end: which arguments they are is known when it is called."""
+
+    def __init__(self, function, argnums, mode, explain):
+        super().__init__(function, 0, mode, explain)
+        #: By the number of arguments.
+        self._asked, self._counted = argnums, {}
+
+    def _with(self, args):
+        if len(args) not in self._counted:
+            numbers = positions(self._asked, len(args))
+            (function, _, *how), _ = self._made_of
+            made = JacobianFunction(function, numbers if isinstance(self._asked, (tuple, list)) else numbers[0], *how)
+            made._replayed.stats = self._replayed.stats
+            self._counted[len(args)] = made
+        return self._counted[len(args)]
+
+    def _answered(self, args, kwargs):
+        return self._with(args)(*args, **kwargs)
+
+    def tape(self, *args, **kwargs):
+        return self._with(args).tape(*args, **kwargs)
+
+    def kernel(self, *args, **kwargs):
+        return self._with(args).kernel(*args, **kwargs)
 
 
 def positions(argnums, count):
@@ -455,3 +507,49 @@ def by_rows(recording):
         [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
         for output, end in zip(recording.outputs, ends)
     ]
+
+
+@overload
+def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
+@overload
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or nested tuples, lists and dicts of them.
+    argnums : int or tuple of int
+        The arguments to differentiate in: numbers or arrays.
+
+    Returns
+    -------
+    callable
+        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
+        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
+
+    Raises
+    ------
+    StructureError
+        An argument that is not a number or array, or such a result.
+    DtypeError
+        An array of integers.
+
+    Notes
+    -----
+    Several directions (4, 8 or 16) share one pass: the partial derivatives of
+    each operation are computed once.  Use it where outputs outnumber inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
+    array([[3., 2.],
+           [1., 0.]])
+    """
+    jacobian = columns(f, argnums)
+    if isinstance(argnums, int) and argnums >= 0:
+        RECORDED[jacobian] = lambda: Jacfwd(f, argnums)
+    return recorded(jacobian, f, lambda f: jacfwd(f, argnums))

@@ -20,6 +20,7 @@ elements a statement touches, and `rewriting`, changes to statements.  Read `ker
 
 from __future__ import annotations
 
+from .. import ir
 from .fusing import fuse
 from .peeling import peel
 from .pruning import prune
@@ -30,18 +31,28 @@ from .simplifying import simplify
 
 def run_passes(program):
     """Improve `program` in place, and return it."""
-    simplify(program)
-    prune(program)
+    _tidy(program)
     rename(program)
+    loops = _loops(program)
     fuse(program)
-    simplify(program)
-    prune(program)
-    simplify(program, recompute(program))
-    prune(program)
+    # In long straight code tidying is most of the work.
+    if _loops(program) < loops:
+        _tidy(program)
+    new = recompute(program)
+    if new:
+        _tidy(program, new)
     new = peel(program)
     if new is not None:
         simplify(program, new)
         fuse(program)
-        simplify(program)
-        prune(program)
+        _tidy(program)
     return program
+
+
+def _tidy(program, new=None):
+    simplify(program, new)
+    prune(program)
+
+
+def _loops(program):
+    return sum(isinstance(statement, ir.Loop) for statement in ir.walk(program.body))

@@ -25,8 +25,7 @@ Rounds on the text of ``for i: a; for j: b c`` with 3, 4 and 3 inner iterations:
     Y                                                   folded again: Y is the loop over "a X"
 
 Reading order: `find` here, then `search` (`Search.fold` is one round), `runs` (where a text repeats itself),
-`folding` (classes of runs, their phases, the new text), `walking` (the grammar, run), `structure` (what comes out);
-`hashing` is one line.
+`folding` (classes of runs, their phases, the new text), `structure` (what comes out).
 """
 
 from __future__ import annotations

@@ -14,13 +14,24 @@ iterations.
 
 from ...codegen.array_functions import compiled_on_arrays
 from ...codegen.compile import helper
-from .hashing import HIGH, mix
 
 _ints = "int64[::1]"
 _rows = "int64[:, ::1]"
 
 #: Runs of a class, and periods of each, that are looked at to find its phase.
 SAMPLES = 8
+#: Bits from which on those of a `mix` are good: the place in a hash table is made of them.
+HIGH = 20
+
+
+@helper
+def mix(a, b):
+    """An int64 that depends on `a`, on `b`, and on which is which.
+
+    A step of a linear congruential generator (D. Knuth's MMIX), whose high bits are mixed into the low ones.
+    """
+    a = (a ^ b) * 0x5851F42D4C957F2D + 0x14057B7EF767814F
+    return a ^ (a >> 29)
 
 
 @compiled_on_arrays(f"int64({_ints}, {_ints}, {_rows}, {_ints}, {_rows})")
@@ -258,7 +269,7 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
     out, ends, same
         The new `text`, `starts` and `exact`.
     rows
-        Rows ``token, position, iterations`` of all executions of loops that were made.
+        Rows ``token, first token of `text`, iterations`` of all executions of loops that were made.
     sizes
         ``sizes[0]``: length of the new text.
 
@@ -319,7 +330,7 @@ def fold(text, starts, exact, plans, bodies, symbols, lookup, near, out, rows, e
             out[length] = symbols[c]
             ends[length] = starts[t]
             rows[made, 0] = symbols[c]
-            rows[made, 1] = starts[t]
+            rows[made, 1] = t
             rows[made, 2] = count
             made += 1
             key = symbols[c]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
-from ...common.errors import require
 from .folding import choose, classes, fold, phases, plan
 from .runs import disjoint, find_runs
-from .structure import Structure
-from .walking import expand, walk
+from .structure import Structure, iterations
 
 #: Programs and bodies up to this length may stay straight.
 LINES = 128
@@ -34,21 +34,41 @@ LOOP = 8
 ROUNDS = 64
 
 
-class Search:
-    """Loops found so far, as a grammar.
-
-    Token ``base + s`` stands for repetitions of ``bodies[s]``.
+@dataclass(eq=False)
+class Loop:
+    """A loop of the grammar.
 
     Attributes
     ----------
-    bodies : list of ndarray of int64
+    text : ndarray of int64
         Tokens of one iteration.
-    samples : list of ndarray of int64
-        For each body, where the tokens of some iteration begin in the program, and its end.
-    weights : list of int
-        Lines of each token that is a loop, itself counted as `LOOP`.
-    rows : list of ndarray of int64
-        ``token, position, iterations`` of the executions of loops.
+    weight : int
+        Lines of its token: `LOOP`, and those of the text.
+    counts : ndarray of int64
+        Iterations of each execution.
+    starts : ndarray of int64
+        For each iteration, one execution's after the other's, where its tokens begin in the program, and its end.
+    """
+
+    text: np.ndarray
+    weight: int
+    counts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    starts: np.ndarray = None
+
+    def executed(self, counts, starts):
+        """Note further executions."""
+        self.counts = np.concatenate([self.counts, counts])
+        self.starts = starts if self.starts is None else np.concatenate([self.starts, starts])
+
+
+class Search:
+    """Loops found so far, as a grammar.
+
+    Token ``base + k`` stands for repetitions of the text of ``loops[k]``.
+
+    Attributes
+    ----------
+    loops : list of Loop
     steps : int
         Tokens looked at, for tests of the cost.
     """
@@ -58,40 +78,44 @@ class Search:
         self.operands = operands
         self.lines = lines
         self.base = int(code.max()) + 1 if code.size else 1
-        self.bodies = []
-        self.samples = []
-        self.weights = []
-        self.rows = []
+        self.loops = []
         self.steps = np.zeros(1, np.int64)
         self.far = np.full(len(operands), -1, np.int64)
 
     def structure(self):
         """Search, and make the tree."""
-        top = self.search(self.code, np.arange(self.code.size + 1), STAGES[:2])
-        inside = 0
-        while inside < len(self.bodies):
-            if self.length(self.bodies[inside]) > self.lines:
-                self.bodies[inside] = self.search(self.bodies[inside], self.samples[inside], STAGES)
-                self.weights[inside] = LOOP + self.length(self.bodies[inside])
-            inside += 1
-        return self.tree(top)
+        top = Loop(self.code, 0, np.ones(1, np.int64), np.arange(self.code.size + 1)[None])
+        self.search(top, STAGES[:2])
+        # The list grows.
+        for loop in self.loops:
+            if self.length(loop.text) > self.lines:
+                self.search(loop, STAGES)
+                loop.weight = LOOP + self.length(loop.text)
+        return Structure(top, self.loops, self.base)
+
+    def weights(self, tokens):
+        """Lines of each token."""
+        each = np.ones(tokens.size, np.int64)
+        loops = tokens >= self.base
+        each[loops] = np.array([loop.weight for loop in self.loops], np.int64)[tokens[loops] - self.base]
+        return each
 
     def length(self, text):
         """Lines of a text."""
-        loops = text[text >= self.base] - self.base
-        return text.size - loops.size + int(np.array(self.weights, np.int64)[loops].sum())
+        return int(self.weights(text).sum())
 
-    def search(self, text, starts, stages):
-        """Fold `text` until nothing is left that is worth it; returns the last text.
+    def search(self, loop, stages):
+        """Fold the text of `loop` until nothing is left that is worth it.
 
         Of `stages`, the first that finds something is taken; all of them if the text is too long otherwise.
-        Loops are new tokens for each text: the numbers of iterations of a loop in a body are those in one
-        execution of that body.
+        Loops are new tokens for each text.
         """
         tokens = {}
-        exact = text
+        text = exact = loop.text
+        # The second iteration is like those after it.
+        first = starts = loop.starts[min(1, len(loop.starts) - 1)]
         for _ in range(ROUNDS):
-            weight = self.weigh(text)
+            weight = np.concatenate(([0], np.cumsum(self.weights(text))))
             runs = find_runs(text, weight, self.steps)
             for stage in stages:
                 folded = self.fold(text, starts, exact, weight, runs, stage, tokens)
@@ -102,18 +126,22 @@ class Search:
                     break
                 stages = STAGES
             else:
-                text, starts, exact = folded
-        return text
+                columns = np.searchsorted(first, starts)
+                text, starts, exact, rows = folded
+                self.execute(rows, loop.starts, columns)
+        loop.text, loop.starts = text, loop.starts[:, np.searchsorted(first, starts)]
 
-    def weigh(self, text):
-        """Sums of the weights of the tokens, from 0."""
-        each = np.ones(text.size, np.int64)
-        loops = text >= self.base
-        each[loops] = np.array(self.weights, np.int64)[text[loops] - self.base]
-        return np.concatenate(([0], np.cumsum(each)))
+    def execute(self, rows, starts, columns):
+        """Note executions of loops: rows ``token, first, iterations``, where token t of the text begins at ``starts[:, columns[t]]``."""
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        for of_token in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1):
+            loop, counts = self.loops[of_token[0, 0] - self.base], of_token[:, 2]
+            period = loop.text.size
+            tokens = iterations(of_token[:, 1], counts, period)[:, None] + np.arange(period + 1)
+            loop.executed(np.tile(counts, len(starts)), starts[:, columns[tokens]].reshape(-1, period + 1))
 
     def fold(self, text, starts, exact, weight, runs, stage, tokens):
-        """One round: the new text, starts and exact names; None if nothing is worth folding."""
+        """One round: the new text, starts, exact names, and executions of loops; None if nothing is worth folding."""
         size = text.size
         least, gain, share = stage
         runs = runs[(runs[:, 3] >= least) & (runs[:, 4] >= gain)]
@@ -137,65 +165,23 @@ class Search:
         used, first = np.unique(plans[:, 3], return_index=True)
         bodies = np.stack([plans[first, 0], plans[first, 2]], axis=1)
         plans[:, 3] = np.searchsorted(used, plans[:, 3])
-        symbols = np.array([self.token(text, starts, *body, tokens) for body in bodies.tolist()])
+        symbols = np.array([self.token(text[first : first + period], tokens) for first, period in bodies.tolist()])
         out, ends, same = (np.empty(size + 1, np.int64) for _ in range(3))
         rows = np.empty((size, 3), np.int64)
         sizes = np.empty(1, np.int64)
         made = fold(
             text, starts, exact, plans, bodies, symbols, _table(len(bodies)), _table(len(plans)), out, rows, ends, same, sizes
         )
-        self.rows.append(rows[:made].copy())
         length = sizes[0]
-        return out[:length].copy(), ends[: length + 1].copy(), same[:length].copy()
+        return out[:length].copy(), ends[: length + 1].copy(), same[:length].copy(), rows[:made]
 
-    def token(self, text, starts, first, period, tokens):
-        """The token of the loop over ``text[first : first + period]``."""
-        body = text[first : first + period]
-        name = body.tobytes()
-        token = tokens.get(name)
-        if token is None:
-            tokens[name] = token = self.base + len(self.bodies)
-            self.bodies.append(body.copy())
-            # The second iteration is like those after it.
-            self.samples.append(starts[first + period : first + 2 * period + 1].copy())
-            self.weights.append(LOOP + self.length(body))
-        return token
-
-    def tree(self, top):
-        """The grammar, run."""
-        base = self.base
-        measured = {}
-
-        def measure(text):
-            total, depth = text.size, 1
-            for s in (text[text >= base] - base).tolist():
-                if s not in measured:
-                    measured[s] = measure(self.bodies[s])
-                total += measured[s][0]
-                depth = max(depth, measured[s][1] + 1)
-            return total, depth
-
-        bounds = np.concatenate(([0], np.cumsum([body.size for body in self.bodies]))).astype(np.int64)
-        tokens = np.concatenate([np.empty(0, np.int64), *self.bodies])
-        total, depth = measure(top)
-        symbols, ends = np.empty(total, np.int64), np.empty(total, np.int64)
-        stack = np.empty((depth, 3), np.int64)
-        expanded = expand(top, bounds, tokens, base, symbols, ends, stack)
-        require(expanded == total, f"a rolled tape has {expanded} symbols, not {total}")
-        rows = np.concatenate([np.empty((0, 3), np.int64), *self.rows])
-        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-        queues = np.searchsorted(rows[:, 0], base + np.arange(len(self.bodies) + 1))
-        counts = np.ascontiguousarray(rows[:, 2])
-        places = np.empty(self.code.size, np.int64)
-        heads = np.empty(len(self.bodies), np.int64)
-        room = self.code.size + 1
-        while True:
-            loops, numbers = np.empty(room, np.int64), np.empty(room, np.int64)
-            reached = walk(symbols, ends, base, queues, counts, places, loops, numbers, heads, stack)
-            if reached <= room:
-                break
-            room = reached
-        return Structure(symbols, ends, base, places, loops[:reached], numbers[:reached])
+    def token(self, text, tokens):
+        """The token of the loop over `text`."""
+        name = text.tobytes()
+        if name not in tokens:
+            tokens[name] = self.base + len(self.loops)
+            self.loops.append(Loop(text.copy(), LOOP + self.length(text)))
+        return tokens[name]
 
 
 def _table(entries):

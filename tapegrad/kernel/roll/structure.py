@@ -48,53 +48,48 @@ class Structure:
 
     Parameters
     ----------
-    symbols, ends : ndarray of int64
-        The tree in preorder: what each node is (a loop from `base` on) and where its part of the list ends.
+    top : Loop
+        The sequence, as a loop of one iteration.
+    loops : list of Loop
+        The grammar: token ``base + k`` is ``loops[k]``.
     base : int
-        First number of loops.
-    places : ndarray of int64
-        The node of each instruction.
-    loops, counts : ndarray of int64
-        For each time a loop was reached, in order: its node, and its iterations.
     """
 
-    def __init__(self, symbols, ends, base, places, loops, counts):
-        self.symbols = symbols
-        self.ends = ends
-        self.base = base
-        self.places = places
-        self.loops = loops
-        self.counts = counts
+    def __init__(self, top, loops, base):
+        self.top, self.base = top, base
+        #: Of each loop: it, where each execution begins, and the number of its first iteration.
+        self.loops = []
+        for loop in loops:
+            begins = np.cumsum(loop.counts) - loop.counts
+            firsts = loop.starts[begins, 0]
+            order = np.argsort(firsts)
+            self.loops.append((loop, firsts[order], begins[order], loop.counts[order]))
 
     @cached_property
     def nodes(self):
         """The tree: a list of `Line` and `Repeat`."""
-        members, bounds = _grouped(self.places, self.symbols.size)
-        reached, rows = _grouped(self.loops, self.symbols.size)
-        counts = self.counts[reached]
-        symbols, ends, base = self.symbols.tolist(), self.ends.tolist(), self.base
-        bounds, rows = bounds.tolist(), rows.tolist()
+        return self._tree(self.top.text, self.top.starts)
 
-        def build(first, last):
-            nodes = []
-            while first < last:
-                if symbols[first] < base:
-                    nodes.append(Line(members[bounds[first] : bounds[first + 1]]))
-                else:
-                    extent = counts[rows[first] : rows[first + 1]]
-                    body = build(first + 1, ends[first])
-                    if (extent == extent[0]).all():
-                        extent = int(extent[0])
-                    if isinstance(extent, int) and _short(extent, body):
-                        nodes.extend(Line(line.members[k::extent]) for k in range(extent) for line in body)
-                    elif isinstance(extent, int) and extent == 1:
-                        nodes.extend(body)
-                    else:
-                        nodes.append(Repeat(extent, body))
-                first = ends[first]
-            return nodes
-
-        return build(0, len(symbols))
+    def _tree(self, text, starts):
+        """The nodes of a text whose tokens begin at `starts`, a row for each time that it is executed."""
+        nodes = []
+        for token, at in zip(text.tolist(), np.ascontiguousarray(starts.T)):
+            if token < self.base:
+                nodes.append(Line(at))
+                continue
+            loop, firsts, begins, counts = self.loops[token - self.base]
+            executions = np.searchsorted(firsts, at)
+            extent = counts[executions]
+            body = self._tree(loop.text, loop.starts[iterations(begins[executions], extent)])
+            if (extent == extent[0]).all():
+                extent = int(extent[0])
+            if isinstance(extent, int) and _short(extent, body):
+                nodes.extend(Line(line.members[k::extent]) for k in range(extent) for line in body)
+            elif isinstance(extent, int) and extent == 1:
+                nodes.extend(body)
+            else:
+                nodes.append(Repeat(extent, body))
+        return nodes
 
     def __str__(self):
         text = []
@@ -121,7 +116,6 @@ def _shortly(numbers):
     return ", ".join(numbers)
 
 
-def _grouped(keys, size):
-    """Positions sorted by key, in order where keys are equal, and where each key begins."""
-    order = np.argsort(keys, kind="stable")
-    return order, np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=size)))).astype(np.int64)
+def iterations(firsts, counts, step=1):
+    """Numbers of the iterations of executions that begin with `firsts`, in order; a `step` apart."""
+    return np.repeat(firsts - step * (np.cumsum(counts) - counts), counts) + step * np.arange(counts.sum())

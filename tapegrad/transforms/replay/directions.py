@@ -2,7 +2,7 @@
 
 A `ReplayedRecording` has what a workspace has replayed, and answers for adjoints of the results by sweeps back, for tangents of
 the arguments by running the tape of its tangents (`kernel.tangents`).  A `KernelRecording` answers both by kernels
-(`kernel.of_tape`), several directions at a time; the values are computed again with each of these runs.
+(`kernel.of_tape`), several directions at a time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from ...program.status import FINE, OTHER
 #: Elements that arguments or results have at least for the Jacobian to be worth compressing.
 ENOUGH = 16
 
-#: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
+#: Directions that one call carries at most, and instructions of a kernel's tape from which on they are fewer.
 MOST, LONG = 8, 1 << 19
 
 
 def lanes_of(tape, count):
-    """How many directions a kernel carries at once, out of `count`."""
-    lanes = 1
-    while lanes < min(count, MOST) and 2 * lanes * len(tape.records) <= LONG:
-        lanes *= 2
-    return lanes
+    """How many directions a kernel carries at once, out of `count`: as many in each of as few calls as may be."""
+    most = max(1, min(MOST, LONG // len(tape.records)))
+    return -(-count // -(-count // most)) if count else 1
 
 
 class Stopped(Exception):
@@ -43,16 +41,16 @@ class Stopped(Exception):
 
 
 def answered(kernels, inputs, backward):
-    """The values, what `backward` makes of a `KernelRecording`, and the status; values None unless all is fine."""
+    """What `backward` makes of a `KernelRecording`, and the status; None unless that is fine."""
     if kernels.recording is None:
-        return None, None, OTHER
+        return None, OTHER
     recording = KernelRecording(kernels.recording, inputs, kernels)
     try:
         result = backward(recording)
     except Stopped as stopped:
-        return None, None, stopped.status
+        return None, stopped.status
     # If nothing was asked, no kernel has looked at the guards.
-    return recording.values, result, OTHER if recording.values is None else FINE
+    return (result, FINE) if recording.asked else (None, OTHER)
 
 
 class KernelRecording:
@@ -68,8 +66,8 @@ class KernelRecording:
 
     Attributes
     ----------
-    values : list or None
-        The results there, after a kernel has run.
+    asked : bool
+        Whether a kernel has run.
 
     Raises
     ------
@@ -83,8 +81,8 @@ class KernelRecording:
     def __init__(self, base, arguments, kernels=None):
         self.base, self.arguments, self.kernels = base, arguments, kernels
         self.inputs, self.outputs, self.structure = base.inputs, base.outputs, base.structure
-        self.prediction, self._tape = base.prediction, base._tape
-        self.values = None
+        self.prediction, self.tape = base.prediction, base.tape
+        self.asked = False
 
     def compressed(self):
         """Compressions of the Jacobian (`ReplayedRecording.compressed`)."""
@@ -128,9 +126,8 @@ class KernelRecording:
         status, results = kernel.answer([*self.arguments, *seeds])
         if results is None:
             raise Stopped(status)
-        if self.values is None:
-            self.values = [kernel.value(results, k) for k in range(kernel.values)]
-        return results[kernel.values :]
+        self.asked = True
+        return results
 
     def answer(self, kernel, forward, directions):
         """Status and results of a kernel, as `Executable.answer` gives them."""
@@ -151,7 +148,7 @@ class ReplayedRecording(Sweeps):
     """
 
     def __init__(self, workspace, arguments):
-        self._tape = tape = workspace.tape
+        self.tape = tape = workspace.tape
         self._workspace, self.arguments, self.structure = workspace, arguments, tape.structure
         self.inputs, self.outputs = inputs_of(tape), outputs_of(tape)
         #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
@@ -172,7 +169,7 @@ class ReplayedRecording(Sweeps):
     @cached_property
     def _compressed(self):
         enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
-        return self._tape.compressions.worth if enough else None
+        return self.tape.compressions.worth if enough else None
 
     def visited(self):
         """Opcodes of the instructions between inputs and outputs."""
@@ -214,10 +211,10 @@ class ReplayedRecording(Sweeps):
 
         try:
             with faults_are_reasons():
-                made = tangents(self._tape)
+                made = tangents(self.tape)
         except NotLowered:
             return None
-        replay = Replay(replace(made, outputs=made.outputs[len(self._tape.outputs) :]), False)
+        replay = Replay(replace(made, outputs=made.outputs[len(self.tape.outputs) :]), False)
         replay.values, replay.lanes = 0, 1
         return replay
 
