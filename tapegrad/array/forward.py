@@ -12,26 +12,22 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, overload
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..common.dtypes import check_derivative, check_dtype
 from ..common.errors import StructureError
-from ..common.registry import registry
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .objects import joined
 from .record import normalise, tracked
-from .typing import Argnums, Between, OfJacobian
+from .typing import Between
 
 R = TypeVar("R", bound=Any)
 X = TypeVar("X", bound=Any)
 
-#: What functions that `jacfwd` has returned are under `jit`: the columns of a recording of the function.
-RECORDED: WeakKeyDictionary = WeakKeyDictionary()
 _LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
 
 #: Tangents that share one pass of `jacfwd`.
@@ -283,46 +279,8 @@ def _recorded(transformed, f, transformation):
     return transformed if again is None else again(transformation) or transformed
 
 
-@overload
-def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
-@overload
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
-
-    Parameters
-    ----------
-    f : callable
-        Returns a number, an array, or nested tuples, lists and dicts of them.
-    argnums : int or tuple of int
-        The arguments to differentiate in: numbers or arrays.
-
-    Returns
-    -------
-    callable
-        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
-        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
-
-    Raises
-    ------
-    StructureError
-        An argument that is not a number or array, or such a result.
-    DtypeError
-        An array of integers.
-
-    Notes
-    -----
-    Several directions (4, 8 or 16) share one pass: the partial derivatives of
-    each operation are computed once.  Use it where outputs outnumber inputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import tapegrad as tg
-    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
-    array([[3., 2.],
-           [1., 0.]])
-    """
+def jacfwd(f, argnums=0):
+    """The Jacobian of `f` by passes on dual numbers; see `tapegrad.jacfwd`."""
 
     @functools.wraps(f)
     def jacobian(*args, **kwargs):
@@ -334,8 +292,6 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             jacobians.append(_jacobian(f, args, k % len(args), kwargs))
         return tuple(jacobians) if several else jacobians[0]
 
-    if isinstance(argnums, int) and argnums >= 0:
-        RECORDED[jacobian] = lambda: registry.jacfwd(f, argnums)
     return _recorded(jacobian, f, lambda f: jacfwd(f, argnums))
 
 
