@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..array import forward
+from ..array.forward import columns, recorded
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
@@ -437,7 +437,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """
     if isinstance(argnums, (int, np.integer)) and argnums >= 0:
         return _Jacfwd(f, argnums)
-    return forward.jacfwd(f, argnums)
+    return recorded(columns(f, argnums), f, lambda f: jacfwd(f, argnums))
 
 
 class _Jacfwd(JacobianFunction):
@@ -445,7 +445,7 @@ class _Jacfwd(JacobianFunction):
 
     def __init__(self, function, argnums):
         super().__init__(function, argnums, "forward", False)
-        self._plainly = forward.jacfwd(self.__wrapped__, argnums)
+        self._plainly = columns(self.__wrapped__, argnums)
 
     def _answered(self, args, kwargs):
         return self._plainly(*args, **kwargs) if self._replayed.jit is None else super()._answered(args, kwargs)
