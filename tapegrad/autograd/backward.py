@@ -193,6 +193,23 @@ def _marked_leaves(store, marks):
     return [entry for slot in (marks == LEAF_MARK).nonzero()[0].tolist() for entry in store.leaves_from(slot, slot)]
 
 
+def slot_on(store, t):
+    """The slot of a tracked tensor on `store`; None if it was not used there."""
+    if t._t is None:
+        return store.leaves.get(t._k)
+    return t._i if follow_forwarding(t) is store else None
+
+
+def wanted_of(store, wanted, high):
+    """The wanted tensors that lie on `store`, not above slot `high`: by slot."""
+    by_slot = {}
+    for t in wanted or ():
+        slot = slot_on(store, t)
+        if slot is not None and slot <= high:
+            by_slot.setdefault(slot, []).append(t)
+    return by_slot
+
+
 class Pass:
     """One backward pass over one store."""
 
@@ -209,14 +226,7 @@ class Pass:
         self.high = max([slot for slot, _ in roots])
         self.marks, self.count, self.low, self.cleared = walks.load().ancestors(store, [slot for slot, _ in roots])
         self.leaves = _marked_leaves(store, self.marks)
-        self.wanted = {}
-        for t in wanted or ():
-            if t._t is None:
-                slot = store.leaves.get(t._k)
-            else:
-                slot = t._i if follow_forwarding(t) is store else None
-            if slot is not None and slot <= self.high and self.marks[slot]:
-                self.wanted.setdefault(slot, []).append(t)
+        self.wanted = {slot: tensors for slot, tensors in wanted_of(store, wanted, self.high).items() if self.marks[slot]}
         self.only_wanted = wanted is not None
         self._let_go = Release(store)
 
