@@ -276,36 +276,16 @@ class Pass:
 
     def _check_changed_leaf(self, slot, leaf):
         """A leaf changed after use: an error if a rule reads its old value."""
-        readers = self._scalar_readers(slot) if type(leaf._v) is float else self._array_readers(slot, leaf)
-        for reader in readers:
-            raise self._modified(leaf, reader)
-
-    def _readers(self, slot):
         for i in (slot + 1 + self.marks[slot + 1 : self.high + 1].nonzero()[0]).tolist():
             instruction = Instruction(self.store, i)
-            if instruction.row is not None and slot in instruction.operands:
-                yield instruction
-
-    def _scalar_readers(self, slot):
-        for instruction in self._readers(slot):
-            if instruction.signature is None:
-                if _reads_operand(instruction, slot):
-                    yield instruction.slot
-            else:
-                yield from self._kept(instruction, slot)
-
-    def _array_readers(self, slot, leaf):
-        for instruction in self._readers(slot):
-            yield from self._kept(instruction, slot)
-        # Its views, too, have changed.
-        memory = owner_of(leaf._v)
-        yield from (reader for reader, saved in self._saved(slot) if owner_of(saved) is memory and np.may_share_memory(saved, leaf._v))
-
-    def _kept(self, instruction, slot):
-        signature = instruction.signature
-        for k in signature.saves:
-            if k >= 0 and k in signature.slots and instruction.operands[signature.slots.index(k)] == slot:
-                yield instruction.slot
+            if instruction.row is not None and slot in instruction.operands and _reads_operand(instruction, slot):
+                raise self._modified(leaf, i)
+        if type(leaf._v) is not float:
+            # Its views, too, have changed.
+            memory = owner_of(leaf._v)
+            for reader, saved in self._saved(slot):
+                if owner_of(saved) is memory and np.may_share_memory(saved, leaf._v):
+                    raise self._modified(leaf, reader)
 
     def _modified(self, owner, reader):
         if owner.__class__ is np.ndarray:
@@ -485,13 +465,11 @@ def _copy(value):
 
 
 def _reads_operand(instruction, slot):
-    """Whether a scalar row's partials read the value of the operand in `slot`."""
-    row = instruction.row
-    names = ["x", "y", "w"][: row.arity]
-    args = [L.arg(n) for n in names]
-    slots = row.slots(row.arity)
-    read = set()
-    for k, operand in zip(slots, instruction.operands):
-        if operand:
-            read |= set(L.Expr.lift(row.partials[k](*args, L.arg("z"))).leaves())
-    return any(operand == slot and names[k] in read for k, operand in zip(slots, instruction.operands))
+    """Whether the derivative of an instruction reads the value of its operand in `slot`."""
+    row, signature = instruction.row, instruction.signature
+    if signature is not None:
+        return any(o == slot and k in signature.saves for k, o in zip(signature.slots, instruction.operands))
+    slots = [*zip(row.slots(row.arity), instruction.operands)]
+    operands = [L.arg(k) for k in range(row.arity)]
+    read = {leaf for k, o in slots if o for leaf in L.Expr.lift(row.partials[k](*operands, L.arg("z"))).leaves()}
+    return any(o == slot and k in read for k, o in slots)
