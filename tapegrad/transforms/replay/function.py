@@ -200,8 +200,8 @@ class Replayed(Running):
         self.kinds, self.recent = {}, ()
 
     # -- the short way --------------------------------------------------------------
-    def quick(self, args, kwargs):
-        """The answer of a call like an earlier one, or MISS: then `call` has to answer."""
+    def quick(self, args, kwargs, out=None):
+        """The answer of a call like an earlier one, written to `out` if that is an array, or MISS: then `call` has to answer."""
         if nested.inside():
             return MISS
         for kind in self.recent:
@@ -210,7 +210,7 @@ class Replayed(Running):
                 kernels = kept.kernels
                 if kept.swept and (kernels.left(True) <= 1 or True in kernels.made):
                     return MISS
-                answer = kept.site(args, kwargs)
+                answer = kept.site(args, kwargs, out)
                 if type(answer) is not Miss:
                     self.quiet += 1
                     if kept.swept:
