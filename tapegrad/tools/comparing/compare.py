@@ -421,7 +421,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     _check(name, apart, recording)
     results.clear()
 
-    seconds = _least(calls, budget)
+    seconds = least(calls, budget)
     figures = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
     figures["value"] = ("", "f", 0, float("nan"), 0)
     rows = []
@@ -451,7 +451,7 @@ def _check(name, apart, recording):
         )
 
 
-def _least(calls, budget):
+def least(calls, budget):
     """Least seconds of each call; they take turns, so that a slow moment falls on all alike."""
     least = dict.fromkeys(calls, float("inf"))
     end, turns = perf_counter() + budget, 0
