@@ -87,7 +87,7 @@ def least_squares(
     residuals.refuse(layout.vector, derivative=jac == "exact")
     keywords: dict[str, Any] = {"method": method, **options}
     if bounds is not None:
-        keywords["bounds"] = _two_sided(bounds, layout)
+        keywords["bounds"] = as_bounds(bounds, layout, two_sided=True)
     keywords["jac"] = _jacobian_for(jac, residuals, layout, function, args)
     try:
         solution = proved(lambda x: optimize.least_squares(residuals.values, x, **keywords), layout.vector, residuals.stands)
@@ -118,16 +118,6 @@ def _finite(residuals):
         return rows
 
     return jacobian
-
-
-def _two_sided(bounds, layout):
-    """SciPy's (lower, upper), as two vectors."""
-    if isinstance(bounds, (tuple, list)) and len(bounds) == 2 and layout.is_vector:
-        lower, upper = layout.spread(bounds[0], "the lower bound"), layout.spread(bounds[1], "the upper bound")
-        if (lower > upper).any():
-            raise OptimizationError(f"bounds={bounds}: a lower bound is above the upper one")
-        return lower, upper
-    return as_bounds(bounds, layout)
 
 
 def _result(solution, function, layout, start):
