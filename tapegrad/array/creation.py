@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..common import docstrings
 from ..common.dtypes import check_class, check_dtype, readable
 from ..common.registry import registry
 from ..tape.watch import expose
 from .differentiable import Differentiable
 from .functions import broadcast_to
+from .functions.arguments import named
 from .record import normalise
 from .tensor import Tensor, rebuilt, tensor
 from .typing import TensorLike
@@ -34,7 +34,22 @@ _RANDOM = np.random.default_rng()
 
 
 def manual_seed(seed: int) -> np.random.Generator:
-    """Seed the generator of `rand` and `randn`; returns it (a `numpy.random.Generator`)."""
+    """Seed the generator of `rand` and `randn`; returns it (a `numpy.random.Generator`).
+
+    Parameters
+    ----------
+    seed : int
+
+    Returns
+    -------
+    numpy.random.Generator
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> type(tg.manual_seed(0)).__name__
+    'Generator'
+    """
     global _RANDOM
     _RANDOM = np.random.default_rng(seed)
     return _RANDOM
@@ -53,23 +68,28 @@ def _shape(size):
 
 def _by_shape(name: str, maker: Callable[[Any], Any], doc: str) -> ByShape:
     def function(*size: int | tuple[int, ...] | list[int], requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+        """{doc}
+
+        Parameters
+        ----------
+        *size : int, or one tuple
+        requires_grad : bool
+        dtype : dtype, optional
+            float64 by default.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.{name}(2, 3).shape
+        (2, 3)
+        """
         return _made(maker(_shape(size)), requires_grad, dtype)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{doc}
-
-    Parameters
-    ----------
-    *size : int, or one tuple
-    requires_grad : bool
-    dtype : dtype, optional
-        float64 by default.
-
-    Returns
-    -------
-    Tensor
-    """
-    return function
+    return named(function, name, doc=doc)
 
 
 zeros = _by_shape("zeros", np.zeros, "A tensor of zeros.")
@@ -80,28 +100,127 @@ randn = _by_shape("randn", lambda s: _RANDOM.standard_normal(s), "Standard norma
 
 
 def full(size: int | tuple[int, ...], fill_value: float, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of `fill_value`."""
+    """A tensor of `fill_value`.
+
+    Parameters
+    ----------
+    size : int or tuple of int
+    fill_value : float or Tensor
+    requires_grad : bool
+        Whether the tensor is a leaf.
+    dtype : dtype, optional
+        float64 by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.full((2,), 7.0)
+    tensor([7., 7.])
+    """
     return _made(np.full(size, fill_value, dtype=dtype or np.float64), requires_grad)
 
 
 def eye(n: int, m: int | None = None, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A matrix with ones on the diagonal."""
+    """A matrix with ones on the diagonal.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    m : int, optional
+        Columns; as many as rows by default.
+    requires_grad : bool
+        Whether the tensor is a leaf.
+    dtype : dtype, optional
+        float64 by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.eye(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     return _made(np.eye(n, m), requires_grad, dtype)
 
 
 def arange(*args: float, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """Evenly spaced values, as ``np.arange``."""
+    """Evenly spaced values, as ``np.arange``.
+
+    Parameters
+    ----------
+    *args : float
+        ``start, stop, step`` as of ``np.arange``.
+    requires_grad : bool
+        Whether the tensor is a leaf.
+    dtype : dtype, optional
+        float64 by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.arange(3.0)
+    tensor([0., 1., 2.])
+    """
     array = np.arange(*args, dtype=dtype)
     return _made(array.astype(np.float64) if requires_grad and array.dtype.kind in "iu" else array, requires_grad)
 
 
 def linspace(start: float, end: float, steps: int = 50, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """`steps` evenly spaced values from `start` to `end`, both included."""
+    """`steps` evenly spaced values from `start` to `end`, both included.
+
+    Parameters
+    ----------
+    start : float
+    end : float
+    steps : int
+    requires_grad : bool
+        Whether the tensor is a leaf.
+    dtype : dtype, optional
+        float64 by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.linspace(0.0, 1.0, 3)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
     return _made(np.linspace(start, end, steps), requires_grad, dtype)
 
 
 def from_numpy(array: NDArray[Any]) -> Tensor:
-    """A constant tensor that shares the memory of `array`."""
+    """A constant tensor that shares the memory of `array`.
+
+    Parameters
+    ----------
+    array : ndarray
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.from_numpy(tg.ones(2).numpy())
+    tensor([1., 1.])
+    """
     made = _made(array, False)
     if made._v.__class__ is not float:
         # A read-only one may be what `Tensor.numpy` gives.
@@ -111,14 +230,32 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
 
 def _like(name: str, maker: Callable[[Any], Any]) -> Like:
     def function(x: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+        """As `{base}`, with the shape and dtype of `x`.
+
+        Parameters
+        ----------
+        x : Tensor or array-like
+        requires_grad : bool
+            Whether the tensor is a leaf.
+        dtype : dtype, optional
+            That of `x` by default.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.{name}([1.0, 2.0]).shape
+        (2,)
+        """
         x = registry.objects.operand(x)
         shape = tuple(x.shape) if isinstance(x, Differentiable) else np.shape(x)
         kind = dtype or (x.dtype if isinstance(x, Differentiable) else np.asarray(x).dtype)
         return _made(maker(shape), requires_grad, kind)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `{name[:-5]}`, with the shape and dtype of `x`."
-    return function
+    return named(function, name, base=name[:-5])
 
 
 zeros_like = _like("zeros_like", np.zeros)
@@ -129,7 +266,27 @@ randn_like = _like("randn_like", lambda s: _RANDOM.standard_normal(s))
 
 
 def full_like(x: TensorLike, fill_value: TensorLike, *, requires_grad: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape."""
+    """A tensor of `fill_value` with the shape and dtype of `x`; a tensor as fill value is broadcast on the tape.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    fill_value : float or Tensor
+    requires_grad : bool
+        Whether the tensor is a leaf.
+    dtype : dtype, optional
+        That of `x` by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.full_like([1.0, 2.0], 3.0)
+    tensor([3., 3.])
+    """
     x, fill_value = registry.objects.operand(x), registry.objects.operand(fill_value)
     if isinstance(fill_value, Differentiable) and fill_value.requires_grad:
         return broadcast_to(fill_value, tuple(np.shape(getattr(x, "_v", x))))
@@ -143,8 +300,22 @@ def as_tensor(data: T, dtype: None = None) -> T: ...  # type: ignore[overload-ov
 @overload
 def as_tensor(data: TensorLike, dtype: DTypeLike | None = None) -> Tensor: ...
 def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Any:
-    """`data` itself if it is a tensor, else a tensor made of it."""
+    """`data` itself if it is a tensor, else a tensor made of it.
+
+    Parameters
+    ----------
+    data : Tensor or array-like
+    dtype : dtype, optional
+        That of `data` by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.as_tensor([1.0, 2.0])
+    tensor([1., 2.])
+    """
     return data if isinstance(data, Differentiable) and dtype is None else tensor(data, dtype=dtype)
-
-
-docstrings.complete(globals(), docstrings.CREATION, {"manual_seed": "numpy.random.Generator"})

@@ -112,7 +112,7 @@ def _operator(row):
                 x._become(result)
             return x
         refuse_computed(x)
-        other = other._v if isinstance(other, Differentiable) else as_operand(other, row.name)
+        other = other._v if isinstance(other, Differentiable) else as_operand(other, row.name) if x.dtype.kind == "f" else other
         if type(x._v) is float:
             assign_value(x, normalise(row.value(x._v, other)))
         else:

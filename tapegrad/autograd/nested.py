@@ -253,7 +253,7 @@ class Evaluation(contextlib.ExitStack):
             return [None] * len(bases)
         if isinstance(seed, Differentiable) and not tracked(seed):
             seed = seed._v
-        requested = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
+        requested = sweep_recorded([result], [seed], bases, lanes=lanes).requested
         return [requested.get(id(b)) for b in bases]
 
     # -- forward mode -----------------------------------------------------------------
@@ -263,12 +263,37 @@ class Evaluation(contextlib.ExitStack):
         Parameters
         ----------
         outputs : list
-            Tensors and plain values, no dual numbers.
+            Tensors, dual numbers and plain values.
         tangents : list
             One per variable, with a leading axis of extent `lanes` if given.
         """
-        carried = self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
-        return [_zeros(t, lanes) if tangent is None else tangent for t, tangent in zip(outputs, carried)]
+        pushed = self._pushed(outputs, tangents, lanes)
+        return [_zeros(below(t), lanes) if tangent is None else tangent for t, tangent in zip(outputs, pushed)]
+
+    def _pushed(self, outputs, tangents, lanes):
+        level = max((v._level for v in (*outputs, *tangents) if v.__class__ is Dual), default=0)
+        if not level:
+            return self.carried(outputs, tangents, lambda *walk: push(*walk, lanes))
+        primals, moved, counts = zip(*(_split(t, level) for t in outputs))
+        straight, turned, others = zip(*(_split(t, level) for t in tangents))
+        count = next((c for c in (*counts, *others) if c is not None), None)
+
+        def part(j):
+            """The tangent of this level, or its lane `j`: of the outputs' tangents, and along the tangents of the directions."""
+            parts = []
+            if any(m is not None for m in moved):
+                parts.append(self._pushed([0.0 if m is None else m if j is None else m[j] for m in moved], straight, lanes))
+            if any(t is not None for t in turned):
+                turns = [_zeros(b, lanes) if t is None else t if j is None else t[j] for t, b in zip(turned, self.bases)]
+                parts.append(self._pushed(primals, turns, lanes))
+            return [a if b is None else b if a is None else a + b for a, b in zip(parts[0], parts[-1])] if len(parts) > 1 else parts[0]
+
+        values, rows = self._pushed(primals, straight, lanes), [part(j) for j in ([None] if count is None else range(count))]
+        of_level = rows[0] if count is None else [_stacked(parts, below(p), lanes) for parts, p in zip(zip(*rows), primals)]
+        return [
+            None if v is None and t is None else made(_zeros(below(p), lanes) if v is None else v, t, count, level)
+            for v, t, p in zip(values, of_level, primals)
+        ]
 
     def carried(self, outputs, seeds_of_variables, walk):
         """What a walk up the tape carries from the variables to `outputs` (tensors and plain values): None where nothing arrives.
@@ -471,21 +496,7 @@ def linearize(function, primals):
         e.run()
         e.check()
         value = unflatten(e.structure, e.out(e.results))
-    without_duals = not running.level and not any(leaf.__class__ is Dual for leaf in e.variables + e.results)
-
-    def push(*tangents):
-        leaves, structure = flatten(tangents)
-        if not without_duals or running.level or structure != flatten(primals)[1] or any(
-            t.__class__ is Dual or np.shape(t) != np.shape(b) for t, b in zip(leaves, e.bases)
-        ):
-            return jvp(function, primals, tangents)[1]
-        live = any(tracked(t) for t in leaves)
-        seeds = [_seed(t, b) for t, b in zip(leaves, e.bases)]
-        with enable_grad():
-            pushed = e.push(e.results, seeds)
-        return unflatten(e.structure, pushed if live else e.out(pushed))
-
-    return value, push
+    return value, lambda *tangents: jvp(function, primals, tangents)[1]
 
 
 def _seed(seed, result):

@@ -10,5 +10,5 @@ Imports: nothing of the package.
 `dtypes`           which numbers can carry a derivative.
 `host_functions`   functions without derivative by name, so that a file can say which.
 `observers`        listeners for values that leave the tape; handles of hooks.
-`printing`, `docstrings`, `memory`, `version`   are what their names say.
+`printing`, `memory`, `version`   are what their names say.
 """

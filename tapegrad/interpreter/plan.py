@@ -186,7 +186,7 @@ class Planner:
             self.step(P.REPAIR, *words)
         return product
 
-    def matrices(self, name, *syms, upper=False):
+    def matrices(self, name, *syms):
         """The results of a function of stacks of matrices (`codegen.matrices`)."""
         inputs, outputs = CORES[name]
         char = "d" if any(s.char != "f" for s in syms) else "f"
@@ -201,12 +201,12 @@ class Planner:
         if "p" in "".join(outputs):
             extents["p"] = min(extents.values())  # (m, n) -> p
         batch = np.broadcast_shapes(*batches)
-        if name in ("det", "slogdet") and extents["n"] == 0:
-            return [self.constant(np.full(batch, value), char) for value in (1.0, 0.0)[: len(outputs)]]
+        if name == "det" and extents["n"] == 0:
+            return [self.constant(np.ones(batch), char)]
         empty = 0 in batch or 0 in extents.values()
         results = [self.temporary((*batch, *(extents[letter] for letter in names)), char, zero=empty) for names in outputs]
         if not empty:
-            spec = MatrixLoop(name, upper, char)
+            spec = MatrixLoop(name, char)
             atoms = [*(s.atom for s in syms), *results]
             splits = [len(x.shape) - len(names) for x, names in zip(atoms, (*inputs, *outputs))]
             dims, strides = coalesce(
@@ -322,14 +322,28 @@ class Planner:
     def assemble(self, char, shape, parts):
         """Zeros of `shape` with windows written in order (see `Sym.assemble`)."""
         size = math.prod(shape)
-        # Windows with the strides of the whole stand side by side.
-        boxes = sum(math.prod(window) for _, window, strides, _ in parts if strides is None)
-        covered = boxes >= size or any(math.prod(window) == size for _, window, _, _ in parts)
-        whole = self.temporary(shape, char, zero=not covered)
+        first, window, strides, _ = parts[0] if parts else (None,) * 4
+        if isinstance(first, Sym) and window == shape and strides is None and first.char == char:
+            whole, parts = self.changed(first.broadcast_to(shape)).atom, parts[1:]
+        else:
+            # Windows with the strides of the whole stand side by side.
+            boxes = sum(math.prod(window) for _, window, strides, _ in parts if strides is None)
+            covered = boxes >= size or any(math.prod(window) == size for _, window, _, _ in parts)
+            whole = self.temporary(shape, char, zero=not covered)
         for value, window, strides, offset in parts:
             target = self._window(whole.reg, size, window, c_strides(shape, 1) if strides is None else strides, offset, char)
             self.loop([value.expr if isinstance(value, Sym) else L.Expr.lift(value)], [target], window, [None])
         return self._sym(whole)
+
+    def changed(self, sym):
+        """A copy of `sym`, to be changed."""
+        return sym.own()
+
+    def strided(self, sym, shape, strides, offset):
+        """The window on a window (see `Sym.strided`); where a dynamic one is, the recording has seen."""
+        if not sym.atom.whole:
+            sym = sym.own()
+        return self._sym(self._window(sym.atom.reg, sym.size, shape, strides, offset, sym.char))
 
     def _window(self, reg, size, shape, strides, offset, char):
         """A window on the buffer of a register, which has `size` elements."""
@@ -342,25 +356,20 @@ class Planner:
 
     def put_at(self, sym, index, value):
         """A copy of `sym` with `value` at flat positions (see `Sym.put_at`)."""
-        require(value is None or value.size == index.size, f"{index.size} positions for something else")
-        copy, positions = sym.own(), self._index(index)
-        reg, char = copy.atom.reg, P.CHARS[copy.char]
-        self.step(P.ZERO_AT, reg, positions, index.size, char)
-        if value is not None:
-            self.step(P.SCATTER, self._cast(value, copy.char).atom.reg, positions, reg, index.size, char)
+        copy = self.changed(sym)
+        self._write_at(value, index, copy.atom, False)
         return copy
 
     def added_window(self, sym, other, strides, offset):
         """A copy of `sym` with `other` added into a window (see `Sym.add_window`)."""
-        copy = sym.own()
+        copy = self.changed(sym)
         self._add_window(other, copy.atom.reg, copy.size, strides, offset, copy.char)
         return copy
 
     def added_at(self, sym, other, index):
         """A copy of `sym` with `other` added at flat positions (see `Sym.add_at`)."""
-        copy = sym.own()
-        if other.size:
-            self._add_at(other, index, copy.atom.reg, copy.char)
+        copy = self.changed(sym)
+        self._write_at(other, index, copy.atom, True)
         return copy
 
     def placed(self, sym, shape, strides, offset):
@@ -372,22 +381,27 @@ class Planner:
     def scattered(self, sym, index, shape):
         """Zeros with `sym` added at flat positions (see `Sym.scattered`)."""
         whole = self.temporary(shape, sym.char, zero=True)
-        if sym.size:
-            self._add_at(sym, index, whole.reg, sym.char)
+        self._write_at(sym, index, whole, True)
         return self._sym(whole)
 
     def _add_window(self, source, reg, size, strides, offset, char):
         """Add `source` into a window of the buffer in `reg`, of `size` elements."""
         self.loop([source.expr], [self._window(reg, size, source.shape, strides, offset, char)], source.shape, ["add"])
 
-    def _add_at(self, source, index, reg, char):
-        require(index.size == source.size, f"{index.size} positions for {source.size} elements")
-        if source.char != char:
-            source = self._cast(source, char)
+    def _write_at(self, source, index, target, add):
+        """Write `source` (None: zero) to flat positions of the C-contiguous window `target`, or add it there."""
+        where = self._index(index), target.reg, index.size, P.CHARS[target.char]
+        require(source is None or index.size == source.size, f"{index.size} positions for something else")
+        if not add:
+            self.step(P.ZERO_AT, where[1], where[0], *where[2:])
+        if source is None or not source.size:
+            return
+        if source.char != target.char:
+            source = self._cast(source, target.char)
         source = source.window()
         if not source.atom.whole:
             source = source.own()
-        self.step(P.SCATTER, source.atom.reg, self._index(index), reg, source.size, P.CHARS[char])
+        self.step(P.SCATTER, source.atom.reg, *where)
 
     def zeroed(self, sym, shape, strides, offset):
         window = sym.strided(shape, strides, offset)
@@ -397,7 +411,7 @@ class Planner:
 
     def zeroed_at(self, sym, index):
         require(sym.atom.reg == 0 and sym.atom.whole, "only the adjoint itself is zeroed in part")
-        self.step(P.ZERO_AT, 0, self._index(index), index.size, P.CHARS[sym.char])
+        self._write_at(None, index, sym.atom, False)
         return sym
 
     # -- the end ----------------------------------------------------------------
@@ -473,7 +487,8 @@ class Planner:
         self._add_window(part.source, self._target(k, meta), meta.size, part.strides, part.offset, meta.char)
 
     def _scatter(self, k, scattered, meta):
-        self._add_at(scattered.source, scattered.index, self._target(k, meta), meta.char)
+        target = Atom(self._target(k, meta), 0, meta.shape, c_strides(meta.shape, meta.itemsize), meta.char)
+        self._write_at(scattered.source, scattered.index, target, True)
 
 
 def call_words(loop, data, places, dims, steps, outer, strides):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..common.errors import require
 from ..rules import lang as L
-from ..rules.shapes import axes_of, inside
+from ..rules.shapes import axes_of
 from ..tape.meta import c_strides
 from .contributions import Scattered, Windowed
 from .windows import fits
@@ -44,17 +44,18 @@ class Atom:
     @property
     def whole(self):
         """Whether the window is contiguous from the start of its buffer."""
-        return self.offset == 0 and _contiguous(self.shape, self.strides, ITEMSIZE[self.char])
+        return self.offset == 0 and contiguous(self.shape, self.strides, ITEMSIZE[self.char])
 
     def __repr__(self):
         return f"r{self.reg}+{self.offset}{list(self.shape)}"
 
 
-def _contiguous(shape, strides, itemsize):
+def contiguous(shape, strides, itemsize):
+    """Whether elements lie in C order without gaps (the strides of unit axes do not matter)."""
     expected = itemsize
+    if 0 in shape:
+        return True
     for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent == 0:
-            return True
         if extent != 1:
             if stride != expected:
                 return False
@@ -128,18 +129,20 @@ class Sym(L.Operators):
     def reshape(self, shape):
         require(math.prod(shape) == math.prod(self.shape) and min(shape, default=0) >= 0, f"{self.shape} reshaped to {shape}")
         s = self.window()
-        if not _contiguous(s.shape, s.atom.strides, ITEMSIZE[s.char]):
-            s = s.own()
-        return s._moved(shape, c_strides(shape, ITEMSIZE[s.char]))
+        if contiguous(s.shape, s.atom.strides, ITEMSIZE[s.char]):
+            return s._moved(shape, c_strides(shape, ITEMSIZE[s.char]))
+        if [n for n in s.shape if n != 1] != [n for n in shape if n != 1]:
+            return s.own().reshape(shape)
+        # Unit axes come and go without a copy.
+        strides = iter([step for n, step in zip(s.shape, s.atom.strides) if n != 1])
+        return s._moved(shape, [0 if n == 1 else next(strides) for n in shape])
 
     def expand_dims(self, axes):
         """New axes of extent 1 at `axes` (positions in the result, sorted)."""
-        s = self.window()
-        shape, strides = list(s.shape), list(s.atom.strides)
+        shape = list(self.shape)
         for axis in axes:
             shape.insert(axis, 1)
-            strides.insert(axis, 0)
-        return s._moved(shape, strides)
+        return self.reshape(shape)
 
     def flip(self, axes):
         s = self.window()
@@ -167,17 +170,7 @@ class Sym(L.Operators):
 
         `offset` is in elements, or the plan's dynamic attribute.
         """
-        s = self.window()
-        if not s.atom.whole:
-            s = s.own()
-        item = ITEMSIZE[s.char]
-        steps = [st * item for st in strides]
-        if offset is self.plan.DYNAMIC:
-            # Where it is, the recording has seen.
-            reg = self.plan.shifted(s.atom.reg, item)
-            return Sym(self.plan, shape, s.char, L.arg(Atom(reg, 0, shape, steps, s.char)))
-        inside(s.size, shape, strides, offset)
-        return s._moved(shape, steps, offset * item)
+        return self.plan.strided(self.window(), shape, strides, offset)
 
     # -- steps ----------------------------------------------------------------
     def reduce(self, how, axis=None, keepdims=False):
@@ -200,7 +193,7 @@ class Sym(L.Operators):
 
     def inv(self):
         """The inverses of matrices; NaN where one is singular."""
-        return self.plan.matrices("inv", self)[0]
+        return self.solve(self.constant(np.eye(self.shape[-1])))
 
     def det(self):
         """The determinants of matrices."""

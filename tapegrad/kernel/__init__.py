@@ -60,12 +60,11 @@ the loop program
     `ir`           what it consists of; `listing`, its text.
     `build`        one from `references`; `spilling`, where values live that other iterations read; `copies`.
     `arrays`       array instructions as statements; `arrays_planner` traces their rules into loops, with
-                   `arrays_views`, `arrays_nest`, `arrays_products`, `arrays_linalg`, `arrays_hosts`; `calls`, what NumPy computes.
+                   `arrays_views`, `arrays_nest`, `arrays_products`, `arrays_hosts`; `calls`, what NumPy computes.
     `passes`       changes that make it faster.
 
 machine code
     `cut`          pieces of bounded size; `plan`, where everything lies.
     `emit`         the LLVM module; `emit_piece`, `emit_values`, `emit_tanh`; `trampoline`, the entry from nopython code.
-    `machine`      the compiled code and its life.
-    `kernel`       it is called (`program.executable`).
+    `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

@@ -29,24 +29,23 @@ one execution; what must outlive an iteration needs a target.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
 from ..common.host_functions import HostFunction
+from ..interpreter.symbolic import contiguous
 from ..program.trace import HOST
-from ..program.values import ValueProgram
 from ..rules import BY_NAME
 from ..rules import lang as L
 from ..tape.meta import Meta, c_strides
 from . import ir
-from .arrays_hosts import HOST_FUNCTIONS, INTEGER_OPERATIONS, RECOMPUTED
-from .arrays_linalg import FINITE
+from .arrays_hosts import RECOMPUTED, expression_of
 from .arrays_planner import LoopPlanner
-from .arrays_views import ArrayRef, c_elements, view, without_table
+from .arrays_views import ArrayRef, here, without_table
 from .reasons import NotLowered
 
-_ABSOLUTE = BY_NAME["absolute_matmul"]
+_ABSOLUTE, _RECURRENCE = BY_NAME["absolute_matmul"], BY_NAME["recurrence"]
 
 
 class Arrays:
@@ -100,8 +99,7 @@ class Arrays:
             NumPy itself has to be called for this instruction.
         """
         entry, body = item.entry, []
-        operands = [self._ready(o, body) for o in operands]
-        target, out = self._ready(target, body), entry.meta
+        operands, target = [self._ready(o, body) for o in operands], self._ready(target, body)
         if entry.kind == HOST:
             result = self._host(entry, operands, target, body, place)
             return body, result
@@ -111,40 +109,30 @@ class Arrays:
         if row.dynamic:
             integer = ir.Index(entry.integer or 0) if integer is None else without_table(integer, body)
             attrs[row.dynamic] = integer
-        plan = LoopPlanner(operands, out, body)
+        if row.effect == "view" and isinstance(operands[0], ArrayRef):
+            # A window on a number repeated stays one.
+            operands[0] = replace(operands[0], number=None)
+        plan = LoopPlanner(operands, entry.meta, body)
         if row is _ABSOLUTE:
             # Of finite factors it is the plain product.
             for o in operands:
                 if o.buffer.data is None or not np.isfinite(o.buffer.data).all():
                     plan.demand_finite(o, self.guards)
-        if row.effect == "view":
-            ref = view(row, operands[0], attrs, out)
-            if ref is None:
-                ref = view(row, plan.in_order(operands[0]), attrs, out)
-            return body, self._viewed(plan, ref, target)
         if row.effect == "write":
-            x = operands[0]
-            if _whole(x) and x.char == out.char and (0 in reuse or _here(x, target)):
-                plan.write_into(x, row, attrs, operands)
-                return body, x if target is None or _here(x, target) else plan.copy(x, target)
-            if row.adds:
-                return body, plan.added_to(row, attrs, target, _is_zero(x))
+            x, value = operands[:2]
+            in_place = isinstance(x, ArrayRef) and contiguous(x.shape, x.strides, 1) and (0 in reuse or here(x, target))
+            plan.room = x if in_place else target
+            if in_place and isinstance(value, ArrayRef) and value.buffer is x.buffer:
+                plan.operands[1] = plan.compute(plan.operands[1])
         plan.refusal = self.guards
-        of_integers = out.char not in "df" and row.elementwise and row.name not in INTEGER_OPERATIONS
         try:
-            result = plan.called(partial(row.value, **attrs), target) if of_integers else plan.row(row, attrs, target)
+            result = plan.row(row, attrs, target)
         except NotLowered as reason:
             raise NotLowered(reason.what, place) from None
-        if row.name in FINITE:
+        if row.raises or row is _RECURRENCE:
+            # Where it is not finite the eager operation raises, or (a recurrence) zero is absolute.
             plan.demand_finite(result, self.guards)
         return body, result
-
-    def _viewed(self, plan, ref, target):
-        if target is not None:
-            return plan.copy(ref, target)
-        if ref.shape == ():
-            return plan.load(ref)
-        return ref
 
     def _ready(self, operand, body):
         if not isinstance(operand, ArrayRef) or operand.offset.table is None:
@@ -152,25 +140,15 @@ class Arrays:
         return ArrayRef(operand.buffer, without_table(operand.offset, body), operand.shape, operand.strides, operand.char)
 
     def _host(self, entry, operands, target, body, place):
-        ufunc, out = entry.function.ufunc, entry.meta
-        plan = LoopPlanner(operands, out, body)
+        ufunc, plan = entry.function.ufunc, LoopPlanner(operands, entry.meta, body)
+        plan.refusal = self.guards
         function = entry.function.function
         if isinstance(function, HostFunction) and function.name in RECOMPUTED:
-            plan.refusal = self.guards
             sym = RECOMPUTED[function.name](plan, *plan.operands, *function.data)
             if sym is not None:
                 return plan.deliver(sym, target)
-        if ufunc is not None:
-            expr = HOST_FUNCTIONS.get(ufunc.__name__)
-            if expr is not None and (expr.of is None or all(o.char in expr.of for o in operands)):
-                return plan.deliver(expr.build(*plan.operands), target)
-            metas = tuple(_meta(o) for o in operands)
-            result = Meta(out.shape, c_strides(out.shape, out.itemsize), out.char, out.itemsize)
-            program = ValueProgram.of_ufunc(ufunc, metas, result)
-            if program is not None:
-                return plan.run(program, ufunc.__name__, target)
-        plan.refusal = self.guards
-        return plan.called(entry.function, target)
+        expr = ufunc and expression_of(ufunc, {o.char for o in operands}, entry.meta.char)
+        return plan.deliver(expr(*plan.operands), target) if expr else plan.called(entry.function, target)
 
     # -- guards ----------------------------------------------------------------------
     def same(self, value, seen):
@@ -196,13 +174,16 @@ class Arrays:
         if 0 in shape:
             body.append(holds := ir.Let(L.Expr("lt", (L.Expr.lift(0.0), L.Expr.lift(1.0))), "?"))
             return body, holds
-        differ = L.ne(x, y)
-        if value.char in "df":
-            # Zeros have signs, and what is not a number equals itself.
-            differ = L.select(L.isnan(y), L.logical_not(L.isnan(x)), differ | L.ne(L.copysign(1.0, x), L.copysign(1.0, y)))
-        count = L.select(differ, 1.0, 0.0)
+        count = L.select(as_seen(x, y, value.char), 0.0, 1.0)
         total = count.sum() if shape else count
         return body, plan.deliver(L.eq(total, 0.0), None)
+
+
+def as_seen(x, y, char):
+    """Whether numbers are the same: zeros have signs, and what is not a number equals itself."""
+    if char not in "df":
+        return L.eq(x, y)
+    return L.select(L.isnan(y), L.isnan(x), L.eq(x, y) & L.eq(L.copysign(1.0, x), L.copysign(1.0, y)))
 
 
 def _constant(array):
@@ -210,7 +191,7 @@ def _constant(array):
     char, item = array.dtype.char, array.itemsize
     if array.flags.c_contiguous or array.size == 0:
         flat = array.reshape(-1)
-        return ArrayRef(ir.Buffer(ir.CONSTANT, array.size, char, data=flat), ir.Index(), array.shape, c_elements(array.shape), char)
+        return ArrayRef(ir.Buffer(ir.CONSTANT, array.size, char, data=flat), ir.Index(), array.shape, c_strides(array.shape, 1), char)
     if any(s % item for s in array.strides):
         return _constant(np.ascontiguousarray(array))
     strides = tuple(s // item for s in array.strides)
@@ -223,23 +204,3 @@ def _constant(array):
     return ArrayRef(ir.Buffer(ir.CONSTANT, high - low + 1, char, data=data), ir.Index(-low), array.shape, strides, char, number)
 
 
-def _whole(ref):
-    return isinstance(ref, ArrayRef) and tuple(ref.strides) == c_elements(ref.shape)
-
-
-def _here(ref, target):
-    """Whether two arrays are the same elements."""
-    return target is not None and ref.buffer is target.buffer and ref.offset.same(target.offset) and ref.strides == target.strides
-
-
-def _is_zero(ref):
-    """Whether an array is a constant zero, repeated."""
-    return isinstance(ref, ArrayRef) and ref.number == 0.0
-
-
-def _meta(operand):
-    """The description of an operand, in bytes."""
-    item = np.dtype(operand.char).itemsize
-    if isinstance(operand, ArrayRef):
-        return Meta(operand.shape, tuple(s * item for s in operand.strides), operand.char, item)
-    return Meta((), (), operand.char, item)

@@ -3,55 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..rules import BY_FUNCTION
 from ..rules import lang as L
+from . import ir
 
-#: Element-wise rows that integers may go through.
-INTEGER_OPERATIONS = frozenset("add subtract multiply negative maximum minimum where clone square power2 relu clip".split())
-
-
-@dataclass(frozen=True)
-class HostFunction:
-    """A ufunc without derivative in the rules' language; `of`: the dtypes for which that holds (None: all)."""
-
-    build: Callable
-    of: str | None = None
-
-
-#: NumPy's ufuncs without derivative, by name.
-HOST_FUNCTIONS = {
-    "less": HostFunction(lambda x, y: x < y),
-    "less_equal": HostFunction(lambda x, y: x <= y),
-    "greater": HostFunction(lambda x, y: x > y),
-    "greater_equal": HostFunction(lambda x, y: x >= y),
-    "equal": HostFunction(L.eq),
-    "not_equal": HostFunction(L.ne),
-    "logical_and": HostFunction(lambda x, y: x & y),
-    "logical_or": HostFunction(lambda x, y: x | y),
-    "logical_not": HostFunction(lambda x: ~x),
-    "bitwise_and": HostFunction(lambda x, y: x & y, "?"),
-    "bitwise_or": HostFunction(lambda x, y: x | y, "?"),
-    "invert": HostFunction(lambda x: ~x, "?"),
-    "logical_xor": HostFunction(L.ne, "?"),
-    "bitwise_xor": HostFunction(L.ne, "?"),
-    "isnan": HostFunction(L.isnan, "df"),
-    "isfinite": HostFunction(lambda x: L.abs(x) < math.inf, "df"),
-    "isinf": HostFunction(lambda x: L.eq(L.abs(x), math.inf), "df"),
-    "add": HostFunction(lambda x, y: x + y, "bBhHiIlLqQdf"),
-    "subtract": HostFunction(lambda x, y: x - y, "bBhHiIlLqQdf"),
-    "multiply": HostFunction(lambda x, y: x * y, "bBhHiIlLqQdf"),
-    "divide": HostFunction(lambda x, y: x / y),
-    "negative": HostFunction(lambda x: -x, "bhilqdf"),
-}
+_COMPARISONS = {
+    "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y, "greater": lambda x, y: x > y,
+    "greater_equal": lambda x, y: x >= y, "equal": L.eq, "not_equal": L.ne,
+}  # fmt: skip
+_LOGIC = {"logical_and": lambda x, y: x & y, "logical_or": lambda x, y: x | y, "logical_not": lambda x: ~x}
+_OF_TRUTH = {
+    "bitwise_and": _LOGIC["logical_and"], "bitwise_or": _LOGIC["logical_or"], "invert": _LOGIC["logical_not"],
+    "logical_xor": L.ne, "bitwise_xor": L.ne,
+}  # fmt: skip
+_OF_FLOATS = {
+    "isnan": L.isnan, "isfinite": lambda x: L.abs(x) < math.inf, "isinf": lambda x: L.eq(L.abs(x), math.inf),
+}  # fmt: skip
 
 
-def _as_it_is(plan, x, *_):
-    # The result is delivered in its own dtype.
-    return x
+def expression_of(ufunc, chars, out):
+    """The function of expressions that is `ufunc` for operands, a set, and a result of these dtypes, or None."""
+    row = BY_FUNCTION.get(ufunc)
+    if chars & set("LQ"):
+        # Integers are computed as signed ones of 64 bits.
+        return None
+    if row is not None:
+        integral = out in "df" or all(map(ir.integral, L.nodes(row.expr(*map(L.arg, range(row.arity))))))
+        return row.expr if "?" not in chars and integral else None
+    special = _OF_TRUTH if chars == {"?"} else _OF_FLOATS if chars <= set("df") else {}
+    return (_COMPARISONS | _LOGIC | special).get(ufunc.__name__)
 
 
 def _truth(plan, x):
@@ -63,47 +46,32 @@ def _all_finite(plan, x):
     return L.eq(wrong.sum() if x.ndim else wrong, 0.0)
 
 
-def _undetermined(plan, result, x):
-    last = (x.ndim - 2, x.ndim - 1)
-    return L.isnan(result) & L.eq(L.select(L.isnan(x), 1.0, 0.0).sum(last), 0.0)
-
-
 def _at_classes(plan, target, classes):
     plan.demand((target >= 0.0) & (target < float(classes)))
-    starts = plan.constant(np.arange(target.size) * classes, "l")
-    return starts + target.window().reshape((target.size,))
+    return plan.constant(np.arange(target.size) * classes, "l") + target.window().reshape((target.size,))
+
+
+def _within(plan, at, extent, step):
+    """The elements at which integers stand, tested to be in range and counted from the front, in steps of so many."""
+    at = at if at.char == "l" else plan.compute(at, "l")
+    plan.demand((at >= float(-extent)) & (at < float(extent)))
+    return plan.compute(L.select(at < 0.0, at + float(extent), at) * float(step), "l")
 
 
 def _taken(plan, at, shape, axis, mode):
-    if axis is None:
-        shape, axis = (math.prod(shape),), 0
-    axis, n, positions = axis % len(shape), shape[axis], np.arange(math.prod(shape)).reshape(shape)
-    if mode == "raise":
-        plan.demand((at >= float(-n)) & (at < float(n)))
-        at = L.select(at < 0.0, at + float(n), at)
-    elif mode == "clip":
-        at = L.select(at < 0.0, 0.0, L.select(at >= float(n), float(n - 1), at))
-    else:
+    if mode != "raise":
         return None
-    lead, trail = len(shape[:axis]), shape[axis + 1 :]
-    starts = plan.constant(np.take(positions, 0, axis), "l").expand_dims(range(lead, lead + at.ndim))
-    at = (at * float(math.prod(trail))).own()
-    return starts + at.expand_dims(range(at.ndim, at.ndim + len(trail)))
-
-
-def _within(plan, at, extent):
-    """Integers as int64, tested to be in range and counted from the front."""
-    at = at if at.char == "l" else plan.compute(at, "l")
-    plan.demand((at >= float(-extent)) & (at < float(extent)))
-    return L.select(at < 0.0, at + float(extent), at)
+    axis, shape = (0, (math.prod(shape),)) if axis is None else (axis % len(shape), shape)
+    rest = range(at.ndim, at.ndim + len(shape) - axis - 1)
+    starts = plan.constant(np.arange(math.prod(shape)).reshape(shape).take(0, axis), "l").expand_dims(range(axis, axis + at.ndim))
+    return starts + _within(plan, at, shape[axis], math.prod(shape[axis + 1 :])).expand_dims(rest)
 
 
 def _indexed(plan, *operands):
     base, *indices, extents, steps, trail, distinct = operands
     total = base
     for index, extent, step in zip(indices, extents, steps):
-        at = plan.compute(_within(plan, index, extent) * float(step), "l")
-        total = total + at.expand_dims(range(at.ndim, at.ndim + trail))
+        total = total + _within(plan, index, extent, step).expand_dims(range(index.ndim, index.ndim + trail))
     total = plan.compute(total, "l")
     total = total.reshape((total.size,))
     if distinct and total.size > 1:
@@ -121,32 +89,13 @@ def _nonzero_along(plan, mask, axis):
     rank = plan.scan(ones, 0, "add", False, True)
     at = L.select(held, L.select(rank < float(count), rank, float(count)), float(count))
     target = plan.temporary((count + 1,), "l")
-    plan.write_at(target, plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), False)
+    plan._write_at(plan.constant(np.unravel_index(np.arange(size), mask.shape)[axis], "l"), plan.compute(at, "l"), target, False)
     return plan._sym(target).narrow(0, 0, count)
 
 
-def _fails(plan, a, *rest):
-    *others, name, attrs = rest
-    if others or name != "cholesky":
-        # Elsewhere what is not finite does not say that NumPy raises.
-        return None
-    plan.demand(_all_finite(plan, a))
-    upper = dict(attrs).get("upper", False)
-    (factor,) = plan.matrices("cholesky", a, upper=upper)
-    return L.logical_not(_all_finite(plan, factor))
-
-
-#: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to do it after all.
+#: Functions of `tapegrad.common.host_functions` by name: ``(planner, *operands, *data)``; None if NumPy has to be called after all,
+#: as it is for the others.  What is cast is delivered in its own dtype.
 RECOMPUTED = {
-    "truth": _truth,
-    "cast": _as_it_is,
-    "all_finite": _all_finite,
-    "sign_of_det": lambda plan, a: plan.matrices("slogdet", a)[0],
-    "signs": lambda plan, w: L.sign(w).own().expand_dims([w.ndim - 1]),
-    "undetermined": _undetermined,
-    "at_classes": _at_classes,
-    "taken": _taken,
-    "indexed": _indexed,
-    "fails": _fails,
-    "nonzero_along": _nonzero_along,
-}
+    "truth": _truth, "cast": lambda plan, x, *_: x, "all_finite": _all_finite, "at_classes": _at_classes, "taken": _taken,
+    "indexed": _indexed, "nonzero_along": _nonzero_along,
+}  # fmt: skip

@@ -13,7 +13,8 @@ reduction          a carried value if the innermost axis is reduced, else additi
 scan, recurrence   a carried value along the last axis, else a row in memory
 gather, scatter    a nest over the positions: elements whose number is loaded
 matrix product     loops for products with vectors and of tiny matrices, else BLAS (`Run`)
-inverse, ...       LAPACK through NumPy's loops (`Run`)
+inverse, ...       LAPACK (`Run`)
+any other          a call of NumPy (`Run`, `kernel.calls`)
 =================  ========================================================================
 """
 
@@ -26,15 +27,16 @@ import numpy as np
 
 from ..common.errors import require
 from ..interpreter.plan import Planner
-from ..interpreter.symbolic import ITEMSIZE, Atom, Sym
+from ..interpreter.symbolic import ITEMSIZE, Atom, Sym, contiguous
 from ..program.values import ELEMENTARY
 from ..rules import lang as L
+from ..rules.lang import nodes
 from ..rules.transposed import distinct
+from ..tape.meta import c_strides
 from . import ir
-from .arrays_linalg import FORWARDS
 from .arrays_nest import Nest, arithmetic, memory_order
 from .arrays_products import Products
-from .arrays_views import ArrayRef, added, c_elements, moved, whole
+from .arrays_views import ArrayRef, added, here, moved, whole, window
 from .reasons import NotLowered
 
 _IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
@@ -105,7 +107,7 @@ class LoopPlanner(Products, Planner):
         buffer, item, offset = ir.Buffer(ir.TEMPORARY, math.prod(shape), char), ITEMSIZE[char], 0
         order, turned = memory_order(shape, like)
         strides = [0] * len(shape)
-        for axis, step in zip(order, c_elements([shape[k] for k in order])):
+        for axis, step in zip(order, c_strides([shape[k] for k in order], 1)):
             strides[axis] = step * item
             if axis in turned:
                 offset += strides[axis] * (shape[axis] - 1)
@@ -182,7 +184,7 @@ class LoopPlanner(Products, Planner):
         return self._reduced(target, result)
 
     def _reduced(self, atom, shape):
-        return self._sym(Atom(atom.reg, 0, shape, [s * ITEMSIZE[atom.char] for s in c_elements(shape)], atom.char))
+        return self._sym(Atom(atom.reg, 0, shape, c_strides(shape, ITEMSIZE[atom.char]), atom.char))
 
     def _carried(self, sym, how, axes, char, order, turned, target):
         """Reduce with carried values, in loops inside those of the axes that stay; store in `target`."""
@@ -270,6 +272,8 @@ class LoopPlanner(Products, Planner):
     def _ordered(self, sym):
         """`sym` in memory, in C order without gaps."""
         sym = self._in_memory(sym)
+        if not contiguous(sym.shape, sym.atom.strides, ITEMSIZE[sym.char]):
+            sym = self._sym(self._fresh(sym))
         return sym.reshape((sym.size,))
 
     def gather(self, sym, index, shape):
@@ -288,19 +292,13 @@ class LoopPlanner(Products, Planner):
         nest.store(out, load)
         return self._sym(out)
 
-    def scattered(self, sym, index, shape):
-        target = self.temporary(shape, sym.char, zero=True)
-        self.write_at(target, sym, index, True)
-        return self._sym(target)
-
-    def write_at(self, target, sym, index, add):
-        """Write `sym` (or a number) to flat positions of `target`, or add it there."""
-        shape = sym.shape if isinstance(sym, Sym) and sym.size == index.size else index.shape
+    def _write_at(self, source, index, target, add):
+        shape = index.shape if source is None else source.shape
         if 0 in shape:
             return
         positions = self._positions(index, shape)
         nest = Nest(self, shape, range(len(shape)))
-        expr = sym.expr if isinstance(sym, Sym) else L.Expr.lift(sym)
+        expr = L.Expr.lift(0.0) if source is None else source.expr
         value = nest.value(expr, arithmetic(expr, target.char))
         buffer, at = nest.at(target, positions)
         if add:
@@ -309,21 +307,11 @@ class LoopPlanner(Products, Planner):
             nest.add(before, value)
         nest.add(ir.Store(buffer, at, value))
 
-    def put_at(self, sym, index, value):
-        atom = self._fresh(sym)
-        flat = self._sym(atom).reshape((sym.size,)).atom
-        self.write_at(flat, 0.0 if value is None else value, index, False)
-        return self._sym(atom)
-
     def _fresh(self, sym, like=()):
         """A copy of `sym` in a buffer of its own."""
         atom = self.temporary(sym.shape, sym.char, like=like)
         self.loop([sym.expr], [atom], sym.shape, [None])
         return atom
-
-    def in_order(self, operand):
-        """A C-contiguous copy of an ArrayRef or Value, in memory."""
-        return self.ref_of(self._fresh(self.sym_of(operand)))
 
     # -- windows ----------------------------------------------------------------------
     def _window(self, reg, size, shape, strides, offset, char):
@@ -334,71 +322,49 @@ class LoopPlanner(Products, Planner):
             start = moved(start, offset)
         return Atom(self._base((buffer, start)), 0, shape, [s * ITEMSIZE[char] for s in strides], char)
 
+    def strided(self, sym, shape, strides, offset):
+        sym = self._in_memory(sym)
+        offset = offset if isinstance(offset, ir.Index) else ir.Index(offset)
+        ref = window(self.ref_of(sym.atom), shape, strides, offset)
+        return self.sym_of(ref or window(self.ref_of(self._fresh(sym)), shape, strides, offset))
+
+    #: Where the first operand goes that is to be changed, an ArrayRef; None: to a new buffer.
+    room = None
+
+    def changed(self, sym):
+        room, self.room = self.room, None
+        if room is None:
+            return self._sym(self._fresh(sym))
+        self._store(sym, room)
+        return self.sym_of(room)
+
     def placed(self, sym, shape, strides, offset):
         target, size = self.temporary(shape, sym.char), math.prod(shape)
         once = distinct(sym.shape, strides)
-        attrs = {"shape": sym.shape, "strides": strides, "offset": offset}
-        self._zero(target.reg, around(attrs, size) if once else [(0, size)], sym.char)
-        self._write_window(target.reg, sym, attrs, sym.char, None if once else "add")
+        for start, count in around(sym.shape, strides, offset, size) if once else [(0, size)]:
+            self.loop([L.Expr.lift(0.0)], [self._window(target.reg, count, (count,), (1,), start, sym.char)], (count,), [None])
+        part = self._window(target.reg, size, sym.shape, strides, offset, sym.char)
+        self.loop([sym.expr], [part], sym.shape, [None if once else "add"])
         return self._sym(target)
-
-    def _zero(self, reg, pieces, char):
-        """Write zeros to stretches (first position, number) of a buffer."""
-        for start, count in pieces:
-            self.loop([L.Expr.lift(0.0)], [self._window(reg, count, (count,), (1,), start, char)], (count,), [None])
-
-    def write_into(self, ref, row, attrs, operands):
-        """An indexed assignment or addition in the memory of its first operand."""
-        x, value, *rest = self.operands
-        if isinstance(operands[1], ArrayRef) and operands[1].buffer is ref.buffer:
-            value = self.compute(value)
-        if row.index is not None:
-            flat = self._sym(self._window(x.atom.reg, x.size, (x.size,), (1,), 0, ref.char)).atom
-            value = value if row.adds else value.broadcast_to(attrs["shape"])
-            self.write_at(flat, value, rest[0], row.adds)
-        else:
-            self._write_window(x.atom.reg, value, attrs, ref.char, "add" if row.adds else None)
-
-    def _write_window(self, reg, value, attrs, char, how):
-        atom = self._window(reg, None, attrs["shape"], attrs["strides"], attrs["offset"], char)
-        self.loop([value.expr], [atom], attrs["shape"], [how])
-
-    def added_to(self, row, attrs, target, zero):
-        """An addition into part of an array that has to stay as it is; `zero` says that it is all zeros."""
-        x, value, *rest = self.operands
-        if target is None:
-            target = whole(ir.Buffer(ir.TEMPORARY, math.prod(self.out.shape), self.out.char), self.out.shape)
-        reg, size = self.sym_of(target).atom.reg, target.size
-        if row.index is not None:
-            self._store(x.broadcast_to(self.out.shape), target)
-            self.write_at(self._window(reg, size, (size,), (1,), 0, target.char), value, rest[0], True)
-            return target
-        first = zero and distinct(attrs["shape"], attrs["strides"])
-        if first:
-            self._zero(reg, around(attrs, size), target.char)
-        else:
-            self._store(x.broadcast_to(self.out.shape), target)
-        self._write_window(reg, value, attrs, target.char, None if first else "add")
-        return target
 
     # -- the instruction ------------------------------------------------------------------
     def row(self, row, attrs, target):
         """The value of a row."""
-        operands = self.operands
+        operands, out = self.operands, self.out
         if row.elementwise:
             value = row.expr(*operands)
-            if row.name == "clone" and target is None and self.out.shape:
-                # The copy stays as it is when the operand is written to.
-                return self.ref_of(self._fresh(value.broadcast_to(self.out.shape)))
+            if out.char not in "df" and not all(map(ir.integral, nodes(value.expr))):
+                return self.called(partial(row.value, **attrs), target)
+            if value.atom is not None and target is None and out.shape:
+                # A copy stays as it is when the operand is written to.
+                value = self._sym(self._fresh(value.broadcast_to(out.shape)))
             return self.deliver(value, target)
         self.eager = ELEMENTARY
         if row.linear:
-            result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
-            tangents = [operands[k] for k in row.slots(len(operands))]
+            result = Sym(self, out.shape, out.char, L.Expr.lift(0.0))
+            zero = row.adds and row.effect == "write" and operands[0].expr.is_const and operands[0].expr.args[0] == 0.0
+            tangents = [None if zero and k == 0 else operands[k] for k in row.slots(len(operands))]
             return self.deliver(row.jvp(tangents, *operands, result, **attrs), target)
-        if row.name in FORWARDS:
-            result = Sym(self, self.out.shape, self.out.char, L.Expr.lift(0.0))
-            return self.deliver(FORWARDS[row.name](result, *operands, **attrs), target)
         if row.forward is None:
             if row.dynamic:
                 raise NotLowered(f"{row.name} is computed by calling NumPy")
@@ -426,9 +392,9 @@ class LoopPlanner(Products, Planner):
         return target
 
     def _store(self, sym, target):
-        if 0 in target.shape:
-            return
         atom = self.sym_of(target).atom
+        if 0 in target.shape or sym.atom is not None and not self.is_value(sym.atom) and here(self.ref_of(sym.atom), target):
+            return
         if sym.shape != target.shape:
             # A value goes to an array of one element.
             atom = Atom(atom.reg, 0, sym.shape, (0,) * sym.ndim, atom.char)
@@ -439,11 +405,6 @@ class LoopPlanner(Products, Planner):
         load = ir.Load(ref.buffer, ref.offset)
         self.body.append(load)
         return load
-
-    def copy(self, ref, target):
-        """Write `ref` to `target`."""
-        self._store(self.sym_of(ref), target)
-        return target
 
     #: Number of the guard that says that the function itself has to answer.
     refusal = 0
@@ -469,11 +430,10 @@ def whole_constant(array):
     return whole(ir.Buffer(ir.CONSTANT, array.size, array.dtype.char, data=array.reshape(-1)), array.shape)
 
 
-def around(attrs, size):
+def around(shape, strides, at, size):
     """The elements that a window leaves out, and maybe some of its own: (first position, number)."""
-    shape, strides, at = attrs["shape"], attrs["strides"], attrs["offset"]
     count = math.prod(shape)
-    dense = all(n == 1 or s == c for n, s, c in zip(shape, strides, c_elements(shape)))
+    dense = contiguous(shape, strides, 1)
     if isinstance(at, ir.Index):
         dense = dense and at.plus is None and not at.steps
         at = at.base

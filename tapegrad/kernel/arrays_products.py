@@ -84,14 +84,6 @@ class Products:
         self.body.append(ir.Run(program, listed, reads, writes, keeps, name))
         return self.body[-1]
 
-    def run(self, program, name, target):
-        """A planned value program on the operands."""
-        atoms = [self._in_memory(s).atom for s in self.operands]
-        out = self.temporary(self.out.shape, self.out.char)
-        places = [*zip(program.registers, atoms), (0, out)]
-        self._run(program.words, places, len(atoms), program, name)
-        return self.deliver(self._sym(out), target)
-
 
 def strides(run):
     """Strides of rows and columns of the factors and the result of a `Run` that is a matrix product, in elements."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..common.errors import require
-from ..rules import BY_NAME
+from ..interpreter.symbolic import contiguous
 from ..rules import lang as L
+from ..tape.meta import c_strides
 from . import ir
 
 
@@ -50,29 +51,12 @@ class ArrayRef:
 
 def whole(buffer, shape):
     """The C-contiguous array that fills `buffer`."""
-    return ArrayRef(buffer, ir.Index(), tuple(shape), c_elements(shape), buffer.char)
+    return ArrayRef(buffer, ir.Index(), tuple(shape), c_strides(shape, 1), buffer.char)
 
 
-def c_elements(shape):
-    """Strides of a C-contiguous array, in elements."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
-
-
-def contiguous(shape, strides):
-    """Whether elements lie in C order without gaps (the strides of unit axes do not matter)."""
-    expected = 1
-    if 0 in shape:
-        return True
-    for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent != 1:
-            if stride != expected:
-                return False
-            expected *= extent
-    return True
+def here(ref, target):
+    """Whether two arrays are the same elements."""
+    return target is not None and ref.buffer is target.buffer and ref.offset.same(target.offset) and ref.strides == target.strides
 
 
 # ---- index arithmetic ---------------------------------------------------------------------
@@ -109,53 +93,11 @@ def without_table(index, body):
 
 # ---- views --------------------------------------------------------------------------------
 
-_FLIP = BY_NAME["flip"]
-
-
-def view(row, x, attrs, out):
-    """The result of a row that looks at its operand as a window on the buffer of `x`, or None if it takes a copy.
-
-    Parameters
-    ----------
-    row : Row
-        One whose effect is ``"view"``.
-    x : ArrayRef or ir.Value
-    attrs : dict
-        They say how: by strides (the dynamic offset is an `ir.Index`), by shape alone, or by axes.
-    out : Meta
-    """
-    if not isinstance(x, ArrayRef):
-        return None
-    if "strides" in attrs:
-        return _window(x, attrs["shape"], attrs["strides"], attrs["offset"])
-    if "axes" not in attrs:
-        return _reshaped(x, out.shape)
-    if row is _FLIP:
-        strides, base = list(x.strides), 0
-        for axis in attrs["axes"]:
-            if x.shape[axis]:
-                base += strides[axis] * (x.shape[axis] - 1)
-            strides[axis] = -strides[axis]
-        return ArrayRef(x.buffer, moved(x.offset, base), x.shape, tuple(strides), x.char)
-    axes = attrs["axes"]
-    return ArrayRef(x.buffer, x.offset, tuple(x.shape[k] for k in axes), tuple(x.strides[k] for k in axes), x.char)
-
-
-def _reshaped(x, shape):
-    if contiguous(x.shape, x.strides):
-        return ArrayRef(x.buffer, x.offset, shape, c_elements(shape), x.char)
-    # Unit axes come and go without a copy.
-    if [n for n in x.shape if n != 1] != [n for n in shape if n != 1]:
-        return None
-    strides = [s for n, s in zip(x.shape, x.strides) if n != 1]
-    return ArrayRef(x.buffer, x.offset, shape, tuple(strides.pop(0) if n != 1 else 0 for n in shape), x.char)
-
-
-def _window(x, shape, strides, offset):
-    """The window of `x` whose elements have these strides and offset in C order."""
+def window(x, shape, strides, offset):
+    """The window of `x` whose elements have these strides and offset (an `ir.Index`) in C order, or None if it is none."""
     if 0 in shape:
-        return ArrayRef(x.buffer, ir.Index(), shape, c_elements(shape), x.char)
-    if contiguous(x.shape, x.strides):
+        return ArrayRef(x.buffer, ir.Index(), shape, c_strides(shape, 1), x.char)
+    if contiguous(x.shape, x.strides, 1):
         if x.offset.plus is not None and offset.plus is not None:
             return None
         return ArrayRef(x.buffer, added(x.offset, offset, []), shape, tuple(strides), x.char)

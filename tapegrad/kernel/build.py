@@ -16,11 +16,11 @@ import numpy as np
 from ..program.trace import FAILS, GUARD, HOST, SHAPE
 from ..rules import BY_NAME, by_opcode
 from ..rules import lang as L
-from ..tape.meta import SCALAR, meta_of
+from ..tape.meta import SCALAR, c_strides, meta_of
 from . import ir
-from .arrays import Arrays
-from .arrays_hosts import HOST_FUNCTIONS
-from .arrays_views import ArrayRef, c_elements, without_table
+from .arrays import Arrays, as_seen
+from .arrays_hosts import expression_of
+from .arrays_views import ArrayRef, without_table
 from .columns import ARGUMENT, ARRAY, ENTRIES, distinct
 from .copies import copy_array
 from .nest import LoopNode
@@ -29,8 +29,6 @@ from .references import Carried, Direct, Gathered, Number, Outside, Phi, Referen
 from .spilling import lay_out
 
 _WHERE = BY_NAME["where"]
-#: NumPy's comparisons, which of floats are expressions.
-_COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
 def build(columns, structure):
@@ -140,8 +138,9 @@ class Builder:
             self._stacked(t)
             return
         operands = [self.value(what) for what in t.operands]
-        if _is_expression(entry, operands):
-            self._computed(t, _expression(entry, [self._argument(v) for v in operands]), entry.meta.char)
+        expression = _expression(entry, operands)
+        if expression is not None:
+            self._computed(t, expression(*[self._argument(v) for v in operands]), entry.meta.char)
             return
         operands = [self._executed(value) for value in operands]
         integer = None
@@ -196,18 +195,17 @@ class Builder:
             self._add(ir.Guard(number, value, bool(item.entry.seen[0])))
             return
         seen = [self.tape.items[k].entry.seen for k in columns.item[t.members].tolist()]
-        if all(s == seen[0] for s in seen):
-            if isinstance(value, ArrayRef):
-                statements, value = self.arrays.same(value, seen[0])
-                self._add(*statements, ir.Guard(number, value, True))
-            else:
-                self._add(ir.Guard(number, value, seen[0]))
-            return
-        if isinstance(value, ArrayRef):
+        always = all(s == seen[0] for s in seen)
+        if not isinstance(value, ArrayRef):
+            data = self.references.constant(np.frombuffer(seen[0] if always else b"".join(seen), np.dtype(value.char)))
+            before = ir.Load(data, ir.Index() if always else t.body.index(t.body.execution_number, self.tables))
+            holds = ir.Let(as_seen(L.arg(value), L.arg(before), value.char), "?")
+            self._add(before, holds, ir.Guard(number, holds, True))
+        elif always:
+            statements, holds = self.arrays.same(value, seen[0])
+            self._add(*statements, ir.Guard(number, holds, True))
+        else:
             raise NotLowered(f"{how}, which saw another array in each iteration", self.tape.place(item.slot))
-        data = np.frombuffer(b"".join(seen), np.dtype(value.char))
-        before = ir.Load(self.references.constant(data), t.body.index(t.body.execution_number, self.tables))
-        self._add(before, ir.Guard(number, value, before))
 
     # -- values -------------------------------------------------------------------------
     def meta(self, t):
@@ -226,7 +224,7 @@ class Builder:
     def row(self, buffer, offset, shape):
         """A C-contiguous array in `buffer`."""
         index = offset if isinstance(offset, ir.Index) else ir.Index(offset)
-        return ArrayRef(buffer, index, shape, c_elements(shape), buffer.char)
+        return ArrayRef(buffer, index, shape, c_strides(shape, 1), buffer.char)
 
     def expression(self, what):
         """A described scalar as an expression."""
@@ -337,19 +335,12 @@ class Builder:
         self.bring(value, self.row(target, 0, value.shape if isinstance(value, ArrayRef) else ()))
 
 
-def _is_expression(entry, operands):
-    """Whether an entry is an expression over scalars."""
+def _expression(entry, operands):
+    """The function of expressions that an entry is, if it is one over scalars of one floating type."""
+    function, out, chars = entry.function, entry.meta.char, {v.char for v in operands}
     if entry.meta.shape != () or any(isinstance(v, ArrayRef) for v in operands):
-        return False
-    chars = {v.char for v in operands}
+        return None
     if entry.kind == HOST:
-        name = getattr(entry.function.ufunc, "__name__", None)
-        return name in _COMPARISONS and len(chars) == 1 and chars <= {"d", "f"}
-    row = entry.function
-    if not row.elementwise or entry.meta.char not in "df" or row.primitive is not None:
-        return False
-    return (chars - {"?"} if row is _WHERE else chars) == {entry.meta.char}
-
-
-def _expression(entry, args):
-    return HOST_FUNCTIONS[entry.function.ufunc.__name__].build(*args) if entry.kind == HOST else entry.function.expr(*args)
+        return expression_of(function.ufunc, chars, out) if function.ufunc is not None and chars in ({"d"}, {"f"}) else None
+    same = (chars - {"?"} if function is _WHERE else chars) == {out}
+    return function.expr if function.elementwise and out in "df" and function.primitive is None and same else None

@@ -22,7 +22,7 @@ from ..codegen.emit import I1, I8, I32, I64, MEMORY
 from ..interpreter.native import run_address
 from . import ir as K
 from .cut import CutLoop, is_number
-from .emit_values import POINTER, REGISTER, bits, convert, emit_let, number, reordered_nodes
+from .emit_values import POINTER, REGISTER, convert, emit_let, number, reordered_nodes
 
 PIECE = ir.FunctionType(I1, [POINTER] * 3)
 #: No guard has failed; greater than any number of a guard.
@@ -250,13 +250,7 @@ class PieceEmitter:
 
     def Guard(self, guard):
         b, value = self.b, self.value(guard.value)
-        if not isinstance(guard.seen, bool):
-            seen = self._bits(guard.seen, guard.value.char)
-            now = b.zext(value, I8) if guard.value.char == "?" else b.bitcast(value, seen.type) if value.type != seen.type else value
-            bad = b.icmp_unsigned("!=", now, seen)
-        else:
-            truth = convert(b, value, guard.value.char, "?")
-            bad = b.not_(truth) if guard.seen else truth
+        bad = b.not_(value) if guard.seen else value
         number = ir.Constant(I32, guard.number) if isinstance(guard.number, int) else b.trunc(self.position(guard.number), I32)
         if not guard.early:
             failed = b.select(bad, number, NONE)
@@ -269,15 +263,6 @@ class PieceEmitter:
         b.branch(self._stop())
         b.position_at_end(on)
 
-    def _bits(self, seen, char):
-        """What a guard saw, as an integer."""
-        if isinstance(seen, bytes):
-            return bits(seen, char)
-        seen = self.value(seen)
-        if char == "?":
-            return self.b.zext(seen, I8)
-        return self.b.bitcast(seen, ir.IntType(64 if char == "d" else 32)) if char in "df" else seen
-
     def _stop(self):
         if self.stop is None:
             self.stop = self.function.append_basic_block("stop")
@@ -287,16 +272,14 @@ class PieceEmitter:
         b, plan, shared = self.b, self.plan, self.shared
         words = np.ascontiguousarray(run.program, np.int64)
         shared.keeps += [run.keeps, run]
-        registers, spare = self._at(plan.run), self._at(plan.scratch)
+        registers, scratch = self._at(plan.run), self._at(plan.scratch)
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
-        callee = b.inttoptr(const(run_address()), signature.as_pointer())
-        program = b.ptrtoint(shared.address(words)[0], I64)
-        # Numba's calling convention: a result (there is none) and an exception (it raises none).  There are no records.
-        addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, spare)]
-        b.call(callee, [spare, spare, program, addresses[0], *[const(0)] * 4, addresses[1]])
+        callee = b.inttoptr(const(run_address()), ir.FunctionType(ir.VoidType(), [I64] * 7).as_pointer())
+        program, registers, scratch = (b.ptrtoint(pointer, I64) for pointer in (shared.address(words)[0], registers, scratch))
+        # There are no records.
+        b.call(callee, [program, registers, *[const(0)] * 4, scratch])
 
     # -- loops ---------------------------------------------------------------------
     def _open(self, loop):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from ..codegen.emit import F32, F64, I1, I8, I64, MEMORY, Emitter
+from ..codegen.emit import F32, F64, I1, I64, MEMORY, Emitter
 from .emit_tanh import tanh
 from .ir import Let, arithmetic, nodes
 
@@ -99,6 +99,8 @@ class IntegerEmitter(Emitter):
         op, args, b, zero = expr.op, expr.args, self.b, ir.Constant(I64, 0)
         if op == "const":
             return ir.Constant(I64, int(args[0]))
+        if op == "isnan":
+            return ir.Constant(I1, 0)
         if op in ("add", "sub", "mul"):
             return getattr(b, op)(*map(self.number, args))
         if op == "neg":
@@ -140,12 +142,3 @@ def reordered_nodes(carries):
 
 def _operands(node):
     return () if node.op in ("arg", "const") else node.args
-
-
-def bits(seen, char):
-    """The bytes `seen` of a number as an integer constant of its width."""
-    if char == "?":
-        return ir.Constant(I8, seen[0])
-    return ir.Constant(ir.IntType(8 * len(seen)), int.from_bytes(seen, "little"))
-
-

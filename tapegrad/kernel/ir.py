@@ -173,23 +173,23 @@ class Store(Statement):
 
 @dataclass(eq=False)
 class Guard(Statement):
-    """What guard `number` saw at recording must be seen again.
+    """A condition that was met at recording must be met again.
 
     Attributes
     ----------
     number : int or Index
         An index is evaluated (its table, if it has one, holds the numbers).
     value : Value
-    seen : bool, bytes or Load
-        The outcome of a condition; or the bytes of the value itself (loaded from a
-        constant of the same type, where they differ from iteration to iteration).
+        Of type '?'.
+    seen : bool
+        Its outcome.
     early : bool
         Test before going on (what follows forms addresses from it), else at the end.
     """
 
     number: object
     value: Value
-    seen: object
+    seen: bool
     early: bool = False
 
 
@@ -277,7 +277,7 @@ def constant(number, char="d"):
 
 
 #: Operations that integers have; other expressions over integers are computed in double.
-_OF_INTEGERS = {"arg", "const", "add", "sub", "mul", "neg", "abs", "sign", "select", *L.COMPARISONS, *L.LOGIC}
+_OF_INTEGERS = {"arg", "const", "add", "sub", "mul", "neg", "abs", "sign", "isnan", "select", *L.COMPARISONS, *L.LOGIC}
 
 
 def arithmetic(let):
@@ -291,12 +291,13 @@ def arithmetic(let):
     chars = {leaf.char for leaf in let.expr.leaves()} - {"?"}
     if chars == {"f"}:
         return "f"
-    if not chars & {"d", "f"} and (chars or let.char != "?") and all(_integral(node) for node in nodes(let.expr)):
+    if not chars & {"d", "f"} and (chars or let.char != "?") and all(map(integral, nodes(let.expr))):
         return "q"
     return "d"
 
 
-def _integral(node):
+def integral(node):
+    """Whether integers have the operation of this node."""
     return node.op in _OF_INTEGERS and (node.op != "const" or float(node.args[0]).is_integer())
 
 
@@ -316,9 +317,7 @@ def operands(statement):
     if isinstance(statement, Let):
         return statement.expr.leaves()
     used = [statement.value] if isinstance(statement, (Store, Guard)) else []
-    if isinstance(statement, Guard) and isinstance(statement.seen, Load):
-        used.append(statement.seen)
-    elif isinstance(statement, Loop):
+    if isinstance(statement, Loop):
         used += [value for carry in statement.carries for value in (carry.init, carry.next)]
     used += [index.plus for index in indices(statement) if index.plus is not None]
     return [*dict.fromkeys(used)]

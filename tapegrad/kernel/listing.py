@@ -122,12 +122,8 @@ class _Listing:
         self.line(depth, f"{self.buffer(store.buffer)}[{self.index(store.index)}] = {self.value(store.value)}")
 
     def Guard(self, guard, depth):
-        if isinstance(guard.seen, bytes):
-            seen = f"0x{guard.seen[::-1].hex()}"
-        else:
-            seen = guard.seen if isinstance(guard.seen, bool) else self.value(guard.seen)
         number = guard.number if isinstance(guard.number, int) else self.index(guard.number)
-        self.line(depth, f"guard {number}: {self.value(guard.value)} is {seen}{' (early)' if guard.early else ''}")
+        self.line(depth, f"guard {number}: {self.value(guard.value)} is {guard.seen}{' (early)' if guard.early else ''}")
 
     def Run(self, run, depth):
         places = [f"{self.buffer(buffer)}[{self.index(index)}]" for _, buffer, index in run.operands]

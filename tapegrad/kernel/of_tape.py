@@ -9,6 +9,7 @@ and the call is answered by the sweep.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from ..array.record import normalise
 from ..program.executable import described
@@ -32,10 +33,8 @@ class TapeKernel(Kernel):
     gradients : bool or (bool, int)
         Whether the gradients of the wanted arguments are computed too.  Or derivatives in several directions: whether forward
         (tangents of the outputs for directions of the wanted inputs, else adjoints of these for adjoints of the outputs), and
-        how many at a time, the first axis of directions and of results.
+        how many at a time, the first axis of directions and of results; without values.
     options : kernel.emit.Options
-    finite : bool
-        Whether all results have to be finite (NOT_FINITE), not only gradients.
     limit : float, optional
         Of the steps that its compilation is predicted to take (`kernel.prediction`).
 
@@ -59,7 +58,7 @@ class TapeKernel(Kernel):
     """
 
     @without_collection()
-    def __init__(self, tape, gradients=True, options=Options(), limit=None, finite=False):
+    def __init__(self, tape, gradients=True, options=Options(), limit=None):
         seconds = {}
         clock = time.perf_counter()
         self.tape, self.gradients = tape, bool(gradients)
@@ -69,8 +68,8 @@ class TapeKernel(Kernel):
         program = lower(self.whole, seconds, None if limit is None else affordable(limit))
         if options.symmetric:
             halve(program)
-        self.values = len(tape.outputs)
-        for buffer in program.outputs[0 if finite else self.values :]:
+        self.values = 0 if self.lanes else len(tape.outputs)
+        for buffer in program.outputs[self.values :]:
             buffer.finite = buffer.char in "df"
         order(program)
         super().__init__(program, options)
@@ -80,9 +79,11 @@ class TapeKernel(Kernel):
 
     def _derived(self):
         """The tape that is compiled."""
-        if self.forward:
-            return tangents(self.tape, self.lanes)
-        return adjoint(self.tape, lanes=self.lanes) if self.gradients else self.tape
+        if not self.lanes:
+            return adjoint(self.tape) if self.gradients else self.tape
+        derived = tangents(self.tape, self.lanes) if self.forward else adjoint(self.tape, lanes=self.lanes)
+        # The values themselves are not asked for.
+        return replace(derived, outputs=derived.outputs[len(self.tape.outputs) :])
 
     def results(self, arrays):
         """Values (floats and arrays; constants as they are) and gradients (None if not wanted) of the `arrays` of `answer`."""
@@ -100,7 +101,7 @@ class TapeKernel(Kernel):
     def __str__(self):
         what = "values and gradients" if self.gradients else "values"
         if self.lanes:
-            what = f"values and {self.lanes} {'tangents' if self.forward else 'adjoints'}"
+            what = f"{self.lanes} {'tangents' if self.forward else 'adjoints'}"
         stages = ", ".join(f"{stage} {1e3 * t:.1f} ms" for stage, t in self.seconds.items())
         return f"Kernel({what} of {len(self.tape)} instructions, workspace {self.nbytes} bytes; {stages})"
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import in_objects, joined, operand
-from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
 from ..array.traces import computed
 from ..array.whole import Whole, by_numpy, is_whole
@@ -68,8 +68,16 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in DIRECT:
-            return apply_one(row, *inputs) if len(inputs) == 1 else apply_two(row, *inputs)
-    out = kwargs.pop("out", None)
+            return apply(row, inputs)
+    out, dtype = kwargs.pop("out", None), kwargs.pop("dtype", None)
+    kwargs.pop("subok", None)
+    if out is not None and out[0] is Ellipsis:
+        out = None
+    if dtype is not None:
+        result = ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs, **({} if out is None else {"out": out}))
+        if dtype not in (result.dtype, type(result.dtype)):
+            raise refuse(ufunc, " with the argument dtype=")
+        return result
     if method == "at":
         # Its indices may be a tuple.
         if (ufunc, method) not in METHODS:
@@ -87,8 +95,6 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
         return ufunc(F.reshape(a, a.shape + (1,) * b.ndim), b)
     if method != "__call__":
         raise refuse(ufunc, f" for its method .{method}()")
-    if kwargs.get("dtype") is None:
-        kwargs.pop("dtype", None)
     if kwargs:
         raise refuse(ufunc, f" with the argument {', '.join(f'{k}=' for k in kwargs)}")
     if ufunc in VALUES:
@@ -202,6 +208,12 @@ def _into(ufunc, method, inputs, kwargs, out):
     """``np.add(a, b, out=t)`` and ``array += t``: refused, unless t is a constant or the array one of objects."""
     if len(out) == 1 and type(out[0]) is np.ndarray and out[0].dtype.char == "O":
         out[0][...] = in_objects(F.lift(getattr(ufunc, method)(*inputs, **kwargs)))
+        return out[0]
+    if len(out) == 1 and isinstance(out[0], Differentiable) and kwargs.keys() <= {"axis", "where", "casting", "keepdims"}:
+        where = kwargs.pop("where", True)
+        kwargs.pop("casting", None)
+        result = getattr(ufunc, method)(*inputs, **kwargs)
+        out[0][...] = result if where is True else F.where(where, result, out[0])
         return out[0]
     if any(isinstance(x, Differentiable) and x.requires_grad for x in (*inputs, *out)):
         raise LeaveTapeError(

@@ -36,15 +36,6 @@ def _solve(a, b):
     return apply("solve", (a, b))
 
 
-@implements(np.linalg.tensorinv)
-def _tensorinv(a, ind=2):
-    a = F.lift(a)
-    if ind <= 0:
-        raise ValueError("Invalid ind argument.")
-    old = tuple(a.shape)
-    return F.reshape(_inv(F.reshape(a, (prod(old[ind:]), -1))), old[ind:] + old[:ind])
-
-
 @implements(np.linalg.tensorsolve)
 def _tensorsolve(a, b, axes=None):
     a, b = F.lift(a), F.lift(b)

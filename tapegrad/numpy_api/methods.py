@@ -64,7 +64,7 @@ attach(Differentiable, {name: _method(name) for name in _SAME})
 _OF_ELEMENTS = {f.__name__ for f in (*BY_FUNCTION, *VALUES, *DIRECT) if isinstance(f, np.ufunc) and hasattr(np, f.__name__) and f.nout == 1}
 attach(Differentiable, {name: _method(name) for name in _OF_ELEMENTS if not hasattr(Differentiable, name)})
 attach(Differentiable, {function.__name__: function for function in (compress, fill, sort, partition)})
-attach(Differentiable, {name: _attribute(name) for name in ("itemsize", "nbytes", "strides")})
+attach(Differentiable, {name: _attribute(name) for name in ("flags", "itemsize", "nbytes", "strides")})
 attach(Differentiable, {
     "__round__": rounded, "real": property(np.real, doc="The tensor itself: it is real."), "imag": property(np.imag, doc="Zeros."),
 })  # fmt: skip

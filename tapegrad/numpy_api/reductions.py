@@ -103,13 +103,6 @@ for _max, _min in ((np.max, np.min), (np.amax, np.amin)):
     FUNCTIONS[_min] = _extremum(_min, F.min, inf, F.minimum)
 
 
-@implements(np.ptp)
-def _ptp(a, axis=None, out=None, keepdims=False):
-    x = _checked(np.ptp, a, None, out)
-    keepdims = _flag(keepdims)
-    return F.max(x, axis=axis, keepdims=keepdims) - F.min(x, axis=axis, keepdims=keepdims)
-
-
 # ---- moments --------------------------------------------------------------------------
 
 
@@ -243,64 +236,17 @@ def cumprod(x, axis=None):
     return apply("cumprod", (x,), (("axis", F.axis_index(axis, x.ndim)),))
 
 
-def _scan(function, ours, identity=None):
+def _scan(function, ours):
     def call(a, axis=None, dtype=None, out=None):
-        x = _checked(function, a, dtype, out)
-        return ours(x if identity is None else _masked(x, _numbers(x), identity), axis)
+        return ours(_checked(function, a, dtype, out), axis)
 
     return call
 
 
 FUNCTIONS[np.cumsum] = _scan(np.cumsum, F.cumsum)
-FUNCTIONS[np.nancumsum] = _scan(np.nancumsum, F.cumsum, 0.0)
 FUNCTIONS[np.cumprod] = _scan(np.cumprod, cumprod)
-FUNCTIONS[np.nancumprod] = _scan(np.nancumprod, cumprod, 1.0)
 
 
-def _cumulative(function, ours, first):
-    def call(x, /, *, axis=None, dtype=None, out=None, include_initial=False):
-        x = _checked(function, x, dtype, out)
-        if axis is None and x.ndim > 1:
-            raise ValueError("for arrays of more than one dimension the axis must be given")
-        result = ours(x, axis)
-        if include_initial:
-            axis = 0 if axis is None else axis
-            shape = list(result.shape)
-            shape[axis] = 1
-            result = F.concatenate([np.full(shape, first, x.dtype), result], axis)
-        return result
-
-    return call
-
-
-FUNCTIONS[np.cumulative_sum] = _cumulative(np.cumulative_sum, F.cumsum, 0.0)
-FUNCTIONS[np.cumulative_prod] = _cumulative(np.cumulative_prod, cumprod, 1.0)
-
-
-def _trapezoid(y, x=None, dx=1.0, axis=-1):
-    y = F.lift(y)
-    axis = F.axis_index(axis, y.ndim)
-
-    def ends(t, k):
-        return F.part(t, k, 1, None), F.part(t, k, None, -1)
-
-    if x is None:
-        width = dx if np.ndim(dx) == 0 else F.lift(dx)
-    else:
-        x = F.lift(x)
-        if x.ndim == 1:
-            after, before = ends(x, 0)
-            width = F.reshape(after - before, (-1,) + (1,) * (y.ndim - 1 - axis))
-        else:
-            after, before = ends(x, axis)
-            width = after - before
-    after, before = ends(y, axis)
-    return F.sum((after + before) * width * 0.5, axis=axis)
-
-
-FUNCTIONS[np.trapezoid] = _trapezoid
-if "trapz" in vars(np):  # before NumPy 2.4
-    FUNCTIONS[vars(np)["trapz"]] = _trapezoid
 FUNCTIONS[np.count_nonzero] = lambda a, axis=None, *, keepdims=False: np.count_nonzero(
     np.asarray(value_of(a)), axis=axis, keepdims=keepdims
 )
@@ -492,14 +438,3 @@ def _norm(x, ord=None, axis=None, keepdims=False):
         raise ValueError("Improper number of dimensions to norm.")
     return _matrix_norm(x, ord, axes, keepdims)
 
-
-@implements(np.linalg.vector_norm)
-def _linalg_vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
-    x = F.lift(x)
-    return _vector_norm(x, ord, axis if axis is None or np.ndim(axis) == 0 else tuple(axis), keepdims)
-
-
-@implements(np.linalg.matrix_norm)
-def _linalg_matrix_norm(x, /, *, keepdims=False, ord="fro"):
-    x = F.lift(x)
-    return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)

@@ -13,7 +13,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.indexing import nonzero
-from ..array.record import guard_on, tracked
+from ..array.record import tracked
 from ..array.whole import Whole, is_whole
 from ..common.errors import LeaveTapeError
 from ..common.host_functions import host_function
@@ -85,20 +85,6 @@ def _insert(arr, obj, values, axis=None):
     return rearranged(lambda p, v: np.insert(p, obj, v, axis), arr, values, dtype=dtype)
 
 
-@implements(np.trim_zeros)
-def _trim_zeros(filt, trim="fb", axis=None):
-    filt = as_tensor(filt)
-    indices = guard_on(np.argwhere, filt)
-    axes = range(filt.ndim) if axis is None else F.axis_tuple(axis, filt.ndim)
-    key = [slice(None)] * filt.ndim
-    for k in axes:
-        low, high = (indices[:, k].min(), indices[:, k].max() + 1) if len(indices) else (filt.shape[k], 0)
-        if not len(indices) and "f" not in trim.lower():
-            low = 0
-        key[k] = slice(low if "f" in trim.lower() else None, high if "b" in trim.lower() else None)
-    return filt[tuple(key)]
-
-
 @implements(np.where)
 def _where(condition, *branches):
     if not branches:
@@ -163,47 +149,7 @@ def _piecewise(x, condlist, funclist, *args, **kw):
     return result
 
 
-@implements(np.apply_along_axis)
-def _apply_along_axis(func1d, axis, arr, *args, **kwargs):
-    arr = as_tensor(arr)
-    axis = F.axis_index(axis, arr.ndim)
-    moved = F.moveaxis(arr, axis, -1)
-    lead = moved.shape[:-1]
-    if 0 in lead:
-        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    rows = F.reshape(moved, (-1, arr.shape[axis]))
-    results = [as_tensor(func1d(row, *args, **kwargs)) for row in rows]
-    inner = tuple(results[0].shape)
-    stacked = F.reshape(F.stack(results), (*lead, *inner))
-    # The axes of a result take the place of the axis.
-    ends = range(len(lead), len(lead) + len(inner))
-    return F.moveaxis(stacked, tuple(ends), tuple(range(axis, axis + len(inner)))) if inner else stacked
-
-
-@implements(np.apply_over_axes)
-def _apply_over_axes(func, a, axes):
-    reduced = as_tensor(a)
-    for axis in np.atleast_1d(axes).tolist():
-        result = func(reduced, F.axis_index(axis, reduced.ndim))
-        reduced = result if result.ndim == reduced.ndim else F.expand_dims(result, axis)
-    return reduced
-
-
 # ---- triangles and diagonals ---------------------------------------------------------------
-
-
-@implements(np.tril)
-def _tril(m, k=0):
-    if not any_tracked(m):
-        return untracked(lambda a: np.tril(a, k), m)
-    return F.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, 0.0)
-
-
-@implements(np.triu)
-def _triu(m, k=0):
-    if not any_tracked(m):
-        return untracked(lambda a: np.triu(a, k), m)
-    return F.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), 0.0, m)
 
 
 @implements(np.diag)
@@ -222,16 +168,6 @@ def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     if not any_tracked(a):
         return untracked(lambda v: np.trace(v, offset, axis1, axis2, dtype), a)
     return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
-
-
-@implements(np.linalg.diagonal)
-def _matrix_diagonal(x, /, *, offset=0):
-    return F.diagonal(x, offset, -2, -1)
-
-
-@implements(np.linalg.trace)
-def _matrix_trace(x, /, *, offset=0, dtype=None):
-    return _trace(x, offset, -2, -1, dtype)
 
 
 # ---- sorting -------------------------------------------------------------------------------

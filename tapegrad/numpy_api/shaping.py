@@ -149,40 +149,17 @@ def _transpose(a, axes=None):
     return F.transpose(a, axes if axes is None else _sizes(axes))
 
 
-@implements(np.matrix_transpose, np.linalg.matrix_transpose)
-def _matrix_transpose(x, /):
-    if x.ndim < 2:
-        raise ValueError(f"matrix_transpose() needs at least 2 dimensions, got {x.ndim}")
-    return F.swapaxes(x, -1, -2)
-
-
-@implements(np.rollaxis)
-def _rollaxis(a, axis, start=0):
-    axis = F.axis_index(axis, a.ndim)
-    start = start + a.ndim if start < 0 else start
-    if not 0 <= start <= a.ndim:
-        raise np.exceptions.AxisError(f"'start' arg requires {-a.ndim} <= start <= {a.ndim}, got {start}")
-    axes = [k for k in range(a.ndim) if k != axis]
-    axes.insert(start - (axis < start), axis)
-    return F.transpose(a, axes)
-
-
-def _atleast(least, shape, function):
-    def one(a):
-        a = as_tensor(a)
-        return a if a.ndim >= least else F.reshape(a, shape(a.shape))
-
+def _atleast(function, least, shape):
     @implements(function)
     def call(*arys):
-        arrays = [one(a) for a in arys]
+        arrays = [as_tensor(a) for a in arys]
+        arrays = [a if a.ndim >= least else F.reshape(a, shape(a.shape)) for a in arrays]
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
-    return one
 
-
-atleast_1d = _atleast(1, lambda s: (1,), np.atleast_1d)
-atleast_2d = _atleast(2, lambda s: (1, *s) if s else (1, 1), np.atleast_2d)
-atleast_3d = _atleast(3, lambda s: (*s, 1) if len(s) == 2 else (1, *s, 1) if s else (1, 1, 1), np.atleast_3d)
+_atleast(np.atleast_1d, 1, lambda s: (1,))
+_atleast(np.atleast_2d, 2, lambda s: (1, *s) if s else (1, 1))
+_atleast(np.atleast_3d, 3, lambda s: (*s, 1) if len(s) == 2 else (1, *s, 1) if s else (1, 1, 1))
 
 
 @implements(np.broadcast_to)
@@ -210,19 +187,6 @@ def _meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     return tuple(F.clone(x) if copy else x for x in grids)
 
 
-@implements(np.ix_)
-def _ix(*args):
-    indices = []
-    for k, x in enumerate(args):
-        if not any_tracked(x):
-            x = np.asarray(values_of(x))
-            x = F.lift(x.nonzero()[0] if x.dtype == bool else x)
-        if x.ndim != 1:
-            raise ValueError("Cross index must be 1 dimensional")
-        indices.append(F.reshape(x, [-1 if j == k else 1 for j in range(len(args))]))
-    return tuple(indices)
-
-
 # ---- joining ----------------------------------------------------------------------------
 
 
@@ -246,31 +210,6 @@ def _stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
     return _concatenated(np.stack, lambda a: F.stack(a, axis), arrays, out, dtype, casting)
 
 
-@implements(np.vstack)
-def _vstack(tup, *, dtype=None, casting="same_kind"):
-    return _concatenated(np.vstack, lambda a: F.concatenate([atleast_2d(x) for x in a]), tup, None, dtype, casting)
-
-
-@implements(np.hstack)
-def _hstack(tup, *, dtype=None, casting="same_kind"):
-    def join(arrays):
-        arrays = [atleast_1d(x) for x in arrays]
-        return F.concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
-
-    return _concatenated(np.hstack, join, tup, None, dtype, casting)
-
-
-@implements(np.dstack)
-def _dstack(tup):
-    return F.concatenate([atleast_3d(x) for x in tup], 2)
-
-
-@implements(np.column_stack)
-def _column_stack(tup):
-    arrays = [as_tensor(x) for x in tup]
-    return F.concatenate([x if x.ndim >= 2 else F.reshape(x, (-1, 1)) for x in arrays], 1)
-
-
 @implements(np.block)
 def _block(arrays):
     leaves = []
@@ -286,83 +225,6 @@ def _block(arrays):
 
     numbers = number(arrays)
     return rearranged(lambda *positions: np.block(look_up(numbers, positions)), *leaves)
-
-
-@implements(np.append)
-def _append(arr, values, axis=None):
-    arr, values = as_tensor(arr), as_tensor(values)
-    if axis is None:
-        arr, values, axis = F.ravel(arr), F.ravel(values), 0
-    return F.concatenate([arr, values], axis)
-
-
-# ---- cutting ----------------------------------------------------------------------------
-
-
-def _split_along(function, least, axis):
-    @implements(function)
-    def call(ary, indices_or_sections):
-        ary = F.lift(ary)
-        if ary.ndim < least:
-            raise ValueError(f"{function.__name__} only works on arrays of {least} or more dimensions")
-        return F.split(ary, values_of(indices_or_sections), axis(ary.ndim))
-
-
-_split_along(np.hsplit, 1, lambda ndim: 1 if ndim > 1 else 0)
-_split_along(np.vsplit, 2, lambda ndim: 0)
-_split_along(np.dsplit, 3, lambda ndim: 2)
-
-@implements(np.unstack)
-def _unstack(x, /, *, axis=0):
-    if x.ndim == 0:
-        raise ValueError("Input array must be at least 1-d.")
-    return tuple(F.moveaxis(x, axis, 0))
-
-
-# ---- moving -----------------------------------------------------------------------------
-
-
-@implements(np.fliplr)
-def _fliplr(m):
-    if m.ndim < 2:
-        raise ValueError("Input must be >= 2-d.")
-    return F.flip(m, 1)
-
-
-@implements(np.flipud)
-def _flipud(m):
-    if m.ndim < 1:
-        raise ValueError("Input must be >= 1-d.")
-    return F.flip(m, 0)
-
-
-@implements(np.rot90)
-def _rot90(m, k=1, axes=(0, 1)):
-    # NumPy checks the axes.
-    np.rot90(np.broadcast_to(0.0, m.shape), k, axes)
-    k %= 4
-    if k == 0:
-        return m[:]
-    if k == 2:
-        return F.flip(m, tuple(axes))
-    if k == 1:
-        return F.swapaxes(F.flip(m, axes[1]), *axes)
-    return F.flip(F.swapaxes(m, *axes), axes[1])
-
-
-def _shifted(function):
-    @implements(function)
-    def call(x, axes=None):
-        return rearranged(lambda p: function(p, axes), x)
-
-
-_shifted(np.fft.fftshift)
-_shifted(np.fft.ifftshift)
-
-
-@implements(np.resize)
-def _resize(a, new_shape):
-    return rearranged(lambda p: np.resize(p, new_shape), a) if np.size(values_of(a, False)) else plain(np.zeros(new_shape))
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)

@@ -1,8 +1,8 @@
 """Whether a recording still stands for its function.
 
 An optimiser records its objective, although nobody has written `jit`.  That would freeze a random minibatch, a counter or a
-file.  So the first evaluations of each optimisation and its solution are run plainly, too, and compared: a function that differs is
-run plainly to the end, and the result says so.
+file.  So its first evaluations and the solution are run plainly, too, and compared: a function that differs is run plainly
+to the end, and the result says so.
 
 ========================================== ========================================================
 what is compared                           how
@@ -10,12 +10,16 @@ what is compared                           how
 the first `FIRST` evaluations              values
 the solution                               value and gradient: where both are right, it is one; of several
                                            numbers the Jacobian, if the method asks for a dense one
+the solution of a later optimisation with  values; what the function reads was looked at when that
+a recording that has been compared so      optimisation began
 ========================================== ========================================================
 
 Values are compared on plain arrays, in a small part of the time of a run on tensors.
 """
 
 from __future__ import annotations
+
+import weakref
 
 import numpy as np
 
@@ -35,6 +39,9 @@ DIFFERS = (
     "the function gives something else when it is run than when it was recorded, so it was run at each evaluation from then on "
     "(data that change belong in args=, random minibatches in a loop with tg.optim)"
 )
+
+#: Finished tapes that were compared at the first evaluations and at a solution.
+_PROVED: weakref.WeakSet = weakref.WeakSet()
 
 
 def own_options():
@@ -70,13 +77,15 @@ class Proof:
     def __init__(self, replayed, layout, args):
         self.replayed, self.layout, self.args = replayed, layout, args
         self.due, self.differs = FIRST, False
-        self._on_tensors = False
+        self._on_tensors, self._compared = False, set()
 
     def evaluate(self, x, backward=True):
         """An `Outcome` at vector `x`; `backward` as of `Replayed.call`."""
         if self.differs:
             return self._run(x, backward)
         outcome = self.replayed.call(self._at(x), {}, backward)
+        if outcome.tape in _PROVED:
+            self.due = 0
         if self.due and outcome.tape is not None:
             self.due -= 1
             return self._judged(x, outcome, backward, False)
@@ -89,7 +98,9 @@ class Proof:
             return True
         outcome = outcome or self.replayed.call(self._at(x), {}, backward)
         if outcome.tape is not None:
-            self._judged(x, outcome, backward, True)
+            self._judged(x, outcome, backward, outcome.tape not in _PROVED)
+            if not self.differs:
+                _PROVED.update(self._compared)
         return not self.differs
 
     def _at(self, x):
@@ -103,7 +114,9 @@ class Proof:
             plainly = self._run(x, backward)
             if not same(plainly, outcome, bool(backward)):
                 self.differs = True
+                _PROVED.discard(outcome.tape)
                 return plainly
+        self._compared.add(outcome.tape)
         if not self.replayed.surroundings.same():
             # What the function itself has changed, when it ran just now, is no change.
             self.replayed.as_left()

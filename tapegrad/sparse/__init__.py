@@ -1,7 +1,6 @@
 """Sparse derivatives: arrays of just the derivatives that can be other than zero.
 
-Imports: common, tape, array, autograd, kernel, transforms.
+Imports: common, array, autograd, transforms.
 
-`machine`     sweeps or a kernel, and the entries gathered from them; `program.sparsity` says which they are.
-`api`         `tg.sparsity`, `tg.sparse_jacobian`, `tg.sparse_hessian`.
+`api`         `tg.sparsity`, `tg.sparse_jacobian`, `tg.sparse_hessian`; `program.sparsity` says where entries are.
 """

@@ -1,7 +1,7 @@
 """Sparse derivatives for users: `sparsity`, `sparse_jacobian`, `sparse_hessian`.
 
-A call is the function on a tape (under `jit` its replay), and one sweep with a lane for each colour behind it, or a kernel of
-both (`machine`); what comes back is gathered into the data of a SciPy array.
+A call is the function on a tape (under `jit` its replay), and derivatives with a direction for each colour behind it, by a sweep
+or a kernel; what comes back is gathered into the data of a SciPy array.
 """
 
 from __future__ import annotations
@@ -18,23 +18,14 @@ from ..common.errors import GradientError, HigherOrderError, OptionError, SeedSh
 from ..common.tree import flatten, leaf_names, unflatten
 from ..common.uninterrupted import imported
 from ..transforms.functional import Transformed, chosen
-from ..transforms.hessians import OfGradient
-from ..transforms.jacobians import MODES, by_columns, by_rows
-from ..transforms.replay.answers import MISS
-from ..transforms.replay.gathered import of_directions
+from ..transforms.hessians import differentiate_gradient
+from ..transforms.jacobians import MODES, OfDirections, by_columns, by_rows
+from ..transforms.replay.gathered import Filled
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from ..transforms.replay.stats import Stats
-
-
-def _refuse_nested(args, kwargs, name, instead):
-    if nested.is_nested(args, kwargs):
-        raise HigherOrderError(
-            f"tg.{name} gives a SciPy array, which cannot carry a derivative: inside of another derivative, and of tensors that "
-            f"require a gradient, use {instead}"
-        )
 
 
 def as_sparse(recording):
@@ -50,34 +41,56 @@ def as_sparse(recording):
     return csr_array(np.block(parts))
 
 
-def _by_colours(*things):
-    """`machine.ByColours`, which loads compiled code, made when a derivative is asked for."""
-    from .machine import ByColours
+class _Sparse(OfDirections):
+    """What `sparse_jacobian` and `sparse_hessian` have in common.
 
-    return ByColours(*things)
+    Attributes
+    ----------
+    dense : str
+        What can be called inside of another derivative.
+    """
+
+    def _answered(self, args, kwargs):
+        if nested.is_nested(args, kwargs):
+            raise HigherOrderError(
+                f"tg.sparse_{self.dense} gives a SciPy array, which cannot carry a derivative: inside of another derivative, and of "
+                f"tensors that require a gradient, use tg.{self.dense}"
+            )
+        return self._ordinary(args, kwargs)
+
+    def _ordinary(self, args, kwargs):
+        return self._recorded().call(args, kwargs, self._reading(args, kwargs)).gradients
+
+    def _recorded(self):
+        """What answers calls, of a tape in any case."""
+        return self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
+
+    def _read(self, recording, structure):
+        tape = getattr(recording, "tape", None)
+        if tape is None:
+            return self._unknown(recording)
+        template, way, positions = self._compression(tape.compressions)
+        if not len(positions):
+            return Filled(template)(np.zeros(0))
+        rows = recording.many(way.forward, way.seeds)
+        rows = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)
+        return Filled(template)(rows.reshape(-1)[positions])
 
 
-class _SparseJacobian(Transformed):
+class _SparseJacobian(_Sparse):
     """What `sparse_jacobian` returns."""
+
+    dense = "jacobian"
 
     def __init__(self, function, argnums, mode):
         super().__init__(function, argnums, scalar=False)
         self._mode = mode
 
-    def __call__(self, *args, **kwargs):
-        answer = self._replayed.quick(args, kwargs)
-        if answer is not MISS:
-            return answer
-        _refuse_nested(args, kwargs, "sparse_jacobian", "tg.jacobian")
-        replayed = self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
-        return replayed.call(args, kwargs, self._colours(replayed)).gradients
+    def _unknown(self, recording):
+        return as_sparse(recording)
 
-    def _colours(self, replayed):
-        return _by_colours(lambda known: known.jacobian(self._mode), as_sparse, replayed)
-
-    def _planned(self, kept, structure):
-        colours = self._colours(self._replayed)
-        return of_directions(kept, colours, colours.kernel_of)
+    def _compression(self, known):
+        return known.jacobian(self._mode)
 
 
 def _number_or_sum(results):
@@ -113,30 +126,25 @@ class _Weighted:
         return _number_or_sum([w * r for w, r in zip(weights, results)])
 
 
-class _SparseHessian(OfGradient):
+class _SparseHessian(_Sparse):
     """What `sparse_hessian` returns."""
 
+    dense = "hessian"
+
     def __init__(self, function, argnums, weights):
-        super().__init__(_Weighted(function, True) if weights else function, argnums)
-        self.__wrapped__, self._weights = function, weights
+        super().__init__(function, argnums)
+        self._weights = weights
+        differentiate_gradient(self._replayed, _Weighted(self.__wrapped__, True) if weights else self.__wrapped__)
 
-    def __call__(self, *args, **kwargs):
-        answer = self._replayed.quick(args, kwargs)
-        if answer is not MISS:
-            return answer
-        _refuse_nested(args, kwargs, "sparse_hessian", "tg.hessian")
-        if self._weights:
-            args = self._with_weights(args)
-        replayed = self._replayed if self._replayed.jit is not None else self._replayed.recorded_once()
-        replayed.check_positions(args)
-        return replayed.call(args, kwargs, self._colours(replayed)).gradients
+    def _ordinary(self, args, kwargs):
+        return super()._ordinary(self._with_weights(args) if self._weights else args, kwargs)
 
-    def _colours(self, replayed):
-        return _by_colours(_symmetric_of, _symmetric_as_sparse, replayed)
+    def _unknown(self, recording):
+        hessian = as_sparse(recording)
+        return (0.5 * (hessian + hessian.T)).tocsr()
 
-    def _planned(self, kept, structure):
-        colours = self._colours(self._replayed)
-        return of_directions(kept, colours, colours.kernel_of)
+    def _compression(self, known):
+        return known.symmetric.template, known.symmetric.way, known.symmetric.places
 
     def _with_weights(self, args):
         if len(args) < 2:
@@ -150,16 +158,6 @@ class _SparseHessian(OfGradient):
         return *args[:-1], unflatten(structure, [np.array(w, float) for w in leaves])
 
 
-def _symmetric_of(compressions):
-    symmetric = compressions.symmetric
-    return symmetric.template, symmetric.way, symmetric.places
-
-
-def _symmetric_as_sparse(recording):
-    hessian = as_sparse(recording)
-    return (0.5 * (hessian + hessian.T)).tocsr()
-
-
 class Sparsity:
     """What `sparsity` returns."""
 
@@ -169,7 +167,7 @@ class Sparsity:
         functools.update_wrapper(self, function, updated=())
         self.order = order
         self.derivative = (
-            Transformed(function, argnums, scalar=False) if order == 1 else OfGradient(_Weighted(function, False), argnums)
+            _SparseJacobian(function, argnums, "auto") if order == 1 else _SparseHessian(_Weighted(function, False), argnums, False)
         )
 
     def stats(self) -> Stats:
@@ -179,9 +177,7 @@ class Sparsity:
     def __call__(self, *args: Any, **kwargs: Any) -> csr_array:
         if nested.is_nested(args, kwargs):
             raise HigherOrderError("tg.sparsity looks at a tape of its own: call it with numbers, outside of other derivatives")
-        replayed = self.derivative._replayed
-        if replayed.jit is None:
-            replayed = replayed.recorded_once()
+        replayed = self.derivative._recorded()
         tape = replayed.call(args, kwargs, backward=False).tape
         if tape is None:
             raise GradientError(
@@ -268,7 +264,8 @@ def sparse_jacobian(
         Gives, for arguments of `f`, a ``csr_array`` with a row for each element of the results (C
         order, containers one after the other) and a column for each element of the arguments,
         in their order.  Its entries are those of the pattern (`sparsity`), also where they
-        happen to be zero.
+        happen to be zero.  Called with ``out=a``, a vector with a place for each entry, it writes the values alone to `a`, in the
+        order of the pattern, and returns `a`.
 
     Raises
     ------
@@ -324,7 +321,7 @@ def sparse_hessian(
     -------
     callable
         Gives, for arguments of `f` (and weights), a ``csr_array``, symmetric to the last bit,
-        with a row and a column for each element of the arguments.
+        with a row and a column for each element of the arguments; `out` is as of `sparse_jacobian`.
 
     Raises
     ------

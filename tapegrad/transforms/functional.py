@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
+from ..array.forward import RECORDED
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
@@ -177,7 +178,18 @@ class Transformed(Generic[R]):
         return self._replayed.kernel(args, kwargs)
 
 
-class Jitted(Transformed[R]):
+class OfValues(Transformed[R]):
+    """What answers with the results of the recorded function, and no derivatives of it."""
+
+    def _ordinary(self, args, kwargs):
+        return self._replayed.call(args, kwargs, backward=False).value()
+
+    def _planned(self, kept, structure):
+        kernel = kept.kernels.get(False)
+        return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
+
+
+class Jitted(OfValues[R]):
     """What `jit` returns of a function that is no transformation: the function itself, recorded."""
 
     def __init__(self, function, options):
@@ -193,15 +205,8 @@ class Jitted(Transformed[R]):
             return self._inside(args, kwargs)
         return nested.beside(self._ordinary, self._inside, args, kwargs)
 
-    def _ordinary(self, args, kwargs):
-        return self._replayed.call(args, kwargs, backward=False).value()
-
     def _inside(self, args, kwargs):
         return self.__wrapped__(*args, **kwargs)
-
-    def _planned(self, kept, structure):
-        kernel = kept.kernels.get(False)
-        return kernel and (kernel, None, (kept.tape.structure, values_of(kept.tape)))
 
 
 def bound(function, thing):
@@ -220,6 +225,8 @@ def options_of(function):
 
 def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
+    if type(function) is types.FunctionType and function in RECORDED:
+        function = RECORDED[function]()
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
     (inner, *args), kwargs = function._made_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -19,11 +20,11 @@ from ..array.typing import Argnums, Mode, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..autograd.recording import prepared
-from ..common.errors import OptionError, StructureError
-from ..common.tree import Structure, flatten, unflatten
+from ..common.errors import OptionError
+from ..common.tree import Structure, flatten
 from .functional import Transformed, chosen
-from .jacobians import JacobianFunction
-from .products import Products, among_duals, hvp_body, hvp_by_duals, second_products
+from .jacobians import JacobianFunction, OfDirections
+from .products import second_products
 from .replay.gathered import of_directions
 
 if TYPE_CHECKING:
@@ -33,22 +34,18 @@ X = TypeVar("X", bound=Any)
 
 
 class _Gradient:
-    """The gradient of a function as a function: a tuple by argument, in the order of the arguments."""
+    """The gradient of a function as a function: a tuple by argument, in the order of the arguments.
 
-    def __init__(self, function, argnums, has_aux=False):
-        functools.update_wrapper(self, function, updated=())
-        self.function, self.argnums, self.has_aux = function, tuple(sorted(set(argnums))), has_aux
-
-    def __call__(self, *args, **kwargs):
-        gradients = nested.value_and_gradients(self.function, args, self.argnums, kwargs, self.has_aux)[1]
-        return tuple(gradients[k] for k in self.argnums)
-
-
-class _Derived:
-    """How the tape of a gradient is made: of the tape of the function, whose adjoint is a tape itself."""
+    Its tape is made of the tape of the function, whose adjoint is a tape itself (`Replayed.derived`).
+    """
 
     def __init__(self, function, argnums):
-        self.function, self.argnums = function, argnums
+        functools.update_wrapper(self, function, updated=())
+        self.function, self.argnums = function, tuple(sorted(set(argnums)))
+
+    def __call__(self, *args, **kwargs):
+        gradients = nested.value_and_gradients(self.function, args, self.argnums, kwargs)[1]
+        return tuple(gradients[k] for k in self.argnums)
 
     def of(self, tape, structure):
         """As of `Replayed.derived`."""
@@ -60,33 +57,12 @@ class _Derived:
         return made
 
 
+def differentiate_gradient(replayed, function):
+    """Let `replayed` record the gradient of `function`."""
+    replayed.function = replayed.derived = _Gradient(function, replayed.argnums)
+
+
 # ---- dense Hessians ----------------------------------------------------------------------
-
-
-class OfGradient(JacobianFunction):
-    """The Jacobian of a recorded gradient, and what is read off it."""
-
-    def __init__(self, function, argnums, mode="auto", explain=False):
-        numbers = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-        super().__init__(function, argnums, mode, explain)
-        if self._asked is not None:
-            raise StructureError(f"argnums={argnums!r}: count the arguments from the front, from 0")
-        self._gradient = _Gradient(function, numbers)
-        self._replayed.function = self._gradient
-        self._replayed.derived = _Derived(function, self._gradient.argnums)
-
-    def _of(self, args, kwargs, read):
-        """What `read` makes of a `Recording` of the gradient at these arguments."""
-        self._replayed.check_positions(args)
-        return self._replayed.call(args, kwargs, read).gradients
-
-    def _structures(self, args):
-        return [flatten(args[k])[1] for k in self._argnums_in_order]
-
-    def _by_argument(self, args, leaves):
-        """Leaves, in the order of the arguments, in their containers."""
-        return self._contained(self._structures(args), leaves)
-
 
 #: Elements that an instruction of a gradient has on average, and elements of the arguments, from which on
 #: directions are carried as an axis of arrays (one replay for many) instead of by sweeps of up to 16.
@@ -95,28 +71,14 @@ WIDE, ENOUGH = 48, 32
 HELD = 1 << 24
 
 
-def _directions_at_once(recording):
-    """How many directions an array replay of a recorded gradient may carry; 0 if sweeps are the better way."""
-    tape, total = getattr(recording, "_tape", None), sum(p.size for p in recording.inputs)
+def _all_at_once(recording):
+    """Whether all directions are better carried by one array replay of a recorded gradient than by sweeps."""
+    tape, total = getattr(recording, "tape", None), sum(p.size for p in recording.inputs)
     if tape is None or recording.primitive or total < ENOUGH:
-        return 0
+        return False
     # What does not depend on the arguments (the transpose of a constant) is there once.
     sizes = [m.size for m, active in zip(tape.metas, tape.active) if m is not None and active]
-    if sum(sizes) < WIDE * max(len(sizes), 1):
-        return 0
-    return max(16, min(total, HELD // sum(sizes)))
-
-
-def unit_directions(shapes):
-    """All unit vectors of arrays of these shapes: for each array one with a leading axis for the elements of all."""
-    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
-    total, at, directions = sum(sizes), 0, []
-    for size, shape in zip(sizes, shapes):
-        units = np.zeros((total, size))
-        units[at + np.arange(size), np.arange(size)] = 1.0
-        directions.append(units.reshape((total, *shape)))
-        at += size
-    return directions, total
+    return WIDE * len(sizes) <= sum(sizes) <= HELD // total
 
 
 class _Rows:
@@ -130,95 +92,66 @@ class _Rows:
         with Evaluation(self.function, args, self.argnums, kwargs) as e:
             e.run()
             e.check_number(len(e.results))
-            units, total = unit_directions([np.shape(b) for b in e.bases])
-            units = [normalise(u.astype(b.dtype)) for u, b in zip(units, e.bases)]
-            return tuple(e.out(second_products(e, units, total)))
+            sizes = [int(np.size(b)) for b in e.bases]
+            units = np.split(np.eye(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
+            units = [normalise(u.reshape(-1, *np.shape(b)).astype(b.dtype)) for u, b in zip(units, e.bases)]
+            return tuple(e.out(second_products(e, units, sum(sizes))))
 
 
-class _Hessian(OfGradient):
-    def __init__(self, function, argnums, mode="auto", explain=False):
+class _Hessian(JacobianFunction):
+    """The Jacobian of a recorded gradient."""
+
+    def __init__(self, function, argnums, mode, explain):
         super().__init__(function, argnums, mode, explain)
-        numbers = self._gradient.argnums
-        self._products = Products(function, numbers, False, hvp_body, hvp_by_duals)
-        #: Shapes of arguments -> how many directions at once `_by_arrays` takes for them.
-        self._counts = {}
+        differentiate_gradient(self._replayed, self.__wrapped__)
+        #: Shapes and dtypes of arguments for which all rows come from one replay.
+        self._wide = set()
 
     @functools.cached_property
     def _rows(self):
         """All rows in one replay."""
         from .replay.function import Replayed
 
+        numbers = tuple(self._argnums_in_order)
         options = dataclasses.replace(self._replayed.jit, symmetric=True)
-        numbers = self._gradient.argnums
-        rows = _Rows(self.__wrapped__, numbers)
-        return Replayed(rows, numbers, scalar=False, adjoints=False, jit=options)
+        return Replayed(_Rows(self.__wrapped__, numbers), numbers, scalar=False, adjoints=False, jit=options)
 
     def _read(self, recording, structure):
         blocks = self._blocks(recording)
-        if isinstance(blocks, int):
-            # It is not read off this recording: that is no answer.
-            return blocks
-        structures = [structure.parts[0].parts[k] for k in self._argnums_in_order]
+        return None if blocks is None else self._blockwise(blocks, self._structures(structure))
+
+    def _blockwise(self, blocks, structures):
         return self._contained(structures, [self._contained(structures, row) for row in _symmetric(blocks)])
 
     def _ordinary(self, args, kwargs):
         self._replayed.check_positions(args)
-        points = [np.asarray(leaf) for k in self._gradient.argnums for leaf in flatten(args[k])[0]]
+        points = [np.asarray(leaf) for k in self._argnums_in_order for leaf in flatten(args[k])[0]]
         kind = tuple((p.shape, p.dtype.char) for p in points)
-        count = self._counts.get(kind)
-        if count is None:
-            blocks = self._of(args, kwargs, self._blocks)
-            if isinstance(blocks, int):
-                count = self._counts[kind] = blocks
-        if count is not None:
-            blocks = self._by_arrays(args, kwargs, points, count)
-        blocks = _symmetric(blocks)
-        return self._by_argument(args, [self._by_argument(args, row) for row in blocks])
+        if kind not in self._wide:
+            answer = super()._ordinary(args, kwargs)
+            if answer is not None:
+                return answer
+            self._wide.add(kind)
+        products = self._rows.call(args, kwargs, backward=False).values
+        # Rows of the Hessian are its columns.
+        ends = np.cumsum([p.size for p in points])
+        blocks = [
+            [np.asarray(f)[end - p.size : end].reshape(p.shape + other.shape) for f, other in zip(products, points)]
+            for p, end in zip(points, ends)
+        ]
+        return self._blockwise(blocks, [flatten(args[k])[1] for k in self._argnums_in_order])
 
     def _blocks(self, recording):
-        """The blocks; or how many directions at once `_by_arrays` may take to find them."""
-        compressed = recording.compressed()
-        if self._mode != "reverse" and compressed is None:
-            count = _directions_at_once(recording)
-            if count:
-                if self._explain:
-                    print(f"forward mode, {count} directions in one replay: the gradient works on arrays")
-                return count
+        """The blocks; None if they are to come from one replay."""
+        if self._mode != "reverse" and recording.compressed() is None and _all_at_once(recording):
+            if self._explain:
+                print("forward mode, all directions in one replay: the gradient works on arrays")
+            return None
         return super()._blocks(recording)
 
-    def _by_arrays(self, args, kwargs, points, count):
-        """Blocks ``[i][j]`` from products with unit vectors, `count` at once."""
-        points = [p if p.dtype.kind == "f" else p.astype(float) for p in points]
-        total = sum(p.size for p in points)
-        if total <= count:
-            products = self._rows.call(args, kwargs, backward=False).values
-        else:
-            products = self._in_chunks(args, kwargs, points, count)
-        blocks, at = [], 0
-        # Rows of the Hessian are its columns.
-        for point in points:
-            rows = [np.asarray(f)[at : at + point.size] for f in products]
-            blocks.append([r.reshape(point.shape + other.shape) for r, other in zip(rows, points)])
-            at += point.size
-        return blocks
-
-    def _in_chunks(self, args, kwargs, points, count):
-        structures = self._structures(args)
-        units, total = unit_directions([p.shape for p in points])
-        results = [np.empty((total, *p.shape), p.dtype) for p in points]
-        for start in range(0, total, count):
-            part = slice(start, start + count)
-            seeds = iter([u[part].astype(p.dtype) for u, p in zip(units, points)])
-            direction = tuple(unflatten(s, [next(seeds) for _ in range(s.count)]) for s in structures)
-            for whole, products in zip(results, flatten(self._products(*args, direction, **kwargs))[0]):
-                whole[part] = products
-        return results
-
     def _inside(self, args, kwargs):
-        self._replayed.check_positions(args)
-        rows, _ = nested.jacobian(self._gradient, args, self._gradient.argnums, kwargs)
-        blocks = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in rows]
-        return self._by_argument(args, blocks)
+        blocks = super()._inside(args, kwargs)
+        return blocks[0] if self._one else tuple(blocks[self._argnums_in_order.index(k)] for k in self._argnums)
 
 
 def _symmetric(blocks):
@@ -287,7 +220,7 @@ def hessian(
         Gives, for arguments of `f`, an array of shape ``x.shape + x.shape`` (a number for a
         number), symmetric to the last bit: the mean of what was computed and its transpose.
         A tuple of tuples if `argnums` is a tuple, and containers of containers for
-        containers.  Its ``stats()`` says how often `f` was run, recorded and replayed.
+        containers.  Its ``stats()`` says how often `f` was run, recorded and replayed; `out` is as of `jacobian`.
 
     Raises
     ------
@@ -324,83 +257,62 @@ def _diagonals(recording):
     ends = np.cumsum([0, *(p.size for p in ports)])
     diagonals = [np.zeros(p.size, p.char) for p in ports]
     compressed = None if recording.primitive else recording.compressed()
-    if compressed is not None and compressed[0] is not None:
-        colours = compressed[0]
-        rows = recording.many(True, colours.seeds)
+    if recording.primitive or compressed is not None and compressed[0] is not None:
+        colours = None if recording.primitive else compressed[0]
+        rows = recording.columns() if colours is None else recording.many(True, colours.seeds)
         for k, begin in enumerate(ends[:-1]):
-            at = np.arange(ports[k].size)
-            diagonals[k][:] = rows[k][colours.colour[begin + at], at]
-        return diagonals
-    if recording.primitive:
-        for k, (columns, begin) in enumerate(zip(recording.columns(), ends)):
-            diagonals[k][:] = np.diagonal(columns[begin : begin + ports[k].size])
+            elements = np.arange(ports[k].size)
+            diagonals[k][:] = rows[k][begin + elements if colours is None else colours.colour[begin + elements], elements]
         return diagonals
     for k, port in enumerate(ports):
+        seeds = [normalise(np.zeros(p.shape, p.char)) for p in ports]
         for start in range(0, port.size, CHUNK):
-            count = min(CHUNK, port.size - start)
-            seeds = [[normalise(np.zeros(p.shape, p.char)) for p in ports] for _ in range(count)]
-            for j in range(count):
-                unit = np.zeros(port.size, port.char)
-                unit[start + j] = 1.0
-                seeds[j][k] = normalise(unit.reshape(port.shape))
-            rows = recording.many(True, [prepared(ports, s) for s in seeds])[k]
-            diagonals[k][start : start + count] = rows[np.arange(count), start + np.arange(count)]
+            units = np.eye(min(CHUNK, port.size - start), port.size, start, port.char)
+            directions = [prepared(ports, [*seeds[:k], normalise(u.reshape(port.shape)), *seeds[k + 1 :]]) for u in units]
+            diagonals[k][start : start + CHUNK] = np.diagonal(recording.many(True, directions)[k], start)
     return diagonals
 
 
-class _Diagonal(OfGradient):
-    def _answered(self, args, kwargs):
-        return self._by_argument(args, super()._answered(args, kwargs))
-
-    def _ordinary(self, args, kwargs):
-        """The diagonal for each leaf of the arguments."""
-        shapes = [np.shape(leaf) for k in self._argnums_in_order for leaf in flatten(args[k])[0]]
-        diagonals = self._of(args, kwargs, _diagonals)
-        return [normalise(np.asarray(d).reshape(shape)) for d, shape in zip(diagonals, shapes)]
-
-    def _inside(self, args, kwargs):
-        """Recorded: one tangent per element, in one walk; rows of the Hessian where dual numbers are around."""
-        if among_duals((args, kwargs)):
-            rows, _ = nested.jacobian(self._gradient, args, self._gradient.argnums, kwargs)
-            diagonals = []
-            for k, row in enumerate(rows):
-                block = flatten([row[a] for a in self._gradient.argnums])[0][k]
-                shape = np.shape(block)[: np.ndim(block) // 2]
-                size = int(np.prod(shape, dtype=np.int64))
-                diagonals.append(np.reshape(np.diagonal(np.reshape(block, (size, size))), shape))
-            return diagonals
-        with Evaluation(self.__wrapped__, args, self._argnums_in_order, kwargs) as e:
-            e.run()
-            e.check_number(len(e.results))
-            shapes = [np.shape(b) for b in e.bases]
-            sizes = [int(np.prod(s, dtype=np.int64)) for s in shapes]
-            rows, total = unit_directions(shapes)
-            columns = second_products(e, rows, total)
-            diagonals, at = [], 0
-            for column, size, shape in zip(columns, sizes, shapes):
-                block = np.reshape(column, (total, size))[at : at + size]
-                diagonals.append(np.reshape(np.diagonal(block), shape))
-                at += size
-            return e.out(diagonals)
+class _Diagonal(OfDirections):
+    def __init__(self, function, argnums):
+        super().__init__(function, argnums)
+        differentiate_gradient(self._replayed, self.__wrapped__)
 
     def _read(self, recording, structure):
-        diagonals = [normalise(np.asarray(d).reshape(p.shape)) for d, p in zip(_diagonals(recording), recording.inputs)]
-        return self._contained([structure.parts[0].parts[k] for k in self._argnums_in_order], diagonals)
+        diagonals = [normalise(d.reshape(p.shape)) for d, p in zip(_diagonals(recording), recording.inputs)]
+        return self._whole(diagonals, self._structures(structure))
+
+    def _whole(self, diagonals, structures):
+        return self._contained(structures, diagonals)
+
+    def _inside(self, args, kwargs):
+        """Of the rows of the Hessian, recorded."""
+        replayed = self._replayed
+        replayed.check_positions(args)
+        rows, _ = nested.jacobian(replayed.function, args, self._argnums, kwargs)
+        diagonals = []
+        for k, row in enumerate(rows):
+            block = flatten([row[a] for a in self._argnums_in_order])[0][k]
+            shape = np.shape(block)[: np.ndim(block) // 2]
+            size = math.prod(shape)
+            diagonals.append(np.reshape(np.diagonal(np.reshape(block, (size, size))), shape))
+        return self._whole(diagonals, [flatten(args[k])[1] for k in self._argnums_in_order])
 
 
 class _Laplacian(_Diagonal):
     def _planned(self, kept, structure):
-        return of_directions(kept, lambda recording: self._read(recording, structure), then=lambda diagonal: _as_number(np.sum(diagonal)))
+        return of_directions(kept, _diagonals, then=_total)
 
-    def _by_argument(self, args, diagonals):
-        total = 0.0
-        for diagonal in diagonals:
-            total = total + np.sum(diagonal)
-        return _as_number(total)
+    def _whole(self, diagonals, structures):
+        return _as_number(sum(map(np.sum, diagonals), 0.0))
 
 
 def _as_number(total):
     return float(total) if isinstance(total, np.floating) and total.dtype.char == "d" else total
+
+
+def _total(diagonal):
+    return _as_number(np.sum(diagonal))
 
 
 @overload

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..array.forward import jacfwd
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
-from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
+from ..common.registry import registry
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
 from .functional import Transformed, chosen
+from .replay.answers import MISS, written
 from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -267,11 +270,14 @@ def jacobian(
         (a number for scalars), in float64, or float32 where both are; a tuple of
         them if `argnums` is a tuple, in the containers of the arguments; all in the
         container that `f` returns.  Its ``stats()`` says how often `f` was run, recorded and replayed.
+        Called with ``out=a``, an array of the shape and dtype of the answer, it writes that to `a`, and returns `a`.
 
     Raises
     ------
     HigherOrderError
         If an argument to differentiate with respect to is itself tracked.
+    ShapeError, DtypeError, OptionError
+        From a call: `out` does not fit, or there are several arrays to write.
     DtypeError
         For an integer or complex array.
     StructureError
@@ -287,7 +293,8 @@ def jacobian(
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} is not one of {', '.join(MODES)}")
 
-    return JacobianFunction(f, chosen(argnums, argnum, kernel), mode, explain)
+    argnums = chosen(argnums, argnum, kernel)
+    return (_FromTheEnd if any(k < 0 for k in _positions(argnums)) else JacobianFunction)(f, argnums, mode, explain)
 
 
 if TYPE_CHECKING:
@@ -296,69 +303,69 @@ if TYPE_CHECKING:
         """What type checkers are told that `jacobian` returns."""
 
 
-class JacobianFunction(Transformed[Any]):
+class OfDirections(Transformed[Any]):
+    """What reads its answer off a recording, which it asks for derivatives in several directions: ``_read(recording, structure)``.
+
+    `structure` is that of ``(args, kwargs)``.  A call may name an array `out`, to which the answer is written (of a sparse array
+    the values), and which is returned.
+    """
+
+    def __call__(self, *args, out=None, **kwargs):
+        replayed = self._replayed
+        answer = replayed.quick(args, kwargs, out) if replayed.recent else MISS
+        if answer is not MISS:
+            return answer
+        if out is None:
+            return self._answered(args, kwargs)
+        if nested.is_nested(args, kwargs):
+            raise HigherOrderError(
+                "out= is memory that carries no derivative: inside of another derivative, and of tensors that require a gradient, call without it"
+            )
+        return written(self._answered(args, kwargs), out)
+
+    def _reading(self, args, kwargs):
+        structure = flatten((args, kwargs))[1]
+        return lambda recording: self._read(recording, structure)
+
+    def _ordinary(self, args, kwargs):
+        return self._replayed.call(args, kwargs, self._reading(args, kwargs)).gradients
+
+    def _planned(self, kept, structure):
+        return of_directions(kept, lambda recording: self._read(recording, structure))
+
+    def _structures(self, structure):
+        """Those of the arguments that are differentiated."""
+        return [structure.parts[0].parts[k] for k in self._argnums_in_order]
+
+    def tape(self, *args, **kwargs):
+        """The finished tape of the function that answers a call with these arguments."""
+        return self._replayed.tape(args, kwargs, self._reading(args, kwargs))
+
+    def kernel(self, *args, **kwargs):
+        """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
+        return self._replayed.kernel(args, kwargs, self._reading(args, kwargs))
+
+
+class JacobianFunction(OfDirections):
     """What `jacobian` returns."""
 
     def __init__(self, function, argnums, mode, explain):
         self._mode, self._explain = mode, explain
-        self._negative = {}
-        if any(k < 0 for k in _positions(argnums)):
-            # Which arguments they are is known when the function is called.
-            self._asked = argnums
-            argnums = 0
-        else:
-            self._asked = None
         super().__init__(function, argnums)
-
-    def _answered(self, args, kwargs):
-        if self._asked is not None:
-            return self._counted(len(args))(*args, **kwargs)
-        return super()._answered(args, kwargs)
 
     def _planned(self, kept, structure):
         # What explains itself does so at each call.
-        return None if self._explain else of_directions(kept, lambda recording: self._read(recording, structure))
+        return None if self._explain else super()._planned(kept, structure)
 
     def _read(self, recording, structure):
-        """The answer from a recording, for arguments of this structure."""
-        return self._together(self._blocks(recording), recording.structure, [structure.parts[0].parts[k] for k in self._argnums_in_order])
-
-    def _ordinary(self, args, kwargs):
-        outcome = self._replayed.call(args, kwargs, self._blocks)
-        return self._together(outcome.gradients, outcome.structure, [flatten(args[k])[1] for k in self._argnums_in_order])
-
-    def _together(self, blocks, of_results, structures):
-        """Blocks ``[output][input]`` in the containers of the results, and of the arguments."""
-        return unflatten(of_results, [self._contained(structures, row) for row in blocks])
-
-    def tape(self, *args, **kwargs):
-        """The finished tape of the function that answers a call with these arguments."""
-        if self._asked is not None:
-            return self._counted(len(args)).tape(*args, **kwargs)
-        return self._replayed.tape(args, kwargs, self._blocks)
-
-    def kernel(self, *args, **kwargs):
-        """The kernel of its columns or rows, several at a time, compiled now if there is none yet; see `grad`."""
-        if self._asked is not None:
-            return self._counted(len(args)).kernel(*args, **kwargs)
-        return self._replayed.kernel(args, kwargs, self._blocks)
+        structures = self._structures(structure)
+        return unflatten(recording.structure, [self._contained(structures, row) for row in self._blocks(recording)])
 
     def _inside(self, args, kwargs):
         self._replayed.check_positions(args)
-        blocks, structure = nested.jacobian(self.__wrapped__, args, self._argnums, kwargs)
+        blocks, structure = nested.jacobian(self._replayed.function, args, self._argnums, kwargs)
         rows = [row[self._argnums[0]] if self._one else tuple(row[k] for k in self._argnums) for row in blocks]
         return unflatten(structure, rows)
-
-    def _counted(self, count):
-        """The same with positions counted from the front, for calls with `count` arguments."""
-        function = self._negative.get(count)
-        if function is None:
-            numbers = positions(self._asked, count)
-            one = not isinstance(self._asked, (tuple, list))
-            function = JacobianFunction(self._made_of[0][0], numbers[0] if one else numbers, self._mode, self._explain)
-            function._replayed.stats = self._replayed.stats
-            self._negative[count] = function
-        return function
 
     def _blocks(self, recording):
         """Blocks ``[output][input]`` by the mode that was asked for, or is cheaper."""
@@ -387,6 +394,55 @@ class JacobianFunction(Transformed[Any]):
             if self._explain:
                 print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
         return by_columns(recording) if mode == "forward" else by_rows(recording)
+
+
+class Jacfwd(JacobianFunction):
+    """What `jacfwd` of a function is under `jit`."""
+
+    def __init__(self, function, argnums):
+        super().__init__(function, argnums, "forward", False)
+        self._plainly = jacfwd(self.__wrapped__, argnums)
+
+    def _read(self, recording, structure):
+        # The rules of a custom primitive run in Python, and there may be none for reverse mode.
+        return None if recording.primitive else super()._read(recording, structure)
+
+    def _ordinary(self, args, kwargs):
+        answer = super()._ordinary(args, kwargs)
+        return self._plainly(*args, **kwargs) if answer is None else answer
+
+    def _inside(self, args, kwargs):
+        return self._plainly(*args, **kwargs)
+
+
+registry.jacfwd = Jacfwd
+
+
+class _FromTheEnd(JacobianFunction):
+    """The same for positions that count from the end: which arguments they are is known when it is called."""
+
+    def __init__(self, function, argnums, mode, explain):
+        super().__init__(function, 0, mode, explain)
+        #: By the number of arguments.
+        self._asked, self._counted = argnums, {}
+
+    def _with(self, args):
+        if len(args) not in self._counted:
+            numbers = positions(self._asked, len(args))
+            (function, _, *how), _ = self._made_of
+            made = JacobianFunction(function, numbers if isinstance(self._asked, (tuple, list)) else numbers[0], *how)
+            made._replayed.stats = self._replayed.stats
+            self._counted[len(args)] = made
+        return self._counted[len(args)]
+
+    def _answered(self, args, kwargs):
+        return self._with(args)(*args, **kwargs)
+
+    def tape(self, *args, **kwargs):
+        return self._with(args).tape(*args, **kwargs)
+
+    def kernel(self, *args, **kwargs):
+        return self._with(args).kernel(*args, **kwargs)
 
 
 def positions(argnums, count):

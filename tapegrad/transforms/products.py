@@ -13,17 +13,13 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ..array.differentiable import below
-from ..array.dual import Dual, running
-from ..array.forward import jvp
 from ..array.typing import Argnums, OfFirst
 from ..autograd import nested
 from ..autograd.nested import Evaluation
 from ..common.errors import SeedShapeError, StructureError
 from ..common.tree import Structure, flatten, leaf_names, unflatten
-from .functional import Transformed, chosen, grad
-from .jacobians import vjp
-from .replay.answers import MISS, joined, part_of, values_of
+from .functional import OfValues, Transformed, chosen
+from .replay.answers import MISS
 
 X = TypeVar("X", bound=Any)
 
@@ -57,22 +53,16 @@ def _of_floats(direction):
 
 def second_products(e, directions, lanes):
     """The tangent of the gradient: one product with the Hessian for each direction."""
-    e.refuse_duals()
     gradients = e.pull(e.results[:1], [nested.ones_of(e.results[0])])
     return e.push(gradients, directions, lanes)
-
-
-def among_duals(arguments):
-    """Whether dual numbers are around: among the arguments, or of a derivative outside, whose function may use them."""
-    return bool(running.level) or any(leaf.__class__ is Dual for leaf in flatten(arguments)[0])
 
 
 class _Program:
     """A function of a direction and the arguments, for a replay: `body` says what is computed."""
 
-    def __init__(self, function, argnums, has_aux, body):
+    def __init__(self, function, argnums, one, has_aux, body):
         functools.update_wrapper(self, function, updated=())
-        self.function, self.argnums, self.has_aux, self.body = function, argnums, has_aux, body
+        self.function, self.argnums, self.one, self.has_aux, self.body = function, argnums, one, has_aux, body
 
     def __call__(self, direction, *args, **kwargs):
         with Evaluation(self.function, args, sorted(self.argnums), kwargs) as e:
@@ -80,31 +70,22 @@ class _Program:
             products = e.out(self.body(e, direction, self.has_aux))
             aux = unflatten(e.structure, e.out(e.results))[1] if self.has_aux else None
         by_argument = nested.by_argument(e, products)
-        products = tuple(by_argument[k] for k in self.argnums)
+        products = by_argument[self.argnums[0]] if self.one else tuple(by_argument[k] for k in self.argnums)
         return (products, aux) if self.has_aux else products
 
 
-class Products(Transformed):
-    """What `hvp` and `gnvp` return: the direction is the last argument."""
+class Products(OfValues):
+    """What `hvp` and `gnvp` return: the direction is the last argument, and the first one of what is recorded."""
 
-    def __init__(self, function, argnums, has_aux, body, by_duals):
-        super().__init__(function, argnums, False, False)
+    def __init__(self, function, argnums, has_aux, body):
+        super().__init__(function, argnums)
         if len(set(self._argnums)) < len(self._argnums):
             raise StructureError(f"argnums={argnums!r} names an argument twice")
-        self._has_aux, self._by_duals = has_aux, by_duals
-        self._program = _Program(function, self._argnums, has_aux, body)
         from .replay.function import Replayed
 
+        program = _Program(function, self._argnums, self._one, has_aux, body)
         numbers = (0, *(k + 1 for k in self._argnums))
-        self._replayed = Replayed(self._program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
-
-    def _planned(self, kept, structure):
-        kernel, answer = kept.kernels.get(False), (kept.tape.structure, values_of(kept.tape))
-        # The parts that `_shaped` takes of the result.
-        if self._one:
-            first = part_of(*answer, 0)
-            answer = joined(part_of(*first, 0), part_of(*answer, 1)) if self._has_aux else first
-        return kernel and (kernel, None, answer)
+        self._replayed = Replayed(program, numbers, scalar=False, adjoints=False, jit=self._replayed.jit, planned=self._planned)
 
     def __call__(self, *args, **kwargs):
         if len(args) < 2:
@@ -115,26 +96,11 @@ class Products(Transformed):
                 f"argnums={self._argnums} asks for argument {max(self._argnums)}, but the function was called with {len(args)} "
                 "positional arguments, and a direction"
             )
-        answer = self._replayed.quick(((direction,) if self._one else direction, *args), kwargs)
-        if answer is not MISS:
-            return answer
-        direction = _of_floats((direction,) if self._one else direction)
-        if nested.is_nested((direction, args), kwargs):
-            return self._inside(args, kwargs, direction)
-        return nested.beside(self._ordinary, self._inside, args, kwargs, direction)
+        answer = self._replayed.quick((direction, *args), kwargs)
+        return self._answered((_of_floats(direction), *args), kwargs) if answer is MISS else answer
 
-    def _inside(self, args, kwargs, direction):
-        if among_duals((direction, args, kwargs)):
-            return self._by_duals(self, args, kwargs, direction)
-        return self._shaped(self._program(direction, *args, **kwargs))
-
-    def _ordinary(self, args, kwargs, direction):
-        return self._shaped(self._replayed.call((direction, *args), kwargs, backward=False).value())
-
-    def _shaped(self, result):
-        if self._has_aux:
-            return (result[0][0] if self._one else result[0]), result[1]
-        return result[0] if self._one else result
+    def _inside(self, args, kwargs):
+        return self._replayed.function(*args, **kwargs)
 
 
 def hvp_body(e, direction, has_aux):
@@ -145,45 +111,6 @@ def hvp_body(e, direction, has_aux):
 
 def _structure_of(e):
     return e.structures[0] if len(e.structures) == 1 else Structure(tuple, (None,) * len(e.structures), tuple(e.structures))
-
-
-def _by_duals(self, args, kwargs, direction, product):
-    """Where dual numbers are around: one direction at a time; ``product(of_variables, point, tangents)`` makes its product.
-
-    `of_variables` is the function of the arguments that are differentiated.
-    """
-    bases = [below(leaf) for k in self._argnums for leaf in flatten(args[k])[0]]
-    structures = [flatten(args[k])[1] for k in self._argnums]
-    point = tuple(args[k] for k in self._argnums)
-    directions, lanes = _directions(direction, bases, flatten(point)[1])
-
-    def of_variables(*variables):
-        full = list(args)
-        for k, v in zip(self._argnums, variables):
-            full[k] = v
-        return self.__wrapped__(*full, **kwargs)
-
-    def one(pick):
-        parts = iter(directions)
-        tangents = tuple(unflatten(s, [pick(next(parts)) for _ in range(s.count)]) for s in structures)
-        return product(of_variables, point, tangents)
-
-    if lanes is None:
-        return one(lambda v: v)
-    rows = [flatten(one(lambda v, j=j: v[j]))[0] for j in range(lanes)]
-    parts = [np.stack(products) for products in zip(*rows)] if rows else [np.zeros((0, *np.shape(b))) for b in bases]
-    return unflatten(flatten(point)[1], parts)
-
-
-def hvp_by_duals(self, args, kwargs, direction):
-    """Forward mode over the recorded gradient."""
-
-    def product(of_variables, point, tangents):
-        gradient = grad(of_variables, tuple(range(len(point))), self._has_aux)
-        return jvp(lambda *x: gradient(*x)[0] if self._has_aux else gradient(*x), point, tangents)[1]
-
-    result = _by_duals(self, args, kwargs, direction, product)
-    return self._shaped((result, self.__wrapped__(*args, **kwargs)[1]) if self._has_aux else result)
 
 
 @overload
@@ -241,7 +168,7 @@ def hvp(
     array([[6., 2.],
            [2., 0.]])
     """
-    return Products(f, chosen(argnums, argnum, kernel), has_aux, hvp_body, hvp_by_duals)
+    return Products(f, chosen(argnums, argnum, kernel), has_aux, hvp_body)
 
 
 @overload
@@ -296,7 +223,7 @@ def gnvp(
     """
     if loss is not None and not callable(loss):
         raise StructureError(f"expected a function as loss, got {type(loss).__name__}")
-    return Products(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss), _gnvp_by_duals)
+    return Products(model, chosen(argnums, argnum, kernel), False, _GaussNewton(loss))
 
 
 class _GaussNewton:
@@ -307,7 +234,6 @@ class _GaussNewton:
 
     def __call__(self, e, direction, has_aux):
         e.check()
-        e.refuse_duals()
         tangents, lanes = _directions(direction, e.bases, _structure_of(e))
         moved = e.push(e.results, tangents, lanes)
         if self.loss is not None:
@@ -319,14 +245,3 @@ class _GaussNewton:
             inner.run()
             inner.check_number(len(inner.results))
             return second_products(inner, moved, lanes)
-
-
-def _gnvp_by_duals(self, args, kwargs, direction):
-    """The tangent of the model, times the Hessian of the loss, pulled back."""
-    loss = self._program.body.loss
-
-    def product(of_variables, point, tangents):
-        value, moved = jvp(of_variables, point, tangents)
-        return vjp(of_variables, *point)[1](moved if loss is None else hvp(loss)(value, moved))
-
-    return self._shaped(_by_duals(self, args, kwargs, direction, product))

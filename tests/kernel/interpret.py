@@ -142,10 +142,7 @@ class Interpreter:
         array[self.element(store.buffer, store.index)] = array.dtype.type(self.values[id(store.value)])
 
     def Guard(self, guard):
-        value, seen = self.values[id(guard.value)], guard.seen
-        if isinstance(seen, ir.Load):
-            seen = self.values[id(seen)].tobytes()
-        if (value.tobytes() if isinstance(seen, bytes) else bool(value)) != seen:
+        if bool(self.values[id(guard.value)]) != guard.seen:
             self.failed.append(guard.number if isinstance(guard.number, int) else self.position(guard.number))
             if guard.early:
                 raise _Stopped

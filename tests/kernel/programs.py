@@ -3,6 +3,7 @@
 import numpy as np
 
 from tapegrad.kernel import ir
+from tapegrad.kernel.arrays import as_seen
 from tapegrad.rules import lang as L
 
 
@@ -40,7 +41,14 @@ class Writer:
         return self.add(ir.Store(buffer, at(base, *steps, table=table), value))
 
     def guard(self, value, seen=True, early=False):
+        """A condition, or a number that is the one in these bytes, or that was loaded."""
         self.guards += 1
+        if isinstance(seen, bytes):
+            seen = self.add(ir.Load(ir.Buffer(ir.CONSTANT, 1, value.char, data=np.frombuffer(seen, value.char)), ir.Index()))
+        if isinstance(seen, ir.Load):
+            value, seen = self.let(as_seen(L.arg(value), L.arg(seen), value.char), "?"), True
+        elif value.char != "?":
+            value = self.let(L.ne(L.arg(value), 0.0), "?")
         return self.add(ir.Guard(self.guards - 1, value, seen, early))
 
     def loop(self, extent, *inits, reorder=False, which=None):

@@ -48,16 +48,19 @@ def test_ragged_loops_tables_guards_and_array_programs():
 x0: float32[9]
 y0: float64[9], finite
 c0: table[9] = [0, 1, 2, 3, ...]
+c1: float32[1] = [1.5]
 t0: float64[4]
-c1: float64[5] = [1.0, 2.0, 3.0, 4.0, ...]
+c2: float64[5] = [1.0, 2.0, 3.0, 4.0, ...]
 
 for i in range(2):
     for j in the next of 4, [1, 3][i] at a time:
         a0 = x0[c0[2*j + 3*i - 1]]
         a1: bool = a0 < 2.0
         guard 0: a1 is True (early)
-guard 1: a0 is 0x3fc00000
-t0[0]... = cumsum(c1[1])
+a2 = c1[0]
+a3: bool = select(isnan(a2), isnan(a0), a0 == a2 and copysign(1.0, a0) == copysign(1.0, a2))
+guard 1: a3 is True
+t0[0]... = cumsum(c2[1])
 y0[8] = a0"""
 
 

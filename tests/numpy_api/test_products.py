@@ -70,7 +70,8 @@ CASES = {
     "ediff1d": [(np.ediff1d, (U,)), (np.ediff1d, (M,)), (lambda a, b, c: np.ediff1d(a, b, c), (U, array(2), 0.5)), (lambda a: np.ediff1d(a, to_begin=[1.0, 2.0]), (U,)), (np.ediff1d, (array(1),))],
     "cov": [(np.cov, p) for p in [(M,), (U,), (M, array(2, 4)), (U, array(5))]]
     + [(lambda m: np.cov(m, rowvar=False), (M,)), (lambda m, y: np.cov(m, y, rowvar=False), (M, array(3, 2))), (lambda m: np.cov(m, bias=True), (M,)), (lambda m: np.cov(m, ddof=0), (M,)),
-       (lambda m: np.cov(m, ddof=2), (M,)), (lambda m, y: np.cov(m, y, False), (U, array(5))), (lambda m: np.cov(m, rowvar=False), (U,)), (lambda y: np.cov(M, y), (array(2, 4),))],
+       (lambda m: np.cov(m, ddof=2), (M,)), (lambda m, y: np.cov(m, y, False), (U, array(5))), (lambda m: np.cov(m, rowvar=False), (U,)), (lambda y: np.cov(M, y), (array(2, 4),)),
+       (lambda m: np.cov(m, fweights=[1, 2, 3, 2]), (M,)), (lambda m, w: np.cov(m, aweights=w + 2.0), (M, array(4))), (lambda m: np.cov(m, dtype=np.float64), (M,))],
     "corrcoef": [(np.corrcoef, (M,)), (np.corrcoef, (U, array(5))), (lambda m: np.corrcoef(m, rowvar=False), (M,)), (lambda m, y: np.corrcoef(m, y, False), (M, array(3, 2)))],
     "multi_dot": [(lambda *a: np.linalg.multi_dot(a), p) for p in [(M, N), (V, M, N), (M, N, array(2)), (V, M, array(4)), (V, W), (array(2, 9), array(9, 3), array(3, 8), array(8, 2)), (array(6, 2), array(2, 7), array(7, 2))]],
     "matrix_power": [(lambda a, n=n: np.linalg.matrix_power(a, n), (S,)) for n in (1, 2, 3, 7)] + [(lambda a: np.linalg.matrix_power(a, 2) @ a, (array(2, 3, 3),))],
@@ -133,7 +134,7 @@ def test_value_and_gradient(name):
             raise
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"interp", "vander", "polyfit"}))  # these give float64, as in NumPy
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"cov", "corrcoef", "interp", "vander", "polyfit"}))  # these give float64, as in NumPy
 def test_float32(name):
     function, operands = CASES[name][0]
     check(function, *[np.asarray(o, "f") for o in operands])
@@ -214,8 +215,8 @@ out = np.empty((3, 3))
 REFUSED = {
     "einsum out": lambda t: np.einsum("ij,jk", t, t, out=out), "einsum dtype": lambda t: np.einsum("ij,jk", t, t, dtype="f"), "dot out": lambda t: np.dot(t, t, out=out),
     "outer out": lambda t: np.outer(t, t, out=out), "matmul axes": lambda t: np.matmul(t, t, axes=[(0, 1)] * 3), "matmul dtype": lambda t: np.matmul(t, t, dtype="f"),
-    "multi_dot out": lambda t: np.linalg.multi_dot([t, t], out=out), "cov weights": lambda t: np.cov(t, fweights=[1, 2, 3]), "cov aweights": lambda t: np.cov(t, aweights=[1.0, 2, 3]),
-    "cov dtype": lambda t: np.cov(t, dtype="f"), "corrcoef dtype": lambda t: np.corrcoef(t, dtype="f"), "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
+    "multi_dot out": lambda t: np.linalg.multi_dot([t, t], out=out),
+    "corrcoef dtype": lambda t: np.corrcoef(t, dtype="f"), "interp knots": lambda t: np.interp(0.5, t[0], [1, 2, 3]),
     "vecdot axis": lambda t: np.vecdot(t, t, axis=0), "polyval poly1d": lambda t: np.polyval(np.poly1d([1, 2]), t),
 }  # fmt: skip
 
@@ -231,7 +232,7 @@ WRONG = {
     "convolve": lambda t: np.convolve(t, t), "empty": lambda t: np.convolve(t[0], []), "mode": lambda t: np.convolve(t[0], t[1], "around"), "vander": lambda t: np.vander(t), "diff": lambda t: np.diff(t, -1),
     "gradient": lambda t: np.gradient(t, [1.0, 2.0], axis=0), "edge": lambda t: np.gradient(t, edge_order=3), "interp": lambda t: np.interp(1.0, [0.0, 1.0], t[0]), "outer": lambda t: np.linalg.outer(t, t),
     "vecdot": lambda t: np.vecdot(t, np.ones(1)), "terms": lambda t: np.einsum("ij,jk", t), "dims": lambda t: np.einsum("ijk", t), "letter": lambda t: np.einsum("i1", t),
-    "output": lambda t: np.einsum("ij->k", t), "twice": lambda t: np.einsum("ij->ii", t), "extents": lambda t: np.einsum("ij,j", t, np.ones(4)), "no dots": lambda t: np.einsum("...j->j", t), "diagonal": lambda t: np.einsum("ii", t[:2]),
+    "output": lambda t: np.einsum("ij->k", t), "twice": lambda t: np.einsum("ij->ii", t), "extents": lambda t: np.einsum("ij,j", t, np.ones(4)), "no dots": lambda t: np.einsum("...j->j", t), "no dots in lists": lambda t: np.einsum(t, [..., 0], [0]), "diagonal": lambda t: np.einsum("ii", t[:2]),
     "multi_dot": lambda t: np.linalg.multi_dot([t]), "matrix_power": lambda t: np.linalg.matrix_power(t[:2], 2), "cov": lambda t: np.cov(t[None]),
 }  # fmt: skip
 if hasattr(np, "matvec"):

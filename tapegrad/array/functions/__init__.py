@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...common import docstrings
 from ...common.registry import attach
 from ..differentiable import Differentiable
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
 from .copies import *
 from .elementwise import *
 from .elementwise import ELEMENTWISE, power
+from .gathers import *
+from .gathers import along_axis, frozen, moved, moved_by
 from .groups import *
 from .groups import segment_max, segment_mean, segment_min, segment_sum
 from .products import *
 from .reductions import *
 from .shapes import *
-from .shapes import along_axis, frozen, moved, moved_by, part, view
+from .shapes import part, view
 
 #: Names of this module that are also methods of tensors.
 METHODS = [
@@ -41,7 +42,6 @@ attach(Differentiable, {name: globals()[name] for name in METHODS} | {
     "double": lambda self: astype(self, np.float64), "float": lambda self: astype(self, np.float32),
     "copy": clone,
 })  # fmt: skip
-docstrings.complete(globals(), docstrings.FUNCTIONS, {"split": "list of Tensor", "array_split": "list of Tensor"})
 
 #: Rows that only derivatives and kernels use: no functions of the namespace.
 INNER = {"absolute_product", "if_false", "if_true", "is_equal", "is_less", "is_less_equal", "is_nan"}

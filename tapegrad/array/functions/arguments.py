@@ -1,14 +1,23 @@
-"""What the functions of this package take: anything as a tensor, and axes in NumPy's and PyTorch's ways of naming them."""
+"""What the functions of this package take: anything as a tensor, and axes in NumPy's and PyTorch's ways of naming them; their names."""
 
 from __future__ import annotations
 
 from operator import index as as_index
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..differentiable import Differentiable
 from ..record import as_operand, plain
+
+F = TypeVar("F")
+
+
+def named(function: F, name: str, **parts: str) -> F:
+    """`function`, made for a row, under its name; `name` and `parts` are put into its docstring, which `python -OO` leaves out."""
+    function.__name__ = function.__qualname__ = name  # type: ignore[attr-defined]
+    function.__doc__ = function.__doc__ and function.__doc__.format(name=name, **parts)
+    return function
 
 
 def lift(x: Any) -> Any:

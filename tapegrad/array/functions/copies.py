@@ -18,7 +18,22 @@ if TYPE_CHECKING:
 
 
 def clone(x: TensorLike) -> Tensor:
-    """A copy that is recorded: the gradient passes through."""
+    """A copy that is recorded: the gradient passes through.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.clone(tg.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
     return apply("clone", (x,))
 
 
@@ -27,9 +42,30 @@ def _cast(x, dtype):
     return x.astype(dtype)
 
 
-def astype(x: TensorLike, dtype: DTypeLike) -> Tensor:
-    """`x` in another float dtype; the gradient comes back in the dtype of `x`."""
+def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool = True) -> Tensor:
+    """`x` in another float dtype; the gradient comes back in the dtype of `x`.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    dtype : dtype, optional
+        float32 or float64.
+    copy : bool
+        False: `x` itself if it has that dtype.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.astype(tg.tensor([1.0, 2.0]), "float32").dtype
+    dtype('float32')
+    """
     x, dtype = lift(x), np.dtype(dtype)
+    if not copy and dtype == x.dtype:
+        return x
     if dtype.kind != "f":
         if isinstance(x, Differentiable) and x.requires_grad and x.dtype.kind == "f":
             raise DtypeError(f"a conversion to {dtype} has no derivative; use .detach() first")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, overload
 from ...common.host_functions import host_function
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
-from ..record import apply, apply_one, record_aux
+from ..record import apply, record_aux
 from ..typing import TensorLike
-from .arguments import lift
+from .arguments import lift, named
 
 if TYPE_CHECKING:
     from ..dual import Dual
@@ -26,28 +26,35 @@ _ALIASES = {
 
 
 def _elementwise(name, row):
-    arity = row.arity
-
     def one(x: TensorLike) -> Tensor:
-        return apply_one(row, x) if isinstance(x, Differentiable) else apply(row, (x,))
+        """{doc}, element-wise.
+
+        Parameters
+        ----------
+        x : Tensor or array-like
+            Float64 or float32; broadcast as NumPy does.
+
+        Returns
+        -------
+        Tensor
+        """
+        return apply(row, (x,))
 
     def two(x: TensorLike, y: TensorLike) -> Tensor:
+        """{doc}, element-wise.
+
+        Parameters
+        ----------
+        x, y : Tensor or array-like
+            Float64 or float32; broadcast as NumPy does.
+
+        Returns
+        -------
+        Tensor
+        """
         return apply(row, (x, y))
 
-    function = one if arity == 1 else two
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{row.doc}, element-wise.
-
-    Parameters
-    ----------
-    {"x" if arity == 1 else "x, y"} : Tensor or array-like
-        Float64 or float32; broadcast as NumPy does.
-
-    Returns
-    -------
-    Tensor
-    """
-    return function
+    return named(one if row.arity == 1 else two, name, doc=row.doc)
 
 
 ELEMENTWISE = {
@@ -87,7 +94,24 @@ if TYPE_CHECKING:
 
 
 def power(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0."""
+    """``x ** y``, element-wise; the derivative in `y` is 0 where ``x ** y`` is 0.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    y : Tensor or array-like
+        Broadcast with `x`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.power(tg.tensor([2.0, 3.0]), 2)
+    tensor([4., 9.])
+    """
     # Not `x**y`: of a tensor's own operator the caller would be this file.
     return apply("power2", (x,)) if isinstance(x, Differentiable) and type(y) in (int, float) and y == 2 else apply("power", (x, y))
 
@@ -109,12 +133,35 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
     -------
     Tensor
         The gradient of the branch that is not taken is exactly zero.
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.where([True, False], tg.tensor([1.0, 2.0]), 0.0)
+    tensor([1., 0.])
     """
     return apply("where", (record_aux(_truth(), condition), x, y))
 
 
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
-    """`x` limited to ``[min, max]``; either bound may be None.  The derivative is 1 at the bounds themselves."""
+    """`x` limited to ``[min, max]``; either bound may be None.  The derivative is 1 at the bounds themselves.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    min : Tensor or array-like, optional
+    max : Tensor or array-like, optional
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.clip(tg.tensor([-1.0, 0.5, 2.0]), 0.0, 1.0)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
     if min is None and max is None:
         return lift(x)
     min = -inf if min is None else min

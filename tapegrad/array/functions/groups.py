@@ -15,14 +15,34 @@ from ..record import apply, guard_on, record_aux
 from ..typing import TensorLike
 from .arguments import lift
 from .elementwise import where
-from .shapes import frozen, moved_by, reshape
+from .gathers import frozen, moved_by
+from .shapes import reshape
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
 def segment_sum(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The sum of the rows of each group; 0 where there are none."""
+    """The sum of the rows of each group; 0 where there are none.
+
+    Parameters
+    ----------
+    data : Tensor or array-like
+    ids : int array-like or Tensor, shape (n,)
+        The group of each row of `data`, counted from 0.
+    num : int, optional
+        How many groups there are; one more than the largest number by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.segment_sum([1.0, 2.0, 5.0], [0, 2, 0])
+    tensor([6., 0., 2.])
+    """
     data, ids, num = _grouped(data, ids, num)
     inner = tuple(data.shape[1:])
     positions = record_aux(_positions(int(np.prod(inner)), num), ids)
@@ -30,19 +50,76 @@ def segment_sum(data: TensorLike, ids: TensorLike, num: int | None = None) -> Te
 
 
 def segment_mean(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The mean of the rows of each group; 0 where there are none."""
+    """The mean of the rows of each group; 0 where there are none.
+
+    Parameters
+    ----------
+    data : Tensor or array-like
+    ids : int array-like or Tensor, shape (n,)
+        The group of each row of `data`, counted from 0.
+    num : int, optional
+        How many groups there are; one more than the largest number by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.segment_mean([1.0, 2.0, 5.0], [0, 2, 0], 4)
+    tensor([3., 0., 2., 0.])
+    """
     sums = segment_sum(data, ids, num)
     counts = record_aux(_counts(len(sums), sums.dtype.char), lift(ids))
     return sums / reshape(counts, (-1,) + (1,) * (sums.ndim - 1))
 
 
 def segment_max(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The maximum over the rows of each group; -inf where there are none. At a tie the derivative is that of the first."""
+    """The maximum over the rows of each group; -inf where there are none. At a tie the derivative is that of the first.
+
+    Parameters
+    ----------
+    data : Tensor or array-like
+    ids : int array-like or Tensor, shape (n,)
+        The group of each row of `data`, counted from 0.
+    num : int, optional
+        How many groups there are; one more than the largest number by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.segment_max([1.0, 2.0, 5.0], [0, 1, 0])
+    tensor([5., 2.])
+    """
     return _extreme(data, ids, num, True)
 
 
 def segment_min(data: TensorLike, ids: TensorLike, num: int | None = None) -> Tensor:
-    """The minimum over the rows of each group; inf where there are none. At a tie the derivative is that of the first."""
+    """The minimum over the rows of each group; inf where there are none. At a tie the derivative is that of the first.
+
+    Parameters
+    ----------
+    data : Tensor or array-like
+    ids : int array-like or Tensor, shape (n,)
+        The group of each row of `data`, counted from 0.
+    num : int, optional
+        How many groups there are; one more than the largest number by default.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.segment_min([1.0, 2.0, 5.0], [0, 1, 0])
+    tensor([1., 2.])
+    """
     return _extreme(data, ids, num, False)
 
 

@@ -18,12 +18,44 @@ if TYPE_CHECKING:
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
-    """Matrix product with NumPy's rules for 1-d operands and stacks."""
+    """Matrix product with NumPy's rules for 1-d operands and stacks.
+
+    Parameters
+    ----------
+    a : Tensor or array-like
+    b : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.matmul(tg.tensor([[1.0, 2.0]]), tg.tensor([3.0, 4.0]))
+    tensor([11.])
+    """
     return apply("matmul", (a, b))
 
 
 def dot(a: TensorLike, b: TensorLike) -> Tensor:
-    """``np.dot``: products of scalars, inner products, matrix products."""
+    """``np.dot``: products of scalars, inner products, matrix products.
+
+    Parameters
+    ----------
+    a : Tensor or array-like
+    b : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.dot(tg.tensor([1.0, 2.0]), [3.0, 4.0])
+    tensor(11.)
+    """
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         # Numbers are arrays here, as in NumPy.
         kinds = (float if type(x) is int else None for x in (a, b))
@@ -37,10 +69,46 @@ def dot(a: TensorLike, b: TensorLike) -> Tensor:
 
 
 def outer(a: TensorLike, b: TensorLike) -> Tensor:
-    """Outer product of two flattened operands."""
+    """Outer product of two flattened operands.
+
+    Parameters
+    ----------
+    a : Tensor or array-like
+    b : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.outer(tg.tensor([1.0, 2.0]), [3.0, 4.0])
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     return apply("multiply", (reshape(a, (-1, 1)), reshape(b, (1, -1))))
 
 
 def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """Sum of a diagonal of a matrix, or of each matrix of a stack."""
+    """Sum of a diagonal of a matrix, or of each matrix of a stack.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    offset : int
+        Diagonal: above the main one if positive, below if negative.
+    axis1 : int
+    axis2 : int
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.trace(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.)
+    """
     return sum(diagonal(x, offset, axis1, axis2), axis=-1)

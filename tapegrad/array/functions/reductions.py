@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...rules import BY_NAME
 from ..record import apply
 from ..typing import Axis, TensorLike
-from .arguments import axis_index, chosen_axes, lift
+from .arguments import axis_index, chosen_axes, lift, named
 from .shapes import reshape
 
 if TYPE_CHECKING:
@@ -27,61 +27,104 @@ if TYPE_CHECKING:
         def __call__(self, x: TensorLike, axis: int = -1, *, dim: int | None = None) -> Tensor: ...
 
 
-def _reduction(name: str, doc: str) -> Reduction:
+def _reduction(name: str, doc: str, example: str) -> Reduction:
     row = BY_NAME[name]
 
     def function(x: TensorLike, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """{doc}
+
+        Parameters
+        ----------
+        x : Tensor or array-like
+        axis : int or tuple of int, optional
+            Axes to reduce; all by default.  `dim` is the same.
+        keepdims : bool
+            Keep reduced axes with extent 1.  `keepdim` is the same.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.{name}(tg.tensor([3.0, 4.0]))
+        tensor({example})
+        """
         x = lift(x)
         return apply(row, (x,), (("axis", chosen_axes(x, axis, dim)), ("keepdims", bool(keepdims or keepdim))))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{doc}
-
-    Parameters
-    ----------
-    x : Tensor or array-like
-    axis : int or tuple of int, optional
-        Axes to reduce; all by default.  `dim` is the same.
-    keepdims : bool
-        Keep reduced axes with extent 1.  `keepdim` is the same.
-
-    Returns
-    -------
-    Tensor
-    """
-    return function
+    return named(function, name, doc=doc, example=example)
 
 
-sum = _reduction("sum", "Sum over axes.")
-mean = _reduction("mean", "Arithmetic mean over axes.")
-prod = _reduction("prod", "Product over axes; its derivative is exact where factors are zero.")
-amax = max = _reduction("max", "Maximum over axes; ties share the derivative evenly.")
-amin = min = _reduction("min", "Minimum over axes; ties share the derivative evenly.")
-norm = _reduction("norm", "Euclidean norm over axes; its derivative at 0 is 0.")
-logsumexp = _reduction("logsumexp", "log(sum(exp(x))) over axes, without overflow.")
+sum = _reduction("sum", "Sum over axes.", "7.")
+mean = _reduction("mean", "Arithmetic mean over axes.", "3.5000")
+prod = _reduction("prod", "Product over axes; its derivative is exact where factors are zero.", "12.")
+amax = max = _reduction("max", "Maximum over axes; ties share the derivative evenly.", "4.")
+amin = min = _reduction("min", "Minimum over axes; ties share the derivative evenly.", "3.")
+norm = _reduction("norm", "Euclidean norm over axes; its derivative at 0 is 0.", "5.")
+logsumexp = _reduction("logsumexp", "log(sum(exp(x))) over axes, without overflow.", "4.3133")
 
 
-def _moment(name: str, doc: str) -> Moment:
+def _moment(name: str, doc: str, example: str) -> Moment:
     row = BY_NAME[name]
 
     def function(
         x: TensorLike, axis: Axis = None, ddof: int = 0, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
     ) -> Tensor:
+        """{doc} over axes, divided by ``n - ddof``; NumPy's default ``ddof=0``.
+
+        Parameters
+        ----------
+        x : Tensor or array-like
+        axis : int or tuple of int, optional
+            `dim` is the same.
+        ddof : int
+        keepdims : bool
+            Keep reduced axes with extent 1.  `keepdim` is the same.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.{name}(tg.tensor([3.0, 4.0]))
+        tensor({example})
+        """
         x = lift(x)
         attrs = (("axis", chosen_axes(x, axis, dim)), ("ddof", ddof), ("keepdims", bool(keepdims or keepdim)))
         return apply(row, (x,), attrs)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc + " over axes, divided by ``n - ddof``; NumPy's default ``ddof=0``."
-    return function
+    return named(function, name, doc=doc, example=example)
 
 
-var = _moment("var", "Variance")
-std = _moment("std", "Standard deviation (derivative 0 where it is 0)")
+var = _moment("var", "Variance", "0.2500")
+std = _moment("std", "Standard deviation (derivative 0 where it is 0)", "0.5000")
 
 
 def cumsum(x: TensorLike, axis: int | None = None, *, dim: int | None = None) -> Tensor:
-    """Cumulative sum along `axis` (of the flattened array by default)."""
+    """Cumulative sum along `axis` (of the flattened array by default).
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    axis : int, optional
+        `dim` is the same.
+    dim : int, optional
+        PyTorch's name of `axis`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.cumsum(tg.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 3., 6.])
+    """
     x = lift(x)
     axis = dim if axis is None else axis
     if axis is None or x.ndim == 0:
@@ -89,20 +132,36 @@ def cumsum(x: TensorLike, axis: int | None = None, *, dim: int | None = None) ->
     return apply("cumsum", (x,), (("axis", axis_index(axis, x.ndim)),))
 
 
-def _along(name: str, doc: str) -> Along:
+def _along(name: str, doc: str, example: str) -> Along:
     row = BY_NAME[name]
 
     def function(x: TensorLike, axis: int = -1, *, dim: int | None = None) -> Tensor:
+        """{doc}
+
+        Parameters
+        ----------
+        x : Tensor or array-like
+        axis : int
+            `dim` is the same.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import tapegrad as tg
+        >>> tg.{name}(tg.tensor([3.0, 4.0]))
+        tensor({example})
+        """
         x = lift(x)
         if x.ndim == 0:
             x = reshape(x, (1,))
             return reshape(function(x), ())
         return apply(row, (x,), (("axis", axis_index(axis if dim is None else dim, x.ndim)),))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, name, doc=doc, example=example)
 
 
-softmax = _along("softmax", "Exponentials normalised to sum 1 along `axis` (default: the last).")
-log_softmax = _along("log_softmax", "Logarithm of `softmax` along `axis` (default: the last).")
+softmax = _along("softmax", "Exponentials normalised to sum 1 along `axis` (default: the last).", "[0.2689, 0.7311]")
+log_softmax = _along("log_softmax", "Logarithm of `softmax` along `axis` (default: the last).", "[-1.3133, -0.3133]")

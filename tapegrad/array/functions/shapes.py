@@ -1,24 +1,20 @@
-"""Functions that move elements: other shapes, orders and axes; parts, joints, copies at given positions.
+"""Functions that move elements: other shapes, orders and axes; parts and joints.
 
-What NumPy gives as a view is a view here too (`tapegrad.array.views`); the rest are gathers,
-whose index map NumPy makes from an array of positions.
+What NumPy gives as a view is a view here too (`tapegrad.array.views`); copies at given positions are in `gathers`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from operator import index as as_index
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...common.errors import UnsupportedFunctionError
-from ...common.host_functions import host_function
 from ...tape.meta import c_strides
-from ..differentiable import Differentiable
-from ..record import apply, record_aux
-from ..typing import ArrayLike, Axis, TensorLike
+from ..record import apply
+from ..typing import Axis, TensorLike
 from ..views import note_view
 from .arguments import axis_index, axis_tuple, chosen_axes, lift
 
@@ -27,9 +23,26 @@ if TYPE_CHECKING:
 
 
 def reshape(x: TensorLike, *shape: Any) -> Tensor:
-    """The same elements in another shape; one extent may be -1."""
+    """The same elements in another shape; one extent may be -1.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    *shape : int, or one tuple
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.reshape(tg.tensor([1.0, 2.0, 3.0, 4.0]), 2, 2)
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
     x = lift(x)
-    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list, np.ndarray)):
         shape = tuple(shape[0])
     return _reshaped("reshape", x, np.reshape(x._v, shape))
 
@@ -46,7 +59,24 @@ def _scalar(value):
 
 
 def ravel(x: TensorLike, order: str = "C") -> Tensor:
-    """All elements in one axis, in the order of C or Fortran ("F"): a view if they are stored so, else a copy (as in NumPy)."""
+    """All elements in one axis, in the order of C or Fortran ("F"): a view if they are stored so, else a copy (as in NumPy).
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    order : {'C', 'F'}
+        In which order, as in NumPy.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.ravel(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 2., 3., 4.])
+    """
     x = lift(x)
     if order != "C" and x.ndim > 1:
         if order != "F":
@@ -59,18 +89,68 @@ def ravel(x: TensorLike, order: str = "C") -> Tensor:
 
 
 def flatten(x: TensorLike) -> Tensor:
-    """`ravel` under PyTorch's name."""
+    """`ravel` under PyTorch's name.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.flatten(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 2., 3., 4.])
+    """
     return reshape(x, (-1,))
 
 
 def squeeze(x: TensorLike, axis: Axis = None, *, dim: Axis = None) -> Tensor:
-    """Without axes of extent 1."""
+    """Without axes of extent 1.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    axis : int, optional
+        `dim` is the same.
+    dim : int, optional
+        PyTorch's name of `axis`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.squeeze(tg.tensor([[1.0, 2.0]]))
+    tensor([1., 2.])
+    """
     x = lift(x)
     return _reshaped("squeeze", x, np.squeeze(np.asarray(x._v), chosen_axes(x, axis, dim)))
 
 
 def expand_dims(x: TensorLike, axis: int) -> Tensor:
-    """With a new axis of extent 1 at `axis` of the result."""
+    """With a new axis of extent 1 at `axis` of the result.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    axis : int, optional
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.expand_dims(tg.tensor([1.0, 2.0]), 0)
+    tensor([[1., 2.]])
+    """
     x = lift(x)
     return _reshaped("expand_dims", x, np.expand_dims(x._v, axis))
 
@@ -79,7 +159,24 @@ unsqueeze = expand_dims
 
 
 def transpose(x: TensorLike, *axes: Any) -> Tensor:
-    """Axes permuted; reversed by default.  ``transpose(i, j)`` swaps two (PyTorch) if there are more."""
+    """Axes permuted; reversed by default.  ``transpose(i, j)`` swaps two (PyTorch) if there are more.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    *axes : int, or one tuple
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.transpose(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     x = lift(x)
     if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
         axes = axes[0]
@@ -101,7 +198,23 @@ def _permute(row, x, axes):
 
 
 def t(x: TensorLike) -> Tensor:
-    """A matrix transposed (a vector or scalar as it is)."""
+    """A matrix transposed (a vector or scalar as it is).
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.t(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
     x = lift(x)
     if x.ndim > 2:
         raise ValueError(f"t() expects at most 2 dimensions, this tensor has {x.ndim}; use transpose")
@@ -109,7 +222,24 @@ def t(x: TensorLike) -> Tensor:
 
 
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    axis1 : int
+    axis2 : int
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.swapaxes(tg.zeros(2, 3), 0, 1).shape
+    (3, 2)
+    """
     x = lift(x)
     axes = list(range(x.ndim))
     i, j = axis_index(axis1, x.ndim), axis_index(axis2, x.ndim)
@@ -118,7 +248,26 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
 
 
 def moveaxis(x: TensorLike, source: int | tuple[int, ...], destination: int | tuple[int, ...]) -> Tensor:
-    """Axes moved to other positions, as ``np.moveaxis``."""
+    """Axes moved to other positions, as ``np.moveaxis``.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    source : int or tuple of int
+        Where the axes are.
+    destination : int or tuple of int
+        Where they go.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.moveaxis(tg.zeros(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
+    """
     x = lift(x)
     source, destination = axis_tuple(source, x.ndim), axis_tuple(destination, x.ndim)
     if len(source) != len(destination):
@@ -130,7 +279,26 @@ def moveaxis(x: TensorLike, source: int | tuple[int, ...], destination: int | tu
 
 
 def flip(x: TensorLike, axis: Axis = None, *, dims: Axis = None) -> Tensor:
-    """The order along `axis` (default: all) reversed."""
+    """The order along `axis` (default: all) reversed.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    axis : int, optional
+        `dims` is the same.
+    dims : int or tuple of int, optional
+        PyTorch's name of `axis`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.flip(tg.tensor([1.0, 2.0, 3.0]))
+    tensor([3., 2., 1.])
+    """
     x = lift(x)
     axes = chosen_axes(x, axis, dims)
     axes = tuple(range(x.ndim)) if axes is None else axes
@@ -138,7 +306,24 @@ def flip(x: TensorLike, axis: Axis = None, *, dims: Axis = None) -> Tensor:
 
 
 def broadcast_to(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
-    """`x` repeated (as a view) to `shape`."""
+    """`x` repeated (as a view) to `shape`.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    shape : int, or one tuple
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.broadcast_to(tg.tensor([1.0, 2.0]), (2, 2))
+    tensor([[1., 2.],
+            [1., 2.]])
+    """
     x = lift(x)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     value = np.broadcast_to(x._v, shape)
@@ -151,7 +336,24 @@ def broadcast_to(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
 
 
 def expand(x: TensorLike, *shape: Any) -> Tensor:
-    """`broadcast_to` under PyTorch's name; -1 keeps an extent."""
+    """`broadcast_to` under PyTorch's name; -1 keeps an extent.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    *shape : int, or one tuple
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.expand(tg.tensor([[1.0], [2.0]]), -1, 2)
+    tensor([[1., 1.],
+            [2., 2.]])
+    """
     shape = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     own = (1,) * (len(shape) - x.ndim) + tuple(x.shape)
     return broadcast_to(x, tuple(o if s == -1 else s for s, o in zip(shape, own)))
@@ -165,7 +367,26 @@ def view(row, x, value, strides, offset):
 
 
 def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """Diagonal `offset` of a matrix as a vector; of a stack of matrices along the last axis."""
+    """Diagonal `offset` of a matrix as a vector; of a stack of matrices along the last axis.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    offset : int
+        Diagonal: above the main one if positive, below if negative.
+    axis1 : int
+    axis2 : int
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.diagonal(tg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 4.])
+    """
     x = lift(x)
     value = np.diagonal(np.asarray(x._v), offset, axis1, axis2)
     steps = c_strides(x.shape, 1)
@@ -176,7 +397,25 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
 
 
 def diag(x: TensorLike, k: int = 0) -> Tensor:
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    k : int
+        Diagonal: above the main one if positive, below if negative.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.diag(tg.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     x = lift(x)
     if x.ndim == 2:
         return diagonal(x, k)
@@ -187,7 +426,26 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
 
 
 def concatenate(tensors: Iterable[TensorLike], axis: int | None = 0, *, dim: int | None = None) -> Tensor:
-    """Arrays joined along an existing axis (None: flattened first)."""
+    """Arrays joined along an existing axis (None: flattened first).
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor or array-like
+    axis : int, optional
+        `dim` is the same.
+    dim : int, optional
+        PyTorch's name of `axis`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.concatenate([tg.tensor([1.0, 2.0]), [3.0]])
+    tensor([1., 2., 3.])
+    """
     tensors = [lift(x) for x in tensors]
     axis = dim if dim is not None else axis
     if axis is None:
@@ -210,7 +468,26 @@ def _batches(tensors):
 
 
 def stack(tensors: Iterable[TensorLike], axis: int = 0, *, dim: int | None = None) -> Tensor:
-    """Arrays of one shape joined along a new axis."""
+    """Arrays of one shape joined along a new axis.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor or array-like
+    axis : int, optional
+        `dim` is the same.
+    dim : int, optional
+        PyTorch's name of `axis`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.stack([tg.tensor(1.0), 2.0])
+    tensor([1., 2.])
+    """
     tensors = [lift(x) for x in tensors]
     axis = dim if dim is not None else axis
     if len(tensors) > JOIN:
@@ -220,12 +497,48 @@ def stack(tensors: Iterable[TensorLike], axis: int = 0, *, dim: int | None = Non
 
 
 def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Parts along `axis`, as ``np.split`` cuts them."""
+    """Parts along `axis`, as ``np.split`` cuts them.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    indices_or_sections : int or sequence of int
+        How many equal parts, or where to cut.
+    axis : int, optional
+
+    Returns
+    -------
+    list of Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.split(tg.tensor([1.0, 2.0, 3.0, 4.0]), 2)
+    [tensor([1., 2.]), tensor([3., 4.])]
+    """
     return _split(np.split, x, indices_or_sections, axis)
 
 
 def array_split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Parts along `axis` of nearly equal extent, as ``np.array_split``."""
+    """Parts along `axis` of nearly equal extent, as ``np.array_split``.
+
+    Parameters
+    ----------
+    x : Tensor or array-like
+    indices_or_sections : int or sequence of int
+        How many equal parts, or where to cut.
+    axis : int, optional
+
+    Returns
+    -------
+    list of Tensor
+
+    Examples
+    --------
+    >>> import tapegrad as tg
+    >>> tg.array_split(tg.tensor([1.0, 2.0, 3.0]), 2)
+    [tensor([1., 2.]), tensor([3.])]
+    """
     return _split(np.array_split, x, indices_or_sections, axis)
 
 
@@ -243,60 +556,3 @@ def _split(function, x, sections, axis):
 def part(x, axis, start, stop, step=None):
     """``x[start:stop:step]`` along `axis`, counted from the front."""
     return x[(slice(None),) * axis + (slice(start, stop, step),)]
-
-
-def moved(row, x, function):
-    """A gather whose index map is `function` applied to the array of positions."""
-    x = lift(x)
-    index = frozen(function(_positions(x.shape)))
-    return apply(row, (x, index.reshape(-1)), (("shape", index.shape),))
-
-
-def frozen(positions):
-    """An index map: a C-contiguous int64 array that nobody changes."""
-    index = np.array(positions, np.int64, order="C")
-    index.flags.writeable = False
-    return index
-
-
-def moved_by(row, x, function, *others):
-    """As `moved`, with an index map ``function(*values)`` that depends on values (of `others`)."""
-    x = lift(x)
-    index = record_aux(function, *others)
-    return apply(row, (x, reshape(index, (-1,)) if isinstance(index, Differentiable) else index.reshape(-1)), (("shape", index.shape),))
-
-
-def repeat(x: TensorLike, repeats: ArrayLike, axis: int | None = None) -> Tensor:
-    """Elements repeated, as ``np.repeat``."""
-    return moved("repeat", x, lambda p: np.repeat(p, repeats, axis))
-
-
-def tile(x: TensorLike, reps: int | tuple[int, ...]) -> Tensor:
-    """The array repeated, as ``np.tile``."""
-    return moved("tile", x, lambda p: np.tile(p, reps))
-
-
-def roll(x: TensorLike, shift: int | tuple[int, ...], axis: Axis = None) -> Tensor:
-    """Elements rolled along axes, as ``np.roll``."""
-    return moved("roll", x, lambda p: np.roll(p, shift, axis))
-
-
-def take(x: TensorLike, indices: TensorLike, axis: int | None = None, mode: Literal["raise", "wrap", "clip"] = "raise") -> Tensor:
-    """Elements at integer positions, as ``np.take``; `mode` "wrap" or "clip" brings positions outside back in."""
-    x = lift(x)
-    return moved_by("gather", x, _taken(x.shape, None if axis is None else as_index(axis), mode), indices)
-
-
-@host_function
-def _taken(at, shape, axis, mode):
-    return frozen(np.take(_positions(shape), at, axis, mode=mode))
-
-
-def _positions(shape):
-    return np.arange(math.prod(shape)).reshape(shape)
-
-
-@host_function
-def along_axis(order, shape, axis):
-    """The index map of ``np.take_along_axis`` in an array of this shape."""
-    return frozen(np.take_along_axis(_positions(shape), order, axis))

@@ -72,8 +72,6 @@ def rewrite(statement, new, loops=None):
             statement.value = resolve(statement.value, new)
     elif isinstance(statement, ir.Guard):
         statement.value = resolve(statement.value, new)
-        if isinstance(statement.seen, ir.Load):
-            statement.seen = resolve(statement.seen, new)
         if not isinstance(statement.number, int):
             statement.number = reindexed(statement.number, new, loops)
     elif isinstance(statement, ir.Run):

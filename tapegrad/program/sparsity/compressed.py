@@ -57,14 +57,6 @@ class Compressed:
         return directions
 
     @cached_property
-    def lanes(self):
-        """For each source one array: the seeds of all directions, with an axis for them in front."""
-        ends = np.cumsum([p.size for p in self.sources])
-        units = self.colour[None, :] == np.arange(self.count)[:, None]
-        parts = np.split(units, ends[:-1], axis=1)
-        return [np.ascontiguousarray(v.reshape((self.count, *p.shape)).astype(p.char)) for v, p in zip(parts, self.sources)]
-
-    @cached_property
     def places(self):
         """For each target and source: positions in their dense block, in that of the transpose, and in what comes back."""
         positions, down = [], 0
@@ -124,11 +116,6 @@ class Compressions:
     def symmetric(self):
         """Of the tape of a gradient: the compression of the Hessian."""
         return Symmetric(self)
-
-    @cached_property
-    def promotions(self):
-        """The kernels of its `Compressed` (`sparse.machine`)."""
-        return {}
 
     def jacobian(self, mode):
         """A sparse array of the pattern, the `Compressed` for a mode, and where in what comes back the entries are."""

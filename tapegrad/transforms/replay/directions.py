@@ -1,7 +1,7 @@
 """Directional derivatives by kernels: a Jacobian's columns or rows, several at a time.
 
 A `KernelRecording` answers by kernels (`kernel.of_tape`) what `program.swept.ReplayedRecording`
-answers by sweeps; the values are computed again with each chunk of directions.
+answers by sweeps.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ import numpy as np
 
 from ...program.status import FINE, OTHER
 
-#: Directions that one call carries, and instructions of a kernel's tape from which on they are fewer.
+#: Directions that one call carries at most, and instructions of a kernel's tape from which on they are fewer.
 MOST, LONG = 8, 1 << 19
 
 
 def lanes_of(tape, count):
-    """How many directions a kernel carries at once, out of `count`."""
-    lanes = 1
-    while lanes < min(count, MOST) and 2 * lanes * len(tape.records) <= LONG:
-        lanes *= 2
-    return lanes
+    """How many directions a kernel carries at once, out of `count`: as many in each of as few calls as may be."""
+    most = max(1, min(MOST, LONG // len(tape.records)))
+    return -(-count // -(-count // most)) if count else 1
 
 
 class Stopped(Exception):
@@ -31,16 +29,16 @@ class Stopped(Exception):
 
 
 def answered(kernels, inputs, backward):
-    """The values, what `backward` makes of a `KernelRecording`, and the status; values None unless all is fine."""
+    """What `backward` makes of a `KernelRecording`, and the status; None unless that is fine."""
     if kernels.recording is None:
-        return None, None, OTHER
+        return None, OTHER
     recording = KernelRecording(kernels.recording, inputs, kernels)
     try:
         result = backward(recording)
     except Stopped as stopped:
-        return None, None, stopped.status
+        return None, stopped.status
     # If nothing was asked, no kernel has looked at the guards.
-    return recording.values, result, OTHER if recording.values is None else FINE
+    return (result, FINE) if recording.asked else (None, OTHER)
 
 
 class KernelRecording:
@@ -56,8 +54,8 @@ class KernelRecording:
 
     Attributes
     ----------
-    values : list or None
-        The results there, after a kernel has run.
+    asked : bool
+        Whether a kernel has run.
 
     Raises
     ------
@@ -71,8 +69,8 @@ class KernelRecording:
     def __init__(self, base, arguments, kernels=None):
         self.base, self.arguments, self.kernels = base, arguments, kernels
         self.inputs, self.outputs, self.structure = base.inputs, base.outputs, base.structure
-        self.prediction, self._tape = base.prediction, base._tape
-        self.values = None
+        self.prediction, self.tape = base.prediction, base.tape
+        self.asked = False
 
     def compressed(self):
         """Compressions of the Jacobian (`ReplayedRecording.compressed`)."""
@@ -116,9 +114,8 @@ class KernelRecording:
         status, results = kernel.answer([*self.arguments, *seeds])
         if results is None:
             raise Stopped(status)
-        if self.values is None:
-            self.values = [kernel.value(results, k) for k in range(kernel.values)]
-        return results[kernel.values :]
+        self.asked = True
+        return results
 
     def answer(self, kernel, forward, directions):
         """Status and results of a kernel, as `Executable.answer` gives them."""

@@ -18,8 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...common.tree import LEAF, flatten
-from .answers import Applied, Gathered, Plan
-from .directions import KernelRecording, lanes_of
+from ...program.status import OTHER
+from .answers import Applied, Gathered, Plan, fitting, written
+from .directions import KernelRecording, Stopped
 
 #: Elements that are numbered, at most: what float32 counts.
 MOST = 1 << 24
@@ -27,27 +28,13 @@ MOST = 1 << 24
 LARGE = 1 << 12
 
 
-def of_directions(kept, read, kernel_of=None, then=None):
+def of_directions(kept, read, then=None):
     """How a call is answered by what is read off a recording: the executable, its plan and the answer; or None.
 
-    ``read(recording)`` gives the result; ``kernel_of(tape, forward, count)`` the kernel and its lanes, if that is not one
-    of several directions; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
+    ``read(recording)`` gives the result; ``then(leaf)`` is the answer, if it is not what is read, which is one leaf.
     """
-    from ...program.swept import ReplayedRecording  # loads compiled code
-
-    def of(forward, count):
-        if kernel_of is not None:
-            return kernel_of(kept.tape, forward, count)
-        lanes = lanes_of(kept.tape, count)
-        kernel = kept.kernels.get((forward, lanes))
-        return None if kernel is None else (kernel, lanes)
-
-    base = kept.kernels.recording
-    if base is None:
-        workspace = kept.take()
-        base = ReplayedRecording.of(workspace)
-        kept.give(workspace)
-    plan = gathered(base, read, of)
+    kernels = kept.kernels
+    plan = None if kernels.recording is None else gathered(kernels.recording, read, kernels)
     if plan is None or then is None:
         return None if plan is None else (plan[0], plan[1], plan[2:])
     executable, runs, _, leaves = plan
@@ -59,10 +46,8 @@ class Numbered(KernelRecording):
 
     Parameters
     ----------
-    base : ReplayedRecording
-        Which says what inputs and outputs there are.
-    kernel_of : callable
-        ``kernel_of(forward, count)`` gives an executable for so many directions, and how many it carries at once; or None.
+    base, kernels
+        As of `KernelRecording`.
     value : callable
         From an array of numbers of elements (from 1) to what stands for them.
 
@@ -74,21 +59,15 @@ class Numbered(KernelRecording):
         What was asked, and for which dtypes.
     """
 
-    def __init__(self, base, kernel_of, value):
-        super().__init__(base, None)
-        self.kernel_of, self._value = kernel_of, value
+    def __init__(self, base, kernels, value):
+        super().__init__(base, None, kernels)
+        self._value = value
         self.runs, self.used, self.size = [], [], 1
 
     @property
     def store(self):
         """Asked for by who has not chosen a mode yet: then there is no plan."""
-        raise _Unplanned
-
-    def _kernel(self, forward, count):
-        kernel = self.kernel_of(forward, count)
-        if kernel is None:
-            raise _Unplanned
-        return kernel
+        raise Stopped(OTHER)
 
     def _run(self, executable, seeds, targets, lanes):
         parts, places = [], []
@@ -99,15 +78,11 @@ class Numbered(KernelRecording):
             self.used.append((executable, port.char))
         self.runs.append((seeds, places))
         if self.size > MOST:
-            raise _Unplanned
+            raise Stopped(OTHER)
         return parts
 
 
-class _Unplanned(Exception):
-    """There is no plan."""
-
-
-def gathered(base, read, kernel_of):
+def gathered(base, read, kernels):
     """How a call of `read` is one of a kernel, and indexing.
 
     Parameters
@@ -115,8 +90,7 @@ def gathered(base, read, kernel_of):
     base : ReplayedRecording
     read : callable
         Given a recording, gives containers of arrays, numbers and SciPy's sparse arrays.
-    kernel_of : callable
-        As of `Numbered`.
+    kernels : Kernels
 
     Returns
     -------
@@ -124,20 +98,19 @@ def gathered(base, read, kernel_of):
         What `Site` takes: the executable, its runs, and the answer.
     """
     try:
-        numbered, leaves, structure = _answer(base, read, kernel_of, lambda n: n)
+        numbered, leaves, structure = _answer(base, read, kernels, lambda n: n)
         if len(set(numbered.used)) != 1:
             return None
         executable, char = numbered.used[0]
-        others = [_answer(base, read, kernel_of, value)[1] for value in (lambda n: n * n, np.sin)]
+        others = [_answer(base, read, kernels, value)[1] for value in (lambda n: n * n, np.sin)]
         found = [_leaf(one, *more, numbered.size, char) for one, *more in zip(leaves, *others)]
-    except _Unplanned:
+    except Stopped:
         return None
-    runs = [(seeds, [None] * (len(executable.outputs) - len(places)) + places) for seeds, places in numbered.runs]
-    return executable, Plan([((numbered.size,), char)], runs), structure, found
+    return executable, Plan([((numbered.size,), char)], numbered.runs), structure, found
 
 
-def _answer(base, read, kernel_of, value):
-    numbered = Numbered(base, kernel_of, value)
+def _answer(base, read, kernels, value):
+    numbered = Numbered(base, kernels, value)
     leaves, structure = flatten(read(numbered))
     return numbered, leaves, structure
 
@@ -149,26 +122,26 @@ def _leaf(numbers, squares, sines, size, char):
         return Applied(Filled(numbers), data)
     kind = type(numbers)
     if kind is not float and getattr(numbers, "dtype", np.dtype("O")).char != char:
-        raise _Unplanned
+        raise Stopped(OTHER)
     numbers, squares, sines = (np.asarray(n, np.float64) for n in (numbers, squares, sines))
     values = np.sin(np.arange(size)).astype(char)
 
     def whole(index):
         if not np.all((index >= 0) & (index < size) & (index == np.floor(index))):
-            raise _Unplanned
+            raise Stopped(OTHER)
         return index.astype(np.intp) if index.ndim else int(index)
 
     try:
         index = whole(numbers)
         if np.array_equal(values[index], sines):
             return _picked(index, None, char, kind is float)
-    except _Unplanned:
+    except Stopped:
         pass
     # A mean of two: their sum and the sum of their squares say which.
     total, difference = 2.0 * numbers, np.sqrt(np.maximum(4.0 * squares - 4.0 * numbers**2, 0.0))
     index, other = whole((total + difference) / 2.0), whole((total - difference) / 2.0)
     if not np.array_equal(0.5 * (values[index] + values[other]), sines):
-        raise _Unplanned
+        raise Stopped(OTHER)
     return _picked(index, other, char, kind is float)
 
 
@@ -179,7 +152,7 @@ def _picked(index, other, char, single):
     where = np.flatnonzero(index if other is None else index | other)
     if 4 * len(where) > index.size:
         # To pick element by element costs more than what the long way adds.
-        raise _Unplanned
+        raise Stopped(OTHER)
     scattered = Scattered(index.shape, where, char)
     index, other = (None if i is None else i.reshape(-1)[where] for i in (index, other))
     return Applied(scattered, Gathered(0, index, other))
@@ -196,9 +169,17 @@ class Scattered:
         whole.reshape(-1)[self.where] = data
         return whole
 
+    def into(self, data, out):
+        """The same in `out`."""
+        fitting(out, self.shape, self.dtype).fill(0.0)
+        out.reshape(-1)[self.where] = data
+        return out
+
 
 class Filled:
     """A SciPy array with the pattern of `template`, and other data; it shares no memory with it."""
+
+    into = staticmethod(written)
 
     def __init__(self, template):
         self.kind, self.rest, self.indices, self.indptr = type(template), dict(vars(template)), template.indices, template.indptr

@@ -59,12 +59,9 @@ class Kept(Pool):
 
     def by_kernel(self, inputs, backward):
         """The answer of a kernel, or None, and its status; `backward` as of `Replayed.call`."""
-        if hasattr(backward, "by_kernel"):
-            result = backward.by_kernel(self, inputs)
-            return (None, OTHER) if result is None else (Outcome(None, self.tape.structure, result, self.tape), FINE)
         if callable(backward):
-            values, result, status = answered(self.kernels, inputs, backward)
-            return (None if values is None else Outcome(values, self.tape.structure, result, self.tape)), status
+            result, status = answered(self.kernels, inputs, backward)
+            return (Outcome(None, self.tape.structure, result, self.tape) if status == FINE else None), status
         kernel = self.kernels.get(backward)
         status, results = (OTHER, None) if kernel is None else kernel.answer(inputs)
         if results is None:
@@ -96,6 +93,12 @@ class Kept(Pool):
         self.give(workspace)
         return outcome, FINE, None
 
+    def as_recorded(self, inputs, values, stats):
+        """The answer to the call that was recorded, for which nothing has to be computed again: nor planned, before there is a second call."""
+        outcome = Outcome(values, self.tape.structure, None, self.tape)
+        self._promote(inputs, False, outcome, None, stats)
+        return outcome
+
     def _promote(self, inputs, backward, outcome, workspace, stats):
         """Note an answer of the interpreter, and make a kernel of the tape if it is time."""
         kernels = self.kernels
@@ -103,7 +106,7 @@ class Kept(Pool):
             if kernels.visited(backward):
                 expected = [*outcome.values, *(g for g in outcome.gradients or () if g is not None)]
                 kernels.promote(backward, lambda kernel: kernel.answer(inputs), expected, stats, self.name)
-        elif not hasattr(backward, "by_kernel"):
+        else:
             recording = workspace.recording
             asked, recording.asked = recording.asked, []
             for forward, directions, count, results in asked:

@@ -134,7 +134,7 @@ def test_second_derivatives_are_kernels():
 def test_looking_inside():
     x = np.linspace(0.1, 1.0, 9)
     forward, reverse = (tg.jit(tg.jacobian(layer, mode=mode)) for mode in ("forward", "reverse"))
-    assert (forward.kernel(x).forward, reverse.kernel(x).forward) == (True, False) and forward.kernel(x).lanes == MOST
+    assert (forward.kernel(x).forward, reverse.kernel(x).forward) == (True, False) and forward.kernel(x).lanes == 5  # nine columns in two calls
     assert "for " in forward.kernel(x).source() and len(forward.tape(x)) == 2
     for _ in range(3):
         np.testing.assert_allclose(forward(x), reverse(x), rtol=1e-13)
@@ -189,11 +189,11 @@ def test_lanes_kernels_and_their_print():
     seeds = np.random.default_rng(0).normal(size=(4, 4))
     forward, reverse = (TapeKernel(tape, (how, 4)) for how in (True, False))
     gradient = np.cos(x) * x + np.sin(x)
-    np.testing.assert_allclose(forward.answer([*arguments((x,)), seeds])[1][1], seeds @ gradient, rtol=1e-13)
-    np.testing.assert_allclose(reverse.answer([*arguments((x,)), seeds[0]])[1][1], np.outer(seeds[0], gradient), rtol=1e-13)
+    np.testing.assert_allclose(forward.answer([*arguments((x,)), seeds])[1][0], seeds @ gradient, rtol=1e-13)
+    np.testing.assert_allclose(reverse.answer([*arguments((x,)), seeds[0]])[1][0], np.outer(seeds[0], gradient), rtol=1e-13)
     assert "4 tangents" in str(forward) and "4 adjoints" in str(reverse)
 
 
 def test_how_many_lanes():
     tape = tape_of(lambda x: x * x, 1.0)
-    assert [lanes_of(tape, count) for count in (0, 1, 2, 3, 5, 8, 100)] == [1, 1, 2, 4, 8, MOST, MOST]
+    assert [lanes_of(tape, count) for count in (0, 1, 2, 3, 5, 8, 100)] == [1, 1, 2, 3, 5, 8, MOST]

@@ -6,12 +6,9 @@ import scipy.sparse
 
 import tapegrad as tg
 from tapegrad.common.tree import flatten, unflatten
-from tapegrad.program.swept import ReplayedRecording
-from tapegrad.sparse.api import _by_colours, _symmetric_as_sparse, _symmetric_of, as_sparse
 from tapegrad.transforms.hessians import _diagonals, _symmetric
 from tapegrad.transforms.replay.answers import Miss
 from tapegrad.transforms.replay.arguments import sort_arguments
-from tapegrad.transforms.replay.directions import lanes_of
 from tapegrad.transforms.replay.gathered import gathered
 from tapegrad.transforms.replay.site import Site
 
@@ -26,21 +23,13 @@ def ring(x):
     return np.sum(x[1:] * x[:-1] ** 2) + np.sum(np.sin(x))
 
 
-def site_of(g, args, read, kernel_of=None):
+def site_of(g, args, read):
     """A site for calls of a jitted derivative, which has been called often enough to have a kernel."""
     for _ in range(4):
         g(*args)
     _, key, _ = sort_arguments(args, {}, g._replayed.argnums)
-    kept = g._replayed.kinds[key].recent
-
-    def by_lanes(forward, count):
-        lanes = lanes_of(kept.tape, count)
-        kernel = kept.kernels.get((forward, lanes))
-        return None if kernel is None else (kernel, lanes)
-
-    base = kept.kernels.recording or ReplayedRecording.of(kept.take())
-    kernel_of = by_lanes if kernel_of is None else lambda forward, count: read.kernel_of(kept.tape, forward, count)
-    plan = gathered(base, read, kernel_of)
+    kernels = g._replayed.kinds[key].recent.kernels
+    plan = gathered(kernels.recording, read, kernels)
     if plan is None:
         return None
     executable, plan, structure, leaves = plan
@@ -124,9 +113,8 @@ def test_diagonals():
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_sparse_derivatives(symmetric):
     g = tg.sparse_hessian(tg.jit(ring)) if symmetric else tg.sparse_jacobian(tg.jit(lambda x: x[1:] * x[:-1] + x[0]))
-    choose, unknown = (_symmetric_of, _symmetric_as_sparse) if symmetric else (lambda known: known.jacobian("auto"), as_sparse)
     points = RNG.random((3, 8))
-    site = site_of(g, (points[0],), _by_colours(choose, unknown, g._replayed), True)
+    site = site_of(g, (points[0],), lambda recording: g._read(recording, None))
     for point in points:
         answer, expected = site.call((point,), {}), g(point)
         assert type(answer) is type(expected) is scipy.sparse.csr_array and answer.shape == expected.shape
@@ -139,7 +127,7 @@ def test_sparse_derivatives(symmetric):
 
 def test_an_entry_that_is_not_finite_misses():
     g = tg.sparse_jacobian(tg.jit(lambda x: np.sqrt(x) * x[::-1]))
-    site = site_of(g, (np.ones(8),), _by_colours(lambda known: known.jacobian("auto"), as_sparse, g._replayed), True)
+    site = site_of(g, (np.ones(8),), lambda recording: g._read(recording, None))
     assert type(site.call((np.full(8, 4.0),), {})) is not Miss
     assert type(site.call((np.arange(8.0),), {})) is Miss
 

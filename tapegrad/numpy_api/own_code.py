@@ -1,0 +1,164 @@
+"""Functions that NumPy writes in Python: its own code computes them here too.
+
+`np.tensordot`, `np.gradient`, `np.polyfit` and many more are Python functions over a few that are compiled.  Called with a tensor
+they only have to be kept from making plain arrays of it: their code runs with names of its own, in which ``asarray`` gives a tensor
+back as it is and ``empty`` makes a constant tensor that can be filled.  Whatever else they call, NumPy hands to `dispatch`, and what is
+compiled refuses tensors; so a derivative cannot get lost, whatever a version of NumPy does.
+
+A function belongs here if its code computes new arrays, or fills arrays of at least one dimension; what changes the element
+``a[..., 0]`` of a vector in place (`np.cross`) does not, for that is no window on the vector here.
+"""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Hashable
+from functools import cache
+
+import numpy as np
+
+from ..array import functions as F
+from ..array.differentiable import Differentiable
+from ..array.objects import holds_tensors
+from ..array.record import normalise, plain
+from .dispatch import FUNCTIONS, implements, refuse, values_of
+from .shaping import cast, rearranged
+
+_NAMES = """
+linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
+linalg.tensorinv linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
+rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
+fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
+tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm
+"""
+
+
+def _converting(function):
+    """``np.array`` and its kin, which give tensors as tensors."""
+
+    def convert(thing, dtype=None, *args, ndmin=0, **kwargs):
+        if not isinstance(thing, Differentiable) and not holds_tensors(thing):
+            return np.array(function(thing, dtype, *args, **kwargs), copy=None, ndmin=ndmin)
+        whole = F.lift(thing)
+        if dtype is not None:
+            whole = cast(whole, dtype)
+        if whole is thing and kwargs.get("copy", function is np.array):
+            whole = F.clone(whole)
+        return whole if whole.ndim >= ndmin else F.reshape(whole, (1,) * (ndmin - whole.ndim) + tuple(whole.shape))
+
+    return convert
+
+
+def _making(function):
+    """`function`, which makes a new array, as a constant tensor if it is one of floats."""
+
+    def make(*args, **kwargs):
+        array = function(*args, **kwargs)
+        return plain(normalise(array)) if array.dtype.char in "df" else array
+
+    return make
+
+
+class _Converter:
+    """What NumPy's class of that name gives, of tensors."""
+
+    def __init__(self, *things):
+        self.arrays = [thing if isinstance(thing, (int, float)) else _REPLACED[np.asarray](thing) for thing in things]
+        # Numbers have no dtype that counts, neither Python's nor those on the tape.
+        self.kinds = [value if isinstance(value := getattr(x, "_v", x), (int, float)) else value.dtype for x in self.arrays]
+
+    def as_arrays(self):
+        return self.arrays
+
+    def __getitem__(self, k):
+        return self.arrays[k]
+
+    def result_type(self, ensure_inexact):
+        return np.result_type(*self.kinds, 0.0)
+
+    def wrap(self, result):
+        return result
+
+
+class _Names:
+    """A module of NumPy's with the replaced names."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        vars(self)[name] = thing = _replaced(getattr(self._module, name))
+        return thing
+
+
+#: What NumPy's code calls -> what it calls here.
+_REPLACED = {
+    **{function: _converting(function) for function in (np.array, np.asarray, np.asanyarray)},
+    **{function: _making(function) for function in (np.zeros, np.ones, np.empty, np.eye)},
+    np.broadcast: lambda *arrays: np.broadcast(*[np.broadcast_to(0.0, np.shape(a)) for a in arrays]),
+    np.ndarray: (np.ndarray, Differentiable),  # of isinstance
+    np._core.function_base._array_converter: _Converter,
+    # The frames of `dispatch` and of `_by_own_code` lie between NumPy's code and the caller.
+    warnings: types.SimpleNamespace(warn=lambda text, kind=None, stacklevel=1: warnings.warn(text, kind, stacklevel + 3)),
+}
+
+
+def _replaced(thing):
+    if isinstance(thing, types.ModuleType) and thing.__name__.startswith("numpy"):
+        return _Names(thing)
+    if isinstance(thing, types.FunctionType) and thing.__module__.startswith("numpy"):
+        return _REPLACED.get(thing) or (thing if hasattr(thing, "_implementation") else private_code(thing))
+    return _REPLACED.get(thing, thing) if isinstance(thing, Hashable) else thing
+
+
+_NAMESPACES = {}
+
+
+@cache
+def private_code(function):
+    """The code of a Python function inside of NumPy, for tensors."""
+    there = function.__globals__
+    names = _NAMESPACES.get(there["__name__"])
+    if names is None:
+        names = _NAMESPACES[there["__name__"]] = {}
+        names.update({name: _replaced(thing) for name, thing in there.items()})
+    made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def own_code(function):
+    """NumPy's code of a public function, for tensors."""
+    return private_code(function._implementation)
+
+
+def _by_own_code(function):
+    FUNCTIONS[function] = lambda *args, **kwargs: own_code(function)(*args, **kwargs)
+
+
+for _name in _NAMES.split():
+    _place, _, _last = _name.rpartition(".")
+    _by_own_code(getattr(getattr(np, _place) if _place else np, _last))
+
+
+@implements(np.geomspace)
+def _geomspace(start, stop, *args, **kwargs):
+    signs = np.sign(values_of(F.lift(start))) * np.sign(values_of(F.lift(stop)))
+    if not np.all(signs > 0):
+        raise ValueError("geomspace needs ends of the same sign, and neither of them 0")
+    return own_code(np.geomspace)(start, stop, *args, **kwargs)
+
+
+@implements(np.pad)
+def _pad(array, pad_width, mode="constant", **kwargs):
+    pad_width = values_of(pad_width)
+    if mode in ("constant", "empty"):
+        constant = F.lift(kwargs.pop("constant_values", 0.0) if mode == "constant" else 0.0)
+        np.pad(np.empty(0), 0, mode, **kwargs)  # refuses other arguments
+        return rearranged(lambda p, c: np.pad(p, pad_width, "constant", constant_values=c), array, constant, dtype=array.dtype)
+    if not isinstance(mode, str):
+        raise refuse(np.pad, " with a function as mode, which would fill plain memory; join with np.concatenate")
+    if mode in ("edge", "wrap", "reflect", "symmetric") and kwargs.get("reflect_type", "even") == "even":
+        return rearranged(lambda p: np.pad(p, pad_width, mode, **kwargs), array)
+    return own_code(np.pad)(F.lift(array), pad_width, mode, **kwargs)
