@@ -110,30 +110,12 @@ def _select(condlist, choicelist, default=0):
 
 @implements(np.piecewise)
 def _piecewise(x, condlist, funclist, *args, **kw):
-    # As NumPy does it: each function sees the elements of its own condition only.
     if not isinstance(x, Differentiable):
         raise refuse(np.piecewise, " where only a condition is a tensor")
     condlist = values_of(condlist)
-    if np.isscalar(condlist) or x.ndim and not isinstance(condlist[0], (list, np.ndarray)):
-        condlist = [condlist]
-    conditions = list(np.array(condlist, bool))
-    if len(funclist) == len(conditions) + 1:
-        conditions.append(~np.any(conditions, axis=0))
-    elif len(funclist) != len(conditions):
-        raise ValueError(f"with {len(conditions)} condition(s), either that many or one more function is expected")
-    result = 0.0 * x
-    for condition, function in zip(conditions, funclist):
-        if not callable(function):
-            result = F.where(condition, function, result)
-        elif condition.any():
-            values = as_tensor(function(x[condition] if x.ndim else x, *args, **kw))
-            if x.ndim == 0:
-                result = F.where(condition, values, result)
-                continue
-            rank = np.cumsum(condition.ravel()).reshape(condition.shape) - 1
-            values = F.broadcast_to(values, (int(condition.sum()),))
-            result = F.where(condition, F.take(values, np.maximum(rank, 0)), result)
-    return result
+    if x.ndim:
+        return own_code(np.piecewise)(x, condlist, funclist, *args, **kw)
+    return own_code(np.piecewise)(F.reshape(x, (1,)), np.reshape(condlist, (-1, 1)), funclist, *args, **kw)[0]
 
 
 # ---- triangles and diagonals ---------------------------------------------------------------
