@@ -57,7 +57,7 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
             raise GradientError(
                 f"output {k} (shape {tuple(t.shape)}) does not require grad: nothing it was computed from is on a tape"
             )
-    return tuple(plain(normalise(np.array(value))) for value in sweep_forward(roots, wanted, seeds))
+    return tuple(plain(normalise(np.array(value + 0.0))) for value in sweep_forward(roots, wanted, seeds))
 
 
 def sweep_forward(outputs, inputs, seeds):

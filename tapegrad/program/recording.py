@@ -276,10 +276,8 @@ class Recording(Sweeps):
         stretch, carried = Stretch(self.store, plain=True), {p.slot: seed for p, seed in zip(self.inputs, seeds)}
         push(stretch, between(stretch, [p.slot for p in self.outputs if p.interior], list(carried)), carried, lanes)
         tangents = [carried.get(p.slot) for p in self.outputs]
-        return [
-            np.zeros((lanes, p.size), p.char) if t is None else np.reshape(t, (lanes, p.size)).astype(p.char, copy=False)
-            for p, t in zip(self.outputs, tangents)
-        ]
+        # What nothing arrives at is not -0.
+        return [np.zeros((lanes, p.size), p.char) + (0.0 if t is None else np.reshape(t, (lanes, p.size))) for p, t in zip(self.outputs, tangents)]
 
 
 def transposed(rows, outputs):
