@@ -11,27 +11,23 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, overload
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ..common.dtypes import check_derivative, check_dtype
+from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
-from ..common.registry import registry
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .objects import joined
 from .record import normalise, tracked
-from .typing import Argnums, Between, OfJacobian
+from .typing import Between
 
 R = TypeVar("R", bound=Any)
 X = TypeVar("X", bound=Any)
 
-#: What functions that `jacfwd` has returned are under `jit`: the columns of a recording of the function.
-RECORDED: WeakKeyDictionary = WeakKeyDictionary()
 _LEVELS = itertools.count(LEVELS_APART, LEVELS_APART)
 
 #: Tangents that share one pass of `jacfwd`.
@@ -114,18 +110,7 @@ def _parts(result, level, what):
     if isinstance(result, Differentiable):
         check_derivative(result, what)
         return (result if tracked(result) else result._v), None
-    if result is None and what.startswith("the result"):
-        raise StructureError(f"{what} is None: does the function return what it computes?")
-    if isinstance(result, (str, bytes)) or result is None or callable(result):
-        raise StructureError(
-            f"{what} is not a number or an array but of type {type(result).__name__}; "
-            "return numbers, arrays, or tuples, lists and dicts of them"
-        )
-    array = np.asarray(result)
-    if array.dtype.kind == "O":
-        raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
-    check_dtype(array, what)
-    check_derivative(result, what)
+    check_returned(result, what)
     return result, None
 
 
@@ -252,55 +237,17 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
             _, tangents, structure = _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {function_name(f)}")
             return unflatten(structure, tangents)
 
-    return _recorded(df, f, derivative)
+    return recorded(df, f, derivative)
 
 
-def _recorded(transformed, f, transformation):
+def recorded(transformed, f, transformation):
     """`transformed`; where `f` is under ``jit``, what that makes of the transformation."""
     again = getattr(f, "recorded_as", None)
     return transformed if again is None else again(transformation) or transformed
 
 
-@overload
-def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
-@overload
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
-
-    Parameters
-    ----------
-    f : callable
-        Returns a number, an array, or nested tuples, lists and dicts of them.
-    argnums : int or tuple of int
-        The arguments to differentiate in: numbers or arrays.
-
-    Returns
-    -------
-    callable
-        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
-        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
-
-    Raises
-    ------
-    StructureError
-        An argument that is not a number or array, or such a result.
-    DtypeError
-        An array of integers.
-
-    Notes
-    -----
-    Several directions (4, 8 or 16) share one pass: the partial derivatives of
-    each operation are computed once.  Use it where outputs outnumber inputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import tapegrad as tg
-    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
-    array([[3., 2.],
-           [1., 0.]])
-    """
+def columns(f, argnums):
+    """The Jacobian of `f` by passes of dual numbers: what `jacfwd` is without `jit`."""
 
     @functools.wraps(f)
     def jacobian(*args, **kwargs):
@@ -312,9 +259,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             jacobians.append(_jacobian(f, args, k % len(args), kwargs))
         return tuple(jacobians) if several else jacobians[0]
 
-    if isinstance(argnums, int) and argnums >= 0:
-        RECORDED[jacobian] = lambda: registry.jacfwd(f, argnums)
-    return _recorded(jacobian, f, lambda f: jacfwd(f, argnums))
+    return jacobian
 
 
 def lanes_for(rest):

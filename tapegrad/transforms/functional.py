@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import numpy as np
 
 from ..array.differentiable import Differentiable
-from ..array.forward import RECORDED
 from ..array.typing import Argnums, KernelPolicy, OfFirst, OfFirstTwo, OfSecond, Unknown
 from ..autograd import nested
 from ..common.errors import OptionError, StructureError
@@ -225,8 +224,6 @@ def options_of(function):
 
 def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
-    if type(function) is types.FunctionType and function in RECORDED:
-        function = RECORDED[function]()
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
     (inner, *args), kwargs = function._made_of
