@@ -21,7 +21,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import holds_tensors
-from ..array.record import normalise, plain
+from ..array.record import guard_on, normalise, plain
 from .dispatch import FUNCTIONS, implements, refuse, values_of
 from .shaping import cast, rearranged
 
@@ -146,8 +146,7 @@ for _name in _NAMES.split():
 
 @implements(np.geomspace)
 def _geomspace(start, stop, *args, **kwargs):
-    signs = np.sign(values_of(F.lift(start))) * np.sign(values_of(F.lift(stop)))
-    if not np.all(signs > 0):
+    if not guard_on(lambda a, b: np.all(np.sign(a) * np.sign(b) > 0), F.lift(start), F.lift(stop)):
         raise ValueError("geomspace needs ends of the same sign, and neither of them 0")
     return own_code(np.geomspace)(start, stop, *args, **kwargs)
 
