@@ -25,7 +25,7 @@ from ..common.uninterrupted import imported
 #: How many functions were compiled and loaded since import.
 COUNTS = {"compiled": 0, "loaded": 0}
 
-#: Functions made by `compiled` -> (the Python function, address of it as Numba calls it, and as C does).
+#: Functions made by `compiled` -> (the Python function, address of it as C calls it).
 _MADE = {}
 
 #: Variables of Numba's that say nothing about code.
@@ -131,26 +131,21 @@ def compiled(signature):
             built.append(True)
             return _module(function, signature)
 
-        call, native, plain = machine_code(key, build, ["call", "native", "plain"])
+        call, plain = machine_code(key, build, ["call", "plain"])
         COUNTS["compiled" if built else "loaded"] += 1
         method = _Method(function.__name__.encode(), call, _FASTCALL, (function.__doc__ or "").encode())
         # CPython's description of the function is looked at when the function goes, which may be last of all.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
         made = _new_function(ctypes.byref(method), None, None)
-        _MADE[made] = function, native, plain
+        _MADE[made] = function, plain
         return made
 
     return decorate
 
 
-def native_address(function):
-    """Address of the machine code of a function made by `compiled` (Numba's calling convention)."""
-    return _MADE[function][1]
-
-
 def plain_address(function):
-    """Address of the machine code of a function made by `compiled`, as C would call it; its result is an int64."""
-    return _MADE[function][2]
+    """Address of the machine code of a function made by `compiled`, as C would call it."""
+    return _MADE[function][1]
 
 
 class _Method(ctypes.Structure):
@@ -173,7 +168,7 @@ def _numba():
 
 
 def _module(function, signature):
-    """LLVM IR of a function, with `native` in Numba's calling convention and `call` for CPython."""
+    """LLVM IR of a function, with `plain` for C and `call` for CPython."""
     llvm, numba = imported("llvmlite.binding"), imported("numba")
     dispatcher = numba.njit(nogil=True, _nrt=False)(resolved(function))
     dispatcher.compile(signature.replace("object", "int64"))
@@ -188,6 +183,7 @@ def _module(function, signature):
     entry = llvm.parse_assembly(_entry(signature))
     entry.triple, entry.data_layout = module.triple, module.data_layout
     module.link_in(entry)
+    module.get_function("native").linkage = "internal"
     return str(module)
 
 
@@ -200,10 +196,11 @@ _NUMBERS = {
 
 
 def _entry(signature):
-    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, and of ``int64 plain(...)`` for C."""
+    """IR of ``PyObject *call(PyObject *self, PyObject **args, Py_ssize_t n)``, and of ``plain(...)`` for C."""
     result, _, rest = signature.partition("(")
     arguments = [name.strip() for name in rest.rstrip(")").split(",") if name.strip()]
     kinds = [_NUMBERS[name] for name in arguments]
+    out, _, make = _NUMBERS.get(result, _NUMBERS["int64"])
     used = {*kinds, *([_NUMBERS[result]] if result != "void" else [])}
     lines = [f"declare {kind} @{read}(ptr)\ndeclare ptr @{make}({kind})" for kind, read, make in sorted(used) if read]
     given = "".join(f", {kind} %a{k}" for k, (kind, *_) in enumerate(kinds))
@@ -212,8 +209,8 @@ def _entry(signature):
         "declare ptr @PyErr_Occurred()", "declare i32 @PyErr_BadArgument()", "declare ptr @PyEval_SaveThread()",
         f"declare i32 @native(ptr, ptr{''.join(f', {kind}' for kind, *_ in kinds)})", "declare void @PyEval_RestoreThread(ptr)",
         "declare void @Py_IncRef(ptr)", "@_Py_NoneStruct = external global i8",
-        f"define i64 @plain({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
-        f"  call i32 @native(ptr %result, ptr %exception{given})", "  %value = load i64, ptr %result", "  ret i64 %value", "}",
+        f"define {out} @plain({given[2:]}) {{", "  %result = alloca i64", "  %exception = alloca ptr",
+        f"  call i32 @native(ptr %result, ptr %exception{given})", f"  %value = load {out}, ptr %result", f"  ret {out} %value", "}",
         "define ptr @call(ptr %self, ptr %args, i64 %n) {", "  %result = alloca i64", "  %exception = alloca ptr",
         f"  %good = icmp eq i64 %n, {len(kinds)}", "  br i1 %good, label %read, label %bad",
         "bad:", "  call i32 @PyErr_BadArgument()", "  ret ptr null", "read:",
@@ -229,7 +226,6 @@ def _entry(signature):
     if result == "void":
         lines += ["  call void @Py_IncRef(ptr @_Py_NoneStruct)", "  ret ptr @_Py_NoneStruct", "}"]
     else:
-        kind, _, make = _NUMBERS[result]
-        made = f"call ptr @{make}({kind} %value)" if make else "inttoptr i64 %value to ptr"
-        lines += [f"  %value = load {kind}, ptr %result", f"  %made = {made}", "  ret ptr %made", "}"]
+        made = f"call ptr @{make}({out} %value)" if make else "inttoptr i64 %value to ptr"
+        lines += [f"  %value = load {out}, ptr %result", f"  %made = {made}", "  ret ptr %made", "}"]
     return "\n".join(lines)

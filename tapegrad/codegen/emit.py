@@ -109,7 +109,7 @@ class Emitter:
             # The last argument is for methods in Cython.
             return self._in_double(values, lambda xs: b.call(self._outside(f"tapegrad_{op}", [F64] * len(xs) + [I32]), [*xs, ir.Constant(I32, 0)]))
         if op in L.COMPILED_BINARY:
-            return self._in_double(values, lambda xs: self._compiled(op, xs))
+            return self._in_double(values, lambda xs: b.call(self._outside(f"tapegrad_{op}", [F64] * len(xs)), xs))
         raise InternalError(f"the emitter has no lowering for {op!r}")
 
     def _in_double(self, values, call):
@@ -127,19 +127,3 @@ class Emitter:
             function.attributes.add("nounwind")
             function.attributes.add("readnone")
         return function
-
-    def _compiled(self, name, values):
-        """Call a function compiled by Numba, in its calling convention; it raises nothing."""
-        b, module = self.b, self.b.module
-        wrapper = module.globals.get(f"call_{name}")
-        if wrapper is None:
-            callee_type = ir.FunctionType(I32, [F64.as_pointer(), PTR.as_pointer()] + [F64] * len(values))
-            callee = ir.Function(module, callee_type, f"tapegrad_{name}")
-            wrapper = ir.Function(module, ir.FunctionType(F64, [F64] * len(values)), f"call_{name}")
-            wrapper.linkage = "internal"
-            w = ir.IRBuilder(wrapper.append_basic_block())
-            result, problem = w.alloca(F64), w.alloca(PTR)
-            w.store(ir.Constant(F64, float("nan")), result)
-            w.call(callee, [result, problem, *wrapper.args])
-            w.ret(w.load(result))
-        return b.call(wrapper, values)

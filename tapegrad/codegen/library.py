@@ -51,9 +51,9 @@ def needs_symbols(expr):
             prototype = f"double ({count * 'double, '}int __pyx_skip_dispatch)"
             define(f"tapegrad_{name}", capsule("scipy.special.cython_special", function, prototype))
         elif name in L.COMPILED_BINARY:
-            from .compile import native_address
+            from .compile import plain_address
 
-            define(f"tapegrad_{name}", native_address(compiled_function(name)))
+            define(f"tapegrad_{name}", plain_address(compiled_function(name)))
 
 
 def _walk(expr):

@@ -131,18 +131,14 @@ set_float_at = _storer(_float, "float32", index=["int64"])
 
 @intrinsic
 def call_entry(typingctx, address, handle, x, g):
-    """Call the entry of a handle by its native address (Numba's calling convention); its result and the value."""
+    """Call the entry of a handle by its address; its result and the value."""
 
     def codegen(context, builder, signature, args):
-        byte = _byte().as_pointer()
-        ftype = ir.FunctionType(_i32(), [byte, byte] + [_i64()] * 4)
+        kind = ir.FunctionType(_i64(), [_i64()] * 4)
         with builder.goto_entry_block():
-            result, exception, value = (builder.alloca(_i64()) for _ in range(3))
-        places = [builder.bitcast(p, byte) for p in (result, exception)]
-        out = builder.ptrtoint(value, _i64())
-        builder.call(builder.inttoptr(args[0], ftype.as_pointer()), [*places, *args[1:], out])
-        number = builder.load(builder.bitcast(value, _double().as_pointer()))
-        return context.make_tuple(builder, signature.return_type, [builder.load(result), number])
+            value = builder.alloca(_double())
+        status = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [*args[1:], builder.ptrtoint(value, _i64())])
+        return context.make_tuple(builder, signature.return_type, [status, builder.load(value)])
 
     types = imported("numba.core.types")
     return types.Tuple([types.int64, types.float64])(*[types.int64] * 4), codegen
@@ -150,29 +146,10 @@ def call_entry(typingctx, address, handle, x, g):
 
 #: ``void f(a, b, c, d)``: the inner loop of a ufunc.
 call4 = c_function(None, "void", *["int64"] * 4)
+#: That of seven: `interpreter.steps.run`.
+call7 = c_function(None, "void", *["int64"] * 7)
 #: ``int64 f(a, b, c)``, a kernel, and of more arguments.
 call3_int, call4_int, call5_int, call6_int = (c_function(None, "int64", *["int64"] * n) for n in (3, 4, 5, 6))
-
-
-@intrinsic
-def call_compiled7(typingctx, address, a, b, c, d, e, f, g):
-    """A void function of seven int64 that Numba compiled, by its native address.
-
-    Numba's calling convention: a place for the result, a place for an
-    exception, then the arguments; the status it returns is 0, for nothing in
-    our compiled functions raises.
-    """
-
-    def codegen(context, builder, signature, args):
-        pointer = _byte().as_pointer()
-        ftype = ir.FunctionType(_i32(), [pointer, pointer] + [_i64()] * 7)
-        with builder.goto_entry_block():
-            result, exception = builder.alloca(_i64()), builder.alloca(_i64())
-        places = [builder.bitcast(p, pointer) for p in (result, exception)]
-        builder.call(builder.inttoptr(args[0], ftype.as_pointer()), places + list(args[1:]))
-        return context.get_dummy_value()
-
-    return _types("void", *["int64"] * 8), codegen
 
 
 def _acquire(context, builder, signature, args):

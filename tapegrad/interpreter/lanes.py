@@ -28,7 +28,7 @@ from ..codegen.memory import (
     allocate_zeros,
     call5_int,
     call6_int,
-    call_compiled7,
+    call7,
     copy_bytes,
     load_byte,
     load_double,
@@ -204,7 +204,7 @@ def tangents(records, words, hot, marks, low, high, lanes, switch, run, table, p
                     store_double(word, 0.0)
                 if live >> lane & 1:
                     store_int(regs, word)
-                    call_compiled7(run, program, regs, records, words + 8 * lane, 8 * lanes, i, scratch)
+                    call7(run, program, regs, records, words + 8 * lane, 8 * lanes, i, scratch)
                     nonzero |= load_int(word)
         store_byte(hot + i, 1 if nonzero != 0 else 0)
         for k in range(operands):
@@ -262,7 +262,7 @@ def adjoints(records, words, hot, high, low, lanes, switch, run, table, addresse
                 if seed == 0:
                     continue
             store_int(regs, seed)
-            call_compiled7(run, load_int(row + P.ROW_PROGRAM), regs, records, words + 8 * lane, 8 * lanes, i, scratch)
+            call7(run, load_int(row + P.ROW_PROGRAM), regs, records, words + 8 * lane, 8 * lanes, i, scratch)
             if scalar == 0 and load_int(regs) != 0:
                 release(load_int(regs))
             store_int(word, 0)

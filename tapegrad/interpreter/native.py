@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from ..codegen.addresses import data_address
-from ..codegen.compile import native_address
+from ..codegen.compile import plain_address
 from ..codegen.scalars import reverse_switch
 from ..common.errors import require
 from ..tape.layout import ARRAY_LEAF, CLEARED, MARK, RECORD, SCALAR_LEAF
@@ -40,7 +40,7 @@ def steps():
 @cache
 def run_address():
     """Address of `interpreter.steps.run`."""
-    return native_address(steps().run)
+    return plain_address(steps().run)
 
 
 _table = None, 0

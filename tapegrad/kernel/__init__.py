@@ -66,6 +66,5 @@ the loop program
 machine code
     `cut`          pieces of bounded size; `plan`, where everything lies.
     `emit`         the LLVM module; `emit_piece`, `emit_values`, `emit_tanh`; `trampoline`, the entry from nopython code.
-    `machine`      the compiled code and its life.
-    `kernel`       it is called (`program.executable`).
+    `kernel`       the compiled code, its life, and how it is called (`program.executable`).
 """

@@ -272,6 +272,8 @@ class LoopPlanner(Products, Planner):
     def _ordered(self, sym):
         """`sym` in memory, in C order without gaps."""
         sym = self._in_memory(sym)
+        if not contiguous(sym.shape, sym.atom.strides, ITEMSIZE[sym.char]):
+            sym = self._sym(self._fresh(sym))
         return sym.reshape((sym.size,))
 
     def gather(self, sym, index, shape):

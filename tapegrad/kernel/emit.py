@@ -61,6 +61,8 @@ class Emission:
         LLVM's, as it is compiled.
     nbytes : int
         Of the workspace.
+    entry : bool
+        Whether there is an entry from nopython code.
     keeps : list
         What has to live as long as the code.
     size : int
@@ -75,7 +77,7 @@ class Emission:
         layout = plan(pieces, program)
         module = ir.Module("kernel")
         shared = Shared(module, program, layout, options, self.size)
-        entry = options.entry and layout.nbytes <= LIMIT
+        entry = self.entry = options.entry and layout.nbytes <= LIMIT
         main = ir.Function(module, ir.FunctionType(I64, [POINTER] * 3), "main" if entry else "kernel")
         main.linkage = "internal" if entry else ""
         self.program, self.b = program, ir.IRBuilder(main.append_basic_block("entry"))

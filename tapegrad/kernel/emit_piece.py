@@ -272,16 +272,14 @@ class PieceEmitter:
         b, plan, shared = self.b, self.plan, self.shared
         words = np.ascontiguousarray(run.program, np.int64)
         shared.keeps += [run.keeps, run]
-        registers, spare = self._at(plan.run), self._at(plan.scratch)
+        registers, scratch = self._at(plan.run), self._at(plan.scratch)
         for register, buffer, index in run.operands:
             where = b.ptrtoint(self.element(buffer, index), I64)
             b.store(where, b.gep(registers, [const(register)], source_etype=I64))
-        signature = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 7)
-        callee = b.inttoptr(const(run_address()), signature.as_pointer())
-        program = b.ptrtoint(shared.address(words)[0], I64)
-        # Numba's calling convention: a result (there is none) and an exception (it raises none).  There are no records.
-        addresses = [b.ptrtoint(pointer, I64) for pointer in (registers, spare)]
-        b.call(callee, [spare, spare, program, addresses[0], *[const(0)] * 4, addresses[1]])
+        callee = b.inttoptr(const(run_address()), ir.FunctionType(ir.VoidType(), [I64] * 7).as_pointer())
+        program, registers, scratch = (b.ptrtoint(pointer, I64) for pointer in (shared.address(words)[0], registers, scratch))
+        # There are no records.
+        b.call(callee, [program, registers, *[const(0)] * 4, scratch])
 
     # -- loops ---------------------------------------------------------------------
     def _open(self, loop):

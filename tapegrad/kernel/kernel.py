@@ -1,15 +1,30 @@
-"""A kernel: machine code of a loop program, ready to be called with arrays."""
+"""A kernel: machine code of a loop program, ready to be called with arrays, and its life.
+
+Kernels belong to one tape: they are compiled in memory, never kept on disk, so that
+addresses of tables and of array programs can stand in the code.  A `Kernel`
+owns its code and everything whose address is in it; when it is collected, both go.
+"""
 
 from __future__ import annotations
 
+import weakref
+from time import perf_counter
+
+import llvmlite.binding as llvm
 import numpy as np
 
+from ..codegen.library import needs_symbols
+from ..codegen.llvm import know_symbols, new_target_machine, optimise
+from ..common.uninterrupted import uninterrupted
 from ..interpreter.native import data_address
 from ..program.executable import LINE, Executable
-from .emit import FINE, NOT_FINITE, Options
-from .machine import compile_program
+from .emit import FINE, NOT_FINITE, Emission, Options
+from .pipeline import without_collection
 
 __all__ = ["FINE", "NOT_FINITE", "Kernel", "Options"]
+
+#: Size from which on optimisation is light.
+_LARGE = 20_000
 
 
 class Kernel(Executable):
@@ -22,18 +37,47 @@ class Kernel(Executable):
 
     Attributes
     ----------
-    machine : Machine
+    address : int
+        Of ``int64 kernel(int64 *inputs, int64 *outputs, int8 *workspace)`` (see `kernel.emit`).
+    entry : int
+        Of the entry from nopython code, or 0.
+    nbytes : int
+        Of the workspace it wants, aligned to 64 bytes.
     seconds : dict
-        Time of each stage of compilation.
+        Time of each stage of compilation: emit, optimise, generate.
     """
 
+    @uninterrupted
+    @without_collection()
     def __init__(self, program, options=Options()):
         self.program, self.options = program, options
-        self.machine = compile_program(program, options)
-        self.seconds = self.machine.seconds
+        times = [perf_counter()]
+        emission = Emission(program, options)
+        for let in emission.lets:
+            needs_symbols(let.expr)
+        know_symbols()
+        self._text = emission.text
+        self.nbytes, self._keeps, self.size = emission.nbytes, emission.keeps, emission.size
+        times.append(perf_counter())
+        target, module = self._optimised()
+        times.append(perf_counter())
+        self._engine = engine = llvm.create_mcjit_compiler(module, target)
+        # Closed when the kernel goes; by itself the engine might go in the middle of anything.
+        weakref.finalize(self, _close, engine).atexit = False
+        engine.finalize_object()
+        self.address = engine.get_function_address("kernel")
+        self.entry = engine.get_function_address("entry") if emission.entry else 0
+        times.append(perf_counter())
+        self.seconds = dict(zip(("emit", "optimise", "generate"), np.diff(times).tolist()))
         #: Flat; a kernel of a tape has the shapes of that.
         self.inputs, self.outputs = ([((b.size,), b.char) for b in buffers] for buffers in (program.inputs, program.outputs))
         self.keep(1)
+
+    def _optimised(self):
+        level = 3 if self.size <= _LARGE else 1
+        target = new_target_machine(level)
+        # Vectors in straight-line code took 97 % of the time for 900 instructions, and made a Runge-Kutta step slower.
+        return target, optimise(self._text, target, level, straight=False)
 
     def keep(self, count):
         """Keep the memory of so many calls at a time; further ones get theirs for themselves."""
@@ -41,47 +85,22 @@ class Kernel(Executable):
         self._blocks = [np.zeros(self.nbytes + 3 * LINE, np.uint8) for _ in range(count)]
         self._publish(self.address, [-(-data_address(block) // LINE) * LINE for block in self._blocks], max(1, self.nbytes))
 
-    @property
-    def address(self):
-        """Of the machine code: ``int64 kernel(int64 *inputs, int64 *outputs, int8 *workspace)``."""
-        return self.machine.address
-
-    @property
-    def nbytes(self):
-        """Bytes of the workspace."""
-        return self.machine.nbytes
-
-    def new_outputs(self):
-        """One flat array for each output."""
-        return [np.empty(b.size, np.dtype(b.char)) for b in self.program.outputs]
-
-    def call(self, inputs, outputs=None):
-        """Run the code.
-
-        Parameters
-        ----------
-        inputs : sequence of ndarray
-            C-contiguous, of the sizes and dtypes of `program.inputs`; this is not checked.
-        outputs : sequence of ndarray, optional
-            Likewise.
-
-        Returns
-        -------
-        tuple
-            The status (FINE, NOT_FINITE, or the number of a guard that failed) and the outputs.
-        """
-        if outputs is None:
-            outputs = self.new_outputs()
-        return self.run(inputs, outputs), outputs
-
     def source(self):
         """The loop program as text."""
         return str(self.program)
 
+    @uninterrupted
     def llvm(self):
         """The optimised LLVM module as text."""
-        return self.machine.llvm()
+        return str(self._optimised()[1])
 
+    @uninterrupted
     def asm(self):
         """The machine code as assembly."""
-        return self.machine.asm()
+        target, module = self._optimised()
+        return target.emit_assembly(module)
+
+
+@uninterrupted
+def _close(engine):
+    engine.close()

@@ -1,25 +1,25 @@
-"""The entry of a kernel from nopython code: a function in Numba's calling convention, compiled with the kernel.
+"""The entry of a kernel from nopython code: a function that is compiled with the kernel.
 
-``entry(result, exception, handle, x, g, value)`` is what `program.handle.entry` is, for a kernel
+``entry(handle, x, g, value)`` is what `program.handle.entry` is, for a kernel
 with a value and one gradient as outputs; it needs no memory but the stack.  If the kernel
 does not go through, the sweep (whose entry the handle knows) answers, or says which guard failed.
 
 A caller's loop waits for this function, so the kernel's code is in it, and nowhere else: it has no
 registers to save, and where the sweep has to answer it is jumped to with the arguments as they came.
-Calls by the address of ``kernel`` come here too, with a handle whose sweep does nothing (`_by_address`).
+Calls by the address of ``kernel`` come here too, with a handle that has no sweep (`_by_address`).
 """
 
 from __future__ import annotations
 
 from llvmlite import ir
 
-from ..codegen.emit import I8, I32, I64
+from ..codegen.emit import I8, I64
 from .emit_values import POINTER
 
 #: Bytes of a workspace that may be on the stack.
 LIMIT = 1 << 15
 
-_ENTRY = ir.FunctionType(I32, [POINTER, POINTER] + [I64] * 4)
+_ENTRY = ir.FunctionType(I64, [I64] * 4)
 _KERNEL = ir.FunctionType(I64, [POINTER] * 3)
 
 
@@ -40,7 +40,7 @@ def emit_entry(module, main, nbytes, sweep, several):
     """
     function = ir.Function(module, _ENTRY, "entry")
     function.attributes.add("noinline")
-    result, exception, handle, x, g, value = function.args
+    handle, x, g, value = function.args
     b = ir.IRBuilder(function.append_basic_block("begin"))
     inputs, outputs = b.inttoptr(x, POINTER) if several else _on_stack(b, I64, 1), _on_stack(b, I64, 2)
     workspace = _on_stack(b, I8, max(64, nbytes))
@@ -50,15 +50,15 @@ def emit_entry(module, main, nbytes, sweep, several):
     for k, address in enumerate((value, g)):
         b.store(b.inttoptr(address, POINTER), b.gep(outputs, [ir.Constant(I64, k)], source_etype=POINTER))
     status = b.not_(b.call(main, [inputs, outputs, workspace]))
-    # The sweep writes to it again.
-    b.store(status, result)
-    fine, failed = function.append_basic_block("fine"), function.append_basic_block("failed")
+    fine, failed, swept = (function.append_basic_block(name) for name in ("fine", "failed", "swept"))
     b.cbranch(b.icmp_signed("==", status, ir.Constant(I64, 0)), fine, failed)
     b.position_at_end(fine)
-    b.ret(ir.Constant(I32, 0))
+    b.ret(status)
     b.position_at_end(failed)
     word = b.add(handle, ir.Constant(I64, 8 * sweep))
     address = b.load(b.inttoptr(word, POINTER), typ=I64)
+    b.cbranch(b.icmp_signed("==", address, ir.Constant(I64, 0)), fine, swept)
+    b.position_at_end(swept)
     b.ret(b.call(b.inttoptr(address, _ENTRY.as_pointer()), list(function.args), tail="tail"))
     _by_address(module, function, sweep, several)
 
@@ -72,20 +72,16 @@ def _on_stack(b, element, count):
 
 
 def _by_address(module, entry, sweep, several):
-    """``kernel(inputs, outputs, workspace)`` by the entry: what that leaves as result is the kernel's, with all bits inverted."""
-    nothing = ir.Function(module, _ENTRY, "nothing")
-    nothing.linkage = "internal"
-    ir.IRBuilder(nothing.append_basic_block("begin")).ret(ir.Constant(I32, 0))
+    """``kernel(inputs, outputs, workspace)`` by the entry: what that returns is the kernel's status, with all bits inverted."""
     function = ir.Function(module, _KERNEL, "kernel")
     b = ir.IRBuilder(function.append_basic_block("begin"))
     inputs, outputs, _ = function.args
-    spare, handle = _on_stack(b, I64, 2), _on_stack(b, I64, sweep + 1)
+    handle = _on_stack(b, I64, sweep + 1)
 
     def word(table, k):
         return b.gep(table, [ir.Constant(I64, k)], source_etype=I64)
 
-    b.store(b.ptrtoint(nothing, I64), word(handle, sweep))
+    b.store(ir.Constant(I64, 0), word(handle, sweep))
     x = b.ptrtoint(inputs, I64) if several else b.load(inputs, typ=I64)
     value, g = (b.load(word(outputs, k), typ=I64) for k in range(2))
-    b.call(entry, [spare, word(spare, 1), b.ptrtoint(handle, I64), x, g, value])
-    b.ret(b.not_(b.load(spare, typ=I64)))
+    b.ret(b.not_(b.call(entry, [b.ptrtoint(handle, I64), x, g, value])))

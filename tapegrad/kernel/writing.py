@@ -19,10 +19,6 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 
 STACK, CONCATENATE = BY_NAME["stack"], BY_NAME["concatenate"]
-_ARITHMETIC = {
-    BY_NAME["multiply"].opcode: lambda x, y: x * y, BY_NAME["add"].opcode: lambda x, y: x + y,
-    BY_NAME["subtract"].opcode: lambda x, y: x - y, BY_NAME["negative"].opcode: lambda x, _: -x,
-}  # fmt: skip
 
 
 class Writer:
@@ -90,19 +86,10 @@ class Writer:
         """A leaf that is a constant (for what has no inline constant)."""
         return self._append(SCALAR_LEAF, 0, 0, number)
 
-    def number_of(self, slot, depth=8):
-        """The value of a leaf made by `fixed`, or of little arithmetic on such; else None."""
-        if slot < self.first or slot in self.metas:
-            return None
-        op = self.ops[slot]
-        if op == SCALAR_LEAF:
-            return float(self.constants[slot])
-        function = _ARITHMETIC.get(int(op))
-        if function is None or not depth:
-            return None
-        inline, operands = float(self.constants[slot]), (int(self.lefts[slot]), int(self.rights[slot]))
-        numbers = [self.number_of(o, depth - 1) if o else inline for o in operands]
-        return None if None in numbers else function(*numbers)
+    def number_of(self, slot):
+        """The value of a leaf made by `fixed`; else None."""
+        is_fixed = slot >= self.first and slot not in self.metas and self.ops[slot] == SCALAR_LEAF
+        return float(self.constants[slot]) if is_fixed else None
 
     def argument(self, meta, whole=True):
         """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""
@@ -122,12 +109,12 @@ class Writer:
         """An instruction on arrays; its row says shape and dtype of the result, if they are not given.  Returns its slot."""
         if result is None:
             result = described(row, tuple([self.meta(o) for o in operands]), attrs, integer)
-        return self._entry(Entry.described(ROW, row, attrs, operands, integer, laid_out(*result)), operands)
+        return self._entry(Entry(ROW, row, attrs, operands, True, integer, laid_out(*result)), operands)
 
     def ufunc(self, function, operands, shape, char):
         """A call of a ufunc that has no derivative."""
         layout = (tuple(Operand(k) for k in range(len(operands))), {})
-        return self._entry(Entry.described(HOST, Host(function, layout), (), operands, 0, laid_out(shape, char)), operands)
+        return self._entry(Entry(HOST, Host(function, layout), (), operands, False, 0, laid_out(shape, char)), operands)
 
     def _entry(self, entry, operands):
         key = key_of(entry, operands)
@@ -166,7 +153,7 @@ def with_flat_stacks(tape):
         row, operands = item.entry.function, item.operands
         if row is CONCATENATE and all(o in numbers for o in operands):
             operands = tuple(number for o in operands for number in numbers[o])
-            item = Item(item.slot, Entry.described(ROW, STACK, (("axis", 0),), operands, 0, item.entry.meta), operands)
+            item = Item(item.slot, Entry(ROW, STACK, (("axis", 0),), operands, True, 0, item.entry.meta), operands)
             row = STACK
         if row is STACK and len(item.entry.meta.shape) == 1 and item.entry.meta.char == "d":
             numbers[item.slot] = operands

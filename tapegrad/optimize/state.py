@@ -49,6 +49,8 @@ class State:
         self.vectors[P.XT] = layout.vector
         self.vectors[P.LOWER], self.vectors[P.UPPER] = -np.inf, np.inf
         self.reals[P.R_POWER1] = self.reals[P.R_POWER2] = 1.0
+        # A decrease relative to the value that may be lost in rounding.
+        self.reals[P.R_ROUNDING] = 1e-12 if layout.double else 1e-6
         self._history = [np.zeros((0, P.COLUMNS))]
 
     @property

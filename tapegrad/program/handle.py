@@ -1,8 +1,8 @@
 """The entry from nopython code: value and gradient at a vector, by an executable.
 
 What nopython code needs to know of a function is one array of words, its *handle*: users' compiled code has its address
-(`transforms.replay.entry`), and so have the loops of optimisers (`optimize.point`).  They read the address of the code
-that does the work from its first word, and call that, `entry` here, in Numba's calling convention.
+(`transforms.replay.entry`), and so has the loop of optimisers (`optimize.run`).  They read the address of the code
+that does the work from its first word, and call that, `entry` here.
 
 The inputs of the executable are parts of the vector `x`, each a number of bytes into it, and after these what is fixed; or,
 if each call gives *more* than `x`, what it gives: then `x` is the address of their addresses.  The outputs are the
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..codegen.compile import compiled, native_address
+from ..codegen.compile import compiled, plain_address
 from ..codegen.memory import allocate, call_entry, load_int, release, store_double, store_int
 from ..interpreter.native import data_address
 from .executable import run
@@ -24,7 +24,7 @@ from .status import FINE
 
 # Words of a handle, addresses unless said otherwise.
 #
-# H_ENTRY, H_VERSION         the code that calls use, in Numba's calling convention; what that and users' code expect of each other
+# H_ENTRY, H_VERSION         the code that calls use, as C calls it; what that and users' code expect of each other
 # H_AXES, H_SHAPE            of `x`: how many, and their extents
 # H_MORE, H_DATA             how many arguments each call gives after `x`; for each the number of its axes, then its extents (`NUMBER`: a float)
 # H_FAILED                   what `entry` returned at the last failure
@@ -38,7 +38,7 @@ from .status import FINE
 ) = range(14)  # fmt: skip
 HANDLE = 14
 #: What the code in users' functions expects of handles and `entry`.
-VERSION = 4
+VERSION = 5
 #: In the place of the number of axes of a further argument: it is a float.
 NUMBER = -1
 #: What `entry` returns, beside ``1 + guard``.
@@ -114,7 +114,7 @@ class Handle:
         ]  # fmt: skip
         self._fixed, self._executables = list(fixed), [executable]
         words = self.words = np.zeros(HANDLE, np.int64)
-        words[H_ENTRY] = words[H_SWEEP] = native_address(entry)
+        words[H_ENTRY] = words[H_SWEEP] = plain_address(entry)
         words[H_VERSION], words[H_AXES], words[H_MORE] = VERSION, len(shape), len(data)
         words[H_PARTS], words[H_FIXED] = len(offsets), len(fixed)
         words[H_SHAPE], words[H_DATA], words[H_OFFSETS], words[H_ADDRESSES] = map(data_address, self._held)

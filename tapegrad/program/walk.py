@@ -18,7 +18,7 @@ from ..codegen.compile import compiled
 from ..codegen.memory import (
     allocate,
     call4_int,
-    call_compiled7,
+    call7,
     copy_bytes,
     differ,
     load_double,
@@ -89,7 +89,7 @@ def forward(p):
             count = load_int(at + 24)
             for k in range(count):
                 store_int(regs + 8 * load_int(at + 32 + 16 * k), load_int(at + 40 + 16 * k))
-            call_compiled7(run, load_int(at + 8), regs, records, 0, 0, load_int(at + 16), scratch)
+            call7(run, load_int(at + 8), regs, records, 0, 0, load_int(at + 16), scratch)
             at += 32 + 16 * count
         elif code == COMPARE:
             how, x, y = load_int(at + 16), load_double(load_int(at + 24)), load_double(load_int(at + 32))

@@ -88,8 +88,8 @@ class Compiled:
         except NotLowered as why:
             self.not_lowered = str(why)
             return
-        if kernel.machine.entry:
-            self._handle.words[entry] = kernel.machine.entry
+        if kernel.entry:
+            self._handle.words[entry] = kernel.entry
         else:
             kernel.keep(workspaces)
             self._handle.prefer(kernel)

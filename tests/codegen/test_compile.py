@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tapegrad.codegen import compile
-from tapegrad.codegen.compile import compiled, helper, native_address
+from tapegrad.codegen.compile import compiled, helper, plain_address
 from tapegrad.codegen.memory import load_int
 
 
@@ -40,7 +40,7 @@ def test_numbers_go_in_and_out():
     assert combined(1 << 40, -3) == (1 << 41) + 3
     assert twice(-7) == -21
     assert scaled(0.1, 3) == 0.1 * 3 and type(scaled(1, True)) is float
-    assert native_address(combined) and native_address(combined) != native_address(twice)
+    assert plain_address(combined) and plain_address(combined) != plain_address(twice)
 
 
 def test_nothing_is_none():

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 
 from tapegrad.kernel.emit import Options
-from tapegrad.kernel.machine import compile_program
+from tapegrad.kernel.kernel import Kernel
 from tests.kernel.interpret import interpret
 
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -23,6 +23,12 @@ def call(machine, inputs, outputs):
     return _KERNEL(machine.address)(*[t.ctypes.data for t in tables], memory.ctypes.data + begin)
 
 
+def called(kernel, inputs, outputs=None):
+    """The status of a kernel called with arrays, and the outputs."""
+    outputs = [np.empty(shape, char) for shape, char in kernel.outputs] if outputs is None else outputs
+    return kernel.run(inputs, outputs), outputs
+
+
 def waste(program):
     """New output arrays, filled with what no program computes."""
     return [np.full(b.size, 1 if b.char == "?" else 77, np.dtype(b.char)) for b in program.outputs]
@@ -33,7 +39,7 @@ def agree(program, *inputs, rtol=1e-13, atol=0.0, options=Options(), wanted=-1):
     expected = waste(program)
     assert interpret(program, inputs, expected) == wanted
     for limit in (1, 12, options.limit):
-        machine = compile_program(program, Options(options.fastmath, limit))
+        machine = Kernel(program, Options(options.fastmath, limit))
         found = waste(program)
         assert call(machine, inputs, found) == wanted
         for one, other in zip(found, expected):

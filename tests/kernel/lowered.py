@@ -4,7 +4,7 @@ import numpy as np
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.adjoint import adjoint
-from tapegrad.kernel.machine import compile_program
+from tapegrad.kernel.kernel import Kernel
 from tapegrad.kernel.pipeline import lower
 from tapegrad.program.workspace import Workspace
 from tapegrad.transforms.replay.function import Replayed
@@ -46,7 +46,7 @@ def agree(function, *points, rtol=1e-13, atol=1e-14):
 
 def agrees(program, tape, *points, rtol=1e-13, atol=1e-14):
     """Whether `program` gives what a replay of `tape` gives."""
-    machine = compile_program(program)
+    machine = Kernel(program)
     for args in points:
         expected, results = replayed(tape, args)
         found, outputs = interpreted(program, args)

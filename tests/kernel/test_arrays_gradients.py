@@ -10,6 +10,7 @@ from tapegrad.kernel.kernel import FINE, Kernel
 from tapegrad.kernel.passes import run_passes
 from tapegrad.kernel.pipeline import lower
 from tapegrad.transforms.replay.function import Replayed
+from tests.kernel.compare import called
 from tests.kernel.straight import straight
 from tests.transforms.replay.agreement import define_by_run
 
@@ -27,7 +28,7 @@ def agree(function, args, *points, rtol=1e-11):
     program = gradient_of(function, args)
     kernel = Kernel(program)
     for point in (args, *points):
-        status, found = kernel.call([np.ascontiguousarray(p) for p in point])
+        status, found = called(kernel, [np.ascontiguousarray(p) for p in point])
         assert status == FINE
         value, gradients = define_by_run(function, point)
         for one, other in zip(found, [value, *gradients], strict=True):
@@ -64,7 +65,7 @@ def test_a_gradient_that_grows_in_place_grows_in_the_output():
     program = lower(adjoint(tape))
     assert not temporaries(program), str(program)
     x = RNG.standard_normal(20)
-    (status, (value, gradient)), (wanted, (expected,)) = Kernel(program).call([x]), define_by_run(f, (x,))
+    (status, (value, gradient)), (wanted, (expected,)) = called(Kernel(program), [x]), define_by_run(f, (x,))
     assert status == FINE
     np.testing.assert_allclose(value, wanted, rtol=1e-13)
     np.testing.assert_allclose(gradient, expected, rtol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 
 from tapegrad.kernel import ir
 from tapegrad.kernel.emit import Options
-from tapegrad.kernel.machine import compile_program
+from tapegrad.kernel.kernel import Kernel
 from tapegrad.program.values import ValueProgram
 from tapegrad.rules import BY_NAME
 from tapegrad.rules import lang as L
@@ -194,7 +194,7 @@ def test_guards_that_hold_and_fail(early):
         else:
             expected, found = waste(guarded()), waste(guarded())
             program = guarded(early=True)
-            assert interpret(program, [y], expected) == call(compile_program(program), [y], found)
+            assert interpret(program, [y], expected) == call(Kernel(program), [y], found)
 
 
 def test_an_early_guard_ends_the_kernel():
@@ -206,7 +206,7 @@ def test_an_early_guard_ends_the_kernel():
         w.store(element, y, 0, (i, 1))
     for limit in 1, 800:
         found = np.zeros(3)
-        assert call(compile_program(w.program(), Options(limit=limit)), [np.array([1.0, -1.0, 2.0])], [found]) == 0
+        assert call(Kernel(w.program(), Options(limit=limit)), [np.array([1.0, -1.0, 2.0])], [found]) == 0
         assert found[2] == 0.0
 
 

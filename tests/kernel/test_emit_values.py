@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tapegrad.kernel import ir
-from tapegrad.kernel.machine import compile_program
+from tapegrad.kernel.kernel import Kernel
 from tapegrad.rules import lang as L
 from tests.kernel.compare import call
 
@@ -18,7 +18,7 @@ def elementwise(expr_of, *inputs, char="d"):
     value = ir.Let(expr_of(*map(L.arg, loads)), char)
     loop.body = [*loads, value, ir.Store(out, at, value)]
     found = np.zeros(n, char)
-    call(compile_program(ir.LoopProgram(buffers, [out], [loop])), inputs, [found])
+    call(Kernel(ir.LoopProgram(buffers, [out], [loop])), inputs, [found])
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from tapegrad.codegen.memory import call3_int
 from tapegrad.kernel.kernel import FINE, NOT_FINITE, Kernel
 from tapegrad.rules import lang as L
+from tests.kernel.compare import called
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
 from tests.threads import in_threads
 
@@ -36,7 +37,7 @@ def reference(x):
 
 def test_a_kernel_is_called_with_arrays():
     x = np.linspace(-1, 1, 30)
-    status, (value, gradient) = Kernel(rosenbrock(30)).call([x])
+    status, (value, gradient) = called(Kernel(rosenbrock(30)), [x])
     assert status == FINE
     np.testing.assert_allclose(value[0], reference(x)[0])
     np.testing.assert_allclose(gradient, reference(x)[1])
@@ -44,14 +45,14 @@ def test_a_kernel_is_called_with_arrays():
 
 def test_the_status_says_what_is_wrong():
     kernel = Kernel(of_numbers())
-    statuses = [kernel.call([np.array([x]), np.array([y])])[0] for x, y in ((1.0, 2.0), (-1.0, 2.0), (1e9, 1.0), (np.nan, 1.0))]
+    statuses = [called(kernel, [np.array([x]), np.array([y])])[0] for x, y in ((1.0, 2.0), (-1.0, 2.0), (1e9, 1.0), (np.nan, 1.0))]
     assert statuses == [FINE, 0, NOT_FINITE, 0]
 
 
 def test_outputs_may_be_given():
     x, outputs = np.linspace(-1, 1, 5), [np.empty(1), np.empty(5)]
-    status, found = Kernel(rosenbrock(5)).call([x], outputs)
-    assert status == FINE and found is outputs and outputs[0][0] == Kernel(rosenbrock(5)).call([x])[1][0][0]
+    status, found = called(Kernel(rosenbrock(5)), [x], outputs)
+    assert status == FINE and found is outputs and outputs[0][0] == called(Kernel(rosenbrock(5)), [x])[1][0][0]
 
 
 def test_kernels_show_their_stages():
@@ -71,7 +72,7 @@ def descend(address, inputs, outputs, workspace, x, gradient, steps):
 
 def test_compiled_code_of_users_calls_a_kernel_by_address():
     kernel, x, expected = Kernel(rosenbrock(10)), np.linspace(-1, 1, 10), np.linspace(-1, 1, 10)
-    outputs, memory = kernel.new_outputs(), np.zeros(kernel.nbytes + 64, np.uint8)
+    outputs, memory = [np.empty(shape, char) for shape, char in kernel.outputs], np.zeros(kernel.nbytes + 64, np.uint8)
     inputs, results = np.array([x.ctypes.data]), np.array([a.ctypes.data for a in outputs])
     workspace = memory.ctypes.data + -memory.ctypes.data % 64
     assert descend(kernel.address, inputs.ctypes.data, results.ctypes.data, workspace, x, outputs[1], 50)
@@ -97,7 +98,7 @@ def test_threads_have_workspaces_of_their_own():
 
     def work(k):
         for _ in range(50):
-            _, (value, found) = kernel.call([arrays[k]])
+            _, (value, found) = called(kernel, [arrays[k]])
             if not (found == found[0]).all() or abs(value[0] / n - np.exp(0.1 * k)) > 1e-9:
                 wrong.append(k)
 

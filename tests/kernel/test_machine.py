@@ -13,7 +13,7 @@ import tapegrad as tg
 from tapegrad.codegen.vector_math import available
 from tapegrad.kernel import ir
 from tapegrad.kernel.emit import Emission, Options
-from tapegrad.kernel.machine import compile_program
+from tapegrad.kernel.kernel import Kernel
 from tapegrad.rules import lang as L
 from tests.kernel.compare import agree, call
 from tests.kernel.programs import Writer, a, rosenbrock, temporary
@@ -74,7 +74,7 @@ def test_only_sums_that_may_be_reordered_are_vectorised(reorder):
 
 def test_fastmath_contracts():
     program = elementwise(100, lambda x, y: x * y + y)
-    fused = [len(re.findall("vfn?m[as][ds][ds]|fmla|fmadd", compile_program(program, Options(fastmath=f)).asm())) for f in (False, True)]
+    fused = [len(re.findall("vfn?m[as][ds][ds]|fmla|fmadd", Kernel(program, Options(fastmath=f)).asm())) for f in (False, True)]
     assert fused[0] == 0 < fused[1]
     agree(program, np.linspace(-2, 2, 100), rtol=1e-12, atol=1e-15, options=Options(fastmath=True))
 
@@ -115,7 +115,7 @@ def long_body(count):
 
 
 def test_a_long_body_of_a_loop_is_cut():
-    text = compile_program(long_body(3000)).llvm()
+    text = Kernel(long_body(3000)).llvm()
     lengths = [body.count("\n") for body in re.findall(r"\ndefine [^}]*\n}", text)]
     assert len(lengths) > 3000 / Options().limit and max(lengths) < 8 * Options().limit
     agree(long_body(100), np.linspace(-1, 1, 6), rtol=1e-10)
@@ -127,7 +127,7 @@ def test_code_and_tables_live_as_long_as_the_machine():
     table = np.array([2, 0, 1])
     with w.loop(3) as i:
         w.store(w.add(ir.Load(x, ir.Index(0, ((i, 1),), table))), y, 0, (i, 1))
-    machine = compile_program(w.program())
+    machine = Kernel(w.program())
     table, engine = weakref.ref(table), weakref.ref(machine._engine)
     del w, i
     gc.collect()
@@ -150,10 +150,10 @@ def test_compiling_leaves_no_memory_behind():
 
     program = rosenbrock(20)
     for _ in range(20):
-        compile_program(program)
+        Kernel(program)
     before = resident()
     for _ in range(60):
-        compile_program(program)
+        Kernel(program)
     assert resident() - before < 60 * 30_000
 
 
@@ -162,7 +162,7 @@ def test_machines_are_made_and_called_in_threads():
 
     def work(k):
         x, outputs = np.linspace(-1, k, 20 + k), [np.empty(1), np.empty(20 + k)]
-        machine = compile_program(rosenbrock(20 + k))
+        machine = Kernel(rosenbrock(20 + k))
         for _ in range(20):
             assert call(machine, [x], outputs) == -1
         found[k] = outputs[0][0] / np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
@@ -172,7 +172,7 @@ def test_machines_are_made_and_called_in_threads():
 
 
 def test_the_seconds_of_each_stage_are_kept():
-    seconds = compile_program(rosenbrock(5)).seconds
+    seconds = Kernel(rosenbrock(5)).seconds
     assert list(seconds) == ["emit", "optimise", "generate"] and min(seconds.values()) > 0
 
 

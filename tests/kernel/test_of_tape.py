@@ -82,10 +82,10 @@ def test_seconds_by_stage_and_print():
 
 def test_a_kernel_that_is_collected_frees_its_code():
     kernel = TapeKernel(tape_of(mixed, np.ones(3), 1.0))
-    kept = weakref.ref(kernel), weakref.ref(kernel.machine), weakref.finalize(kernel.machine._engine, lambda: None)
+    kept = weakref.ref(kernel), weakref.finalize(kernel._engine, lambda: None)
     del kernel
     gc.collect()
-    assert kept[0]() is None and kept[1]() is None and not kept[2].alive
+    assert kept[0]() is None and not kept[1].alive
 
 
 def test_many_kernels_one_after_another_do_not_pile_up():
@@ -93,7 +93,7 @@ def test_many_kernels_one_after_another_do_not_pile_up():
     for k in range(20):
         kernel = TapeKernel(tape_of(lambda x: x * float(k), 1.0))
         assert kernel.results(kernel.answer(arguments((2.0,)))[1])[0] == [2.0 * k]
-        alive.append(weakref.ref(kernel.machine))
+        alive.append(weakref.ref(kernel))
     del kernel
     gc.collect()
     assert not any(ref() for ref in alive)

@@ -46,7 +46,7 @@ def case(request):
     f, x = CASES[request.param]
     c = tg.compile(f, x)
     assert c.kernel is not None, c.not_lowered
-    assert (c.kernel.nbytes <= LIMIT) == (request.param == "stack") == bool(c.kernel.machine.entry)
+    assert (c.kernel.nbytes <= LIMIT) == (request.param == "stack") == bool(c.kernel.entry)
     return f, x, c
 
 
@@ -92,7 +92,7 @@ def test_absolute_zero_comes_from_the_sweep(n):
 
     c, x = tg.compile(function, np.ones(n)), np.zeros(n)
     g, wanted = np.full(n, np.nan), np.empty(n)
-    assert c.kernel is not None and bool(c.kernel.machine.entry) == (n == 2)
+    assert c.kernel is not None and bool(c.kernel.entry) == (n == 2)
     x[1] = 3.0
     for call in (once, lambda c, x, g: c(x, g)):
         assert call(c, x, g) == pytest.approx(function(x), rel=1e-13)
@@ -138,10 +138,10 @@ def test_by_address_it_tells_what_the_kernel_found():
         return np.sqrt(x[0]) * x[1] if x[1] > 0.0 else x[0] * x[1]
 
     c = tg.compile(function, np.ones(2))
-    assert c.kernel.machine.entry
+    assert c.kernel.entry
     value, g = np.empty(1), np.empty(2)
     for x, status in ([4.0, 3.0], FINE), ([0.0, 3.0], NOT_FINITE), ([4.0, -1.0], 0):
-        assert compare.call(c.kernel.machine, [np.array(x)], [value, g]) == status
+        assert compare.call(c.kernel, [np.array(x)], [value, g]) == status
         if status == FINE:
             assert value[0] == 6.0 and g.tolist() == [0.75, 2.0]
 

@@ -213,7 +213,7 @@ def test_a_kernel_whose_workspace_is_too_large_for_the_stack_has_further_argumen
     n = 4000
     c = tg.compile(lambda x, y: np.sum(np.cumsum(np.sin(x)) * np.cumsum(np.exp(x * y))), np.ones(n), data=(np.ones(n),))
     swept = tg.compile(lambda x, y: np.sum(np.cumsum(np.sin(x)) * np.cumsum(np.exp(x * y))), np.ones(n), data=(np.ones(n),), kernel="never")
-    assert c.kernel is not None and not c.kernel.machine.entry
+    assert c.kernel is not None and not c.kernel.entry
     x, y = np.linspace(0.0, 1.0, n), np.linspace(-1.0, 1.0, n)
     g, h = np.empty(n), np.empty(n)
     assert with_one(c, x, g, y) == pytest.approx(swept(x, h, y), rel=1e-13)

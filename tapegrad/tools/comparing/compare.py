@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...array.forward import MOST_LANES, jacfwd, lanes_for
+from ...array.forward import MOST_LANES, lanes_for
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording
 from ...common.errors import CheckError, PerformanceWarning
@@ -34,7 +34,7 @@ from ...tape.meta import SCALAR
 from ...tape.places import function_name
 from ...transforms.choosing import predict
 from ...transforms.functional import jit
-from ...transforms.jacobians import jacobian, jacrev, positions
+from ...transforms.jacobians import jacfwd, jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
 from .plots import plot_comparison
 
@@ -98,6 +98,8 @@ def _workspaces(derivative):
     return sum(kernel.nbytes for kind in kinds for kept in kind.tapes for kernel in kept.kernels.made.values())
 
 
+#: The evaluation alone, which stands beside the ways.
+VALUE = Way("value", "", "f", lambda f, argnums: f, lambda recording, prediction: (0, float("nan"), 0))
 #: The way that the others are compared with.
 REFERENCE = "reverse, sweep"
 WAYS = [
@@ -255,18 +257,18 @@ def count_text(value):
     return f"{value:.0f}" if value < 1e5 else f"{value:.2e}"
 
 
+def _scaled(value, *units):
+    """A number in the first unit that it reaches, of (name, size)."""
+    name, size = next((unit for unit in units if value >= unit[1]), units[-1])
+    return f"{value / size:.3g} {name}"
+
+
 def seconds_text(value):
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e-6:.3g} us"
+    return _scaled(value, ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
 def bytes_text(value):
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.0f} B"
+    return _scaled(value, ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1))
 
 
 # ---- measuring ----------------------------------------------------------------------------
@@ -395,42 +397,34 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     """
     args = tuple(_detached(a) for a in args)
     name = function_name(f)
-    calls: dict[str, Callable[[], Any]] = {"value": lambda: f(*args)}
-    first: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    ways: dict[str, Any] = {}
-    derivatives = {way.name: way.make(f, argnums) for way in WAYS}
-    start = perf_counter()
-    f(*args)
-    first["value"] = perf_counter() - start
-    for way in WAYS:
-        derivative = derivatives[way.name]
+    calls: dict[Way, partial[Any]] = {}
+    first: dict[Way, float] = {}
+    results: dict[Way, Any] = {}
+    for way in (VALUE, *WAYS):
+        function = way.make(f, argnums)
         start = perf_counter()
         for _ in range(2 if way.kernel else 1):
-            result = derivative(*args)
+            result = function(*args)
         seconds = perf_counter() - start
-        if not way.kernel or derivative.stats().kernels:
-            ways[way.name], first[way.name], results[way.name] = way, seconds, result
-            calls[way.name] = partial(derivative, *args)
+        if not way.kernel or function.stats().kernels:
+            calls[way], first[way], results[way] = partial(function, *args), seconds, result
 
     recording = Recording(f, args, positions(argnums, len(args)))
     prediction = predict(recording)
-    matrices = {name: _matrix(result, ways[name], argnums, recording.outputs) for name, result in results.items()}
-    expected = matrices[REFERENCE]
-    apart = {label: _disagreement(matrix, expected) for label, matrix in matrices.items()}
+    matrices = {way.name: _matrix(result, way, argnums, recording.outputs) for way, result in results.items() if way.mode}
+    apart = {label: _disagreement(matrix, matrices[REFERENCE]) for label, matrix in matrices.items()}
     _check(name, apart, recording)
     results.clear()
 
-    seconds = _least(calls, budget)
-    figures = {label: (w.mode, w.call, *w.counted(recording, prediction)) for label, w in ways.items()}
-    figures["value"] = ("", "f", 0, float("nan"), 0)
+    times = least(calls, budget)
     rows = []
-    for label, call in calls.items():
-        mode, how, passes, operations, buffers = figures[label]
+    for way, call in calls.items():
+        passes, operations, buffers = way.counted(recording, prediction)
+        peak = _peak(call) + buffers + _workspaces(call.func)
         rows.append(
             Measured(
-                label, mode, how, passes, operations, prediction.work.instructions, seconds[label], seconds[label] / seconds["value"],
-                first[label], _peak(call) + buffers + _workspaces(derivatives.get(label)), apart.get(label, float("nan")),
+                way.name, way.mode, way.call, passes, operations, prediction.work.instructions, times[way], times[way] / times[VALUE],
+                first[way], peak, apart.get(way.name, float("nan")),
             )
         )
     costs = prediction.forward.nanoseconds, prediction.reverse.nanoseconds
@@ -451,7 +445,7 @@ def _check(name, apart, recording):
         )
 
 
-def _least(calls, budget):
+def least(calls, budget):
     """Least seconds of each call; they take turns, so that a slow moment falls on all alike."""
     least = dict.fromkeys(calls, float("inf"))
     end, turns = perf_counter() + budget, 0

@@ -14,7 +14,7 @@ from tapegrad.common.errors import OptionError, UnsupportedFunctionError
 from tapegrad.kernel import prediction, roll
 from tapegrad.kernel.adjoint import adjoint
 from tapegrad.kernel.columns import columns
-from tapegrad.kernel.kernel import compile_program
+from tapegrad.kernel.kernel import Emission
 from tapegrad.kernel.of_tape import TapeKernel
 from tapegrad.kernel.pipeline import rolled
 from tapegrad.optimize.proof import EVALUATIONS
@@ -130,7 +130,7 @@ def test_what_does_not_roll_costs_more():
 def test_what_takes_long_to_compile_stays_with_the_sweep(monkeypatch):
     """It is looked at once, nothing is compiled, and why is said, with the way out."""
     compiled, looks = [], []
-    monkeypatch.setattr("tapegrad.kernel.kernel.compile_program", lambda *args, real=compile_program: (compiled.append(1), real(*args))[1])
+    monkeypatch.setattr("tapegrad.kernel.kernel.Emission", lambda *args, real=Emission: (compiled.append(1), real(*args))[1])
     monkeypatch.setattr("tapegrad.kernel.roll.find", lambda *args, find=roll.find: (looks.append(1), find(*args))[1])
     x = np.linspace(0.1, 0.9, 20)
     looked, whole = price(irregular, x)
