@@ -30,7 +30,8 @@ linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradien
 linalg.tensorinv linalg.cond linalg.cross linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
-tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm
+tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm linalg.svdvals
+fix real_if_close extract
 """
 
 
