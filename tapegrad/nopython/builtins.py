@@ -17,7 +17,7 @@ from numba.core.typing.templates import AbstractTemplate, signature
 from numba.extending import intrinsic, overload
 
 from .scalars import lowering, template
-from .types import F64, I64, DualDType, DualType, build, common_dual, is_real, parts
+from .types import F64, I64, DualType, build, common_dual, is_real, parts
 
 
 # ---- in and out -------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def component(typingctx, x, lane):
 @intrinsic
 def seeded(typingctx, token, value, lane, tangent):
     """Dual number with a tangent in one lane; in none if there is no such lane."""
-    dual = token.dual
+    dual = token.dtype
 
     def emit(context, builder, sig, args):
         _, value, lane, tangent = args
@@ -70,10 +70,10 @@ def as_dual(typingctx, token, x):
     """A number as a dual number."""
 
     def emit(context, builder, sig, args):
-        return context.cast(builder, args[1], sig.args[1], token.dual)
+        return context.cast(builder, args[1], sig.args[1], token.dtype)
 
-    if isinstance(token, DualDType) and (x == token.dual or is_real(x)):
-        return token.dual(token, x), emit
+    if isinstance(token, types.DType) and (x == token.dtype or is_real(x)):
+        return token.dtype(token, x), emit
 
 
 # ---- max and min ------------------------------------------------------------------------
