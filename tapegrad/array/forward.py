@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..common.dtypes import check_derivative, check_dtype
+from ..common.dtypes import check_derivative, check_returned
 from ..common.errors import StructureError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
@@ -110,18 +110,7 @@ def _parts(result, level, what):
     if isinstance(result, Differentiable):
         check_derivative(result, what)
         return (result if tracked(result) else result._v), None
-    if result is None and what.startswith("the result"):
-        raise StructureError(f"{what} is None: does the function return what it computes?")
-    if isinstance(result, (str, bytes)) or result is None or callable(result):
-        raise StructureError(
-            f"{what} is not a number or an array but of type {type(result).__name__}; "
-            "return numbers, arrays, or tuples, lists and dicts of them"
-        )
-    array = np.asarray(result)
-    if array.dtype.kind == "O":
-        raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
-    check_dtype(array, what)
-    check_derivative(result, what)
+    check_returned(result, what)
     return result, None
 
 

@@ -82,7 +82,8 @@ def _looks_at(root, x):
     return type(owner) is not float and type(array) is not float and np.may_share_memory(owner, array)
 
 
-def _address(array):
+def address(array):
+    """Where the first element of an array is."""
     return array.__array_interface__["data"][0]
 
 
@@ -91,7 +92,7 @@ def window_of(root, view):
     owner, array = root._v, view._v
     if type(owner) is float or type(array) is float or array.size == 0:
         return None
-    start = _address(array) - _address(owner)
+    start = address(array) - address(owner)
     item = owner.itemsize
     extent = owner.nbytes
     if not owner.flags.c_contiguous:

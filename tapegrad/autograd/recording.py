@@ -15,8 +15,8 @@ from ..array.differentiable import Differentiable
 from ..array.dual import Dual
 from ..array.record import follow_forwarding, nesting_error, normalise, tracked
 from ..array.tensor import Tensor, tensor
-from ..common.dtypes import check_derivative, check_dtype, readable
-from ..common.errors import HigherOrderError, ModifiedInPlaceError, NestingError, StructureError
+from ..common.dtypes import check_derivative, check_returned, readable
+from ..common.errors import HigherOrderError, ModifiedInPlaceError, NestingError
 from ..common.tree import flatten, leaf_names, unflatten
 from ..interpreter.plan import Signature
 from ..interpreter.walks import walks
@@ -48,19 +48,7 @@ def check_result(result, store, what, differentiated=True, plain=False):
         if differentiated:
             check_derivative(result, what)
     elif differentiated:
-        if result is None:
-            raise StructureError(f"{what} is None: does the function return what it computes?")
-        if isinstance(result, (str, bytes)) or callable(result):
-            raise StructureError(
-                f"{what} is not a number or an array but of type {type(result).__name__}; return numbers, arrays, or "
-                "containers of them (with has_aux=True a pair of such, and anything else)"
-            )
-        array = np.asarray(result)
-        if array.dtype.kind == "O":
-            raise StructureError(f"{what} is of type {type(result).__name__}, which holds Python objects, not numbers")
-        check_dtype(array, what)
-        if not plain:
-            check_derivative(result, what)
+        check_returned(result, what, plain)
 
 
 def as_plain(value):

@@ -35,7 +35,7 @@ VALUES = {
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
     np.logical_not, np.logical_xor, np.isnan, np.isfinite, np.isinf, np.signbit,
 }  # fmt: skip
-#: (ufunc, name of a method) -> what stands for it on tensors, but for `reduce`; `tapegrad.numpy_api.grouping` fills it.
+#: (ufunc, name of a method) -> what stands for it on tensors; `grouping` and `reductions` fill it.
 METHODS = {}
 #: ufuncs served by a function of ours, not by the row that stands for them (or by several).
 DIRECT = {np.power: F.power, np.positive: F.clone}
@@ -86,8 +86,6 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     inputs = tuple([operand(x) for x in inputs])
     if out is not None:
         return _into(ufunc, method, inputs, kwargs, out)
-    if method == "reduce" and ufunc in _REDUCE:
-        return _reduce(ufunc, inputs, kwargs)
     if (ufunc, method) in METHODS:
         return METHODS[ufunc, method](*inputs, **kwargs)
     if method == "outer" and len(inputs) == 2 and not kwargs:
@@ -190,18 +188,6 @@ def _constant(operand):
     """The float that a plain operand is; None if it is anything else."""
     kind = type(operand)
     return operand if kind is float else float(operand) if kind is int or kind is np.float64 else None
-
-
-_REDUCE = {np.add: F.sum, np.multiply: F.prod, np.maximum: F.max, np.minimum: F.min, np.logaddexp: F.logsumexp}
-
-
-def _reduce(ufunc, inputs, kwargs):
-    # ufunc.reduce reduces axis 0 unless told otherwise.
-    axis = inputs[1] if len(inputs) > 1 else kwargs.get("axis", 0)
-    left = {k: v for k, v in kwargs.items() if k not in ("axis", "keepdims") and v is not None and v is not NO_VALUE}
-    if left:
-        raise refuse(ufunc, f".reduce with {', '.join(left)}")
-    return _REDUCE[ufunc](inputs[0], axis=axis, keepdims=kwargs.get("keepdims", False))
 
 
 def _into(ufunc, method, inputs, kwargs, out):

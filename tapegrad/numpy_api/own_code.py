@@ -27,7 +27,7 @@ from .shaping import cast, rearranged
 
 _NAMES = """
 linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradient cov linalg.multi_dot linalg.matrix_power
-linalg.tensorinv linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
+linalg.tensorinv linalg.cond linalg.cross linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
 tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm
@@ -99,6 +99,8 @@ _REPLACED = {
     np.broadcast: lambda *arrays: np.broadcast(*[np.broadcast_to(0.0, np.shape(a)) for a in arrays]),
     np.ndarray: (np.ndarray, Differentiable),  # of isinstance
     np._core.function_base._array_converter: _Converter,
+    np.linalg._linalg._makearray: lambda array: (F.lift(array), lambda result: result),
+    np.linalg._umath_linalg.inv: lambda array, signature: np.linalg.inv(array),
     # The frames of `dispatch` and of `_by_own_code` lie between NumPy's code and the caller.
     warnings: types.SimpleNamespace(warn=lambda text, kind=None, stacklevel=1: warnings.warn(text, kind, stacklevel + 3)),
 }

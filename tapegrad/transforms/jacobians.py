@@ -1,4 +1,4 @@
-"""Derivatives of a function as a whole: `vjp`, `linearize`, `jacrev`, `jacobian`.
+"""Derivatives of a function as a whole: `vjp`, `linearize`, `jacfwd`, `jacrev`, `jacobian`.
 
 `jacobian` runs the function on a tape, or under `jit` replays what was recorded (`tapegrad.transforms.replay`);
 sweeps then carry up to 16 seeds at once through it: unit adjoints down
@@ -26,7 +26,7 @@ from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
-from .functional import RECORDED, Transformed, chosen
+from .functional import Transformed, chosen
 from .replay.answers import MISS, written
 from .replay.gathered import of_directions
 
@@ -395,12 +395,60 @@ class JacobianFunction(OfDirections):
         return by_columns(recording) if mode == "forward" else by_rows(recording)
 
 
-class Jacfwd(JacobianFunction):
-    """What `jacfwd` of a function is under `jit`."""
+@overload
+def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
+@overload
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or nested tuples, lists and dicts of them.
+    argnums : int or tuple of int
+        The arguments to differentiate in: numbers or arrays.
+
+    Returns
+    -------
+    callable
+        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
+        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
+
+    Raises
+    ------
+    StructureError
+        An argument that is not a number or array, or such a result.
+    DtypeError
+        An array of integers.
+
+    Notes
+    -----
+    Several directions (4, 8 or 16) share one pass: the partial derivatives of
+    each operation are computed once.  Use it where outputs outnumber inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
+    array([[3., 2.],
+           [1., 0.]])
+    """
+    if isinstance(argnums, (int, np.integer)) and argnums >= 0:
+        return _Jacfwd(f, argnums)
+    return recorded(columns(f, argnums), f, lambda f: jacfwd(f, argnums))
+
+
+class _Jacfwd(JacobianFunction):
+    """What `jacfwd` returns: passes on dual numbers, and under `jit` the columns of a recording."""
 
     def __init__(self, function, argnums):
         super().__init__(function, argnums, "forward", False)
         self._plainly = columns(self.__wrapped__, argnums)
+
+    def _answered(self, args, kwargs):
+        return self._plainly(*args, **kwargs) if self._replayed.jit is None else super()._answered(args, kwargs)
 
     def _read(self, recording, structure):
         # The rules of a custom primitive run in Python, and there may be none for reverse mode.
@@ -494,49 +542,3 @@ def by_rows(recording):
         [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
         for output, end in zip(recording.outputs, ends)
     ]
-
-
-@overload
-def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
-@overload
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
-
-    Parameters
-    ----------
-    f : callable
-        Returns a number, an array, or nested tuples, lists and dicts of them.
-    argnums : int or tuple of int
-        The arguments to differentiate in: numbers or arrays.
-
-    Returns
-    -------
-    callable
-        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
-        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
-
-    Raises
-    ------
-    StructureError
-        An argument that is not a number or array, or such a result.
-    DtypeError
-        An array of integers.
-
-    Notes
-    -----
-    Several directions (4, 8 or 16) share one pass: the partial derivatives of
-    each operation are computed once.  Use it where outputs outnumber inputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import tapegrad as tg
-    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
-    array([[3., 2.],
-           [1., 0.]])
-    """
-    jacobian = columns(f, argnums)
-    if isinstance(argnums, int) and argnums >= 0:
-        RECORDED[jacobian] = lambda: Jacfwd(f, argnums)
-    return recorded(jacobian, f, lambda f: jacfwd(f, argnums))

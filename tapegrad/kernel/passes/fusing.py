@@ -30,7 +30,7 @@ from .. import ir
 from .accesses import form, span
 from .rewriting import reindexed, rewrite
 
-#: Operations of a loop, and twice the elements it touches, beyond which no other joins it: longer ones are cut (`kernel.cut`).
+#: Operations, loads and stores of a loop beyond which no other joins it: longer ones are cut (`kernel.cut`).
 MOST = 1000
 
 #: Accesses to one buffer that are told apart.
@@ -115,9 +115,7 @@ class _Group:
     Attributes
     ----------
     size : int
-        Operations.
-    elements : set
-        What it touches, in terms of its counter.
+        Operations, loads and stores.
     inside : set of Loop
         In its body.
     serial : bool
@@ -132,24 +130,11 @@ class _Group:
         self.serial = any(not carry.reorder for carry in loop.carries)
         operations = [node.op for let in inside if isinstance(let, ir.Let) for node in ir.nodes(let.expr)]
         self.dear = not _PLAIN.issuperset(operations)
-        self.size = sum(op not in ("arg", "const") for op in operations)
-        self.elements = {self._element(s) for s in inside if isinstance(s, (ir.Load, ir.Store))}
-
-    def _element(self, statement):
-        index = statement.index
-        steps = frozenset((None if loop is self.loop else loop, step) for loop, step in index.steps)
-        return statement.buffer, index.base, steps, None if index.table is None else id(index.table), index.plus
-
-    def fits(self, other):
-        """Whether both as one loop would not be too long."""
-        left = MOST - self.size - other.size
-        if 2 * (len(self.elements) + len(other.elements)) <= left:
-            return True
-        return 2 * max(len(self.elements), len(other.elements)) <= left and 2 * len(self.elements | other.elements) <= left
+        self.size = sum(op not in ("arg", "const") for op in operations) + sum(isinstance(s, (ir.Load, ir.Store)) for s in inside)
 
     def suits(self, other):
         """Whether both as one loop would be no slower than two."""
-        if not self.fits(other):
+        if self.size + other.size > MOST:
             return False
         return not (self.serial and other.dear and not other.serial or other.serial and self.dear and not self.serial)
 
@@ -159,7 +144,6 @@ class _Group:
         self.loop.carries += other.loop.carries
         self.inside |= other.inside
         self.size += other.size
-        self.elements |= other.elements
         self.serial |= other.serial
         self.dear |= other.dear
 
