@@ -96,8 +96,50 @@ def higher_order(quick: bool) -> Iterator[Row]:
         )  # fmt: skip
     yield from dense(quick, rng)
     yield from banded(quick, rng)
+    yield from nested(quick, rng)
     yield from long_tape(quick)
     yield from jets(quick)
+
+
+def nested(quick, rng):
+    """Second calls of nested derivatives beside the same composed by hand, under jit."""
+    n, turns = 40, 10 if quick else 50
+    data = rng.standard_normal((60, n)) / np.sqrt(n)
+    loss = logistic(np, data)
+
+    def descent(slope):
+        def outer(w):
+            y = np.zeros(n)
+            for _ in range(turns):
+                y = y - 0.1 * slope(w, y)
+            return np.sum((y - 1.0) ** 2)
+
+        return outer
+
+    inner = descent(lambda w, y: tg.grad(lambda y: loss(y) + w * np.sum(y * y))(y))
+    composed = descent(lambda w, y: data.T @ (1.0 / (1.0 + np.exp(-(data @ y)))) + y + 2.0 * w * y)
+    x = rng.standard_normal(n)
+    cases = {
+        "jacfwd(grad(f)) beside hessian(f)": (tg.jacfwd(tg.grad(loss)), tg.hessian(loss), x),
+        f"grad of {turns} steps of gradient descent": (tg.grad(inner), tg.grad(composed), 0.1),
+        f"derivative of {turns} steps of gradient descent": (tg.derivative(inner), tg.grad(composed), 0.1),
+    }
+    for what, (ours, other, point) in cases.items():
+        first, second = {"nested": [], "by hand": []}, {"nested": [], "by hand": []}
+        for _ in range(2 if quick else 5):
+            calls = {"nested": tg.jit(ours), "by hand": tg.jit(other)}
+            for times in (first, second):
+                for name, call in calls.items():
+                    start = perf_counter()
+                    call(point)
+                    times[name].append(perf_counter() - start)
+            check_agreement(what, {name: np.asarray(call(point)) for name, call in calls.items()})
+        best = {name: min(times) for name, times in second.items()}
+        yield Row(
+            f"second call under jit, {what}", "" if quick else "at most 3 times the composition by hand",
+            best["nested"] / best["by hand"], None if quick else 3.0,
+            detail={name: seconds(t) for name, t in best.items()} | {f"first call, {name}": seconds(min(t)) for name, t in first.items()},
+        )  # fmt: skip
 
 
 def dense(quick, rng):
@@ -128,12 +170,14 @@ def banded(quick, rng):
     x = rng.uniform(0.5, 1.5, n)
     hessians = {what: tg.jit(tg.hessian(f), kernel="always") for what, f in (("arrays", rosenbrock), ("a loop", rosenbrock_loop))}
     calls = {f"tapegrad, {what}": lambda hessian=hessian: hessian(x) for what, hessian in hessians.items()}
+    out, written = np.empty((n, n)), "arrays, with out="
+    calls[f"tapegrad, {written}"] = lambda: hessians["arrays"](x, out=out)
     check_agreement("Hessian of Rosenbrock", {name: call() for name, call in calls.items()})
     times = measure({**calls, "np.ones": lambda: np.ones((n, n))}, budget=1.0 if quick else 4.0, at_least=20)
-    for what in hessians:
+    for what, limit in {**dict.fromkeys(hessians, 4.0), written: 3.0}.items():
         yield Row(
-            f"dense Hessian of Rosenbrock from {what}, n = {n}, beside np.ones", "" if quick else "at most 4 times",
-            times[f"tapegrad, {what}"].minimum / times["np.ones"].minimum, None if quick else 4.0,
+            f"dense Hessian of Rosenbrock from {what}, n = {n}, beside np.ones", "" if quick else f"at most {limit:g} times",
+            times[f"tapegrad, {what}"].minimum / times["np.ones"].minimum, None if quick else limit,
             detail={name: seconds(time.minimum) for name, time in times.items()},
         )  # fmt: skip
 

@@ -42,14 +42,14 @@ from .tools.explain_zero import explain_zero
 from .tools.info import info
 from .array.dual import Dual
 from .array.objects import array
-from .array.forward import derivative, jacfwd, jvp
+from .array.forward import derivative, jvp
 from .transforms.functional import elementwise_grad, grad, jit, value_and_grad
 from .transforms.functional import elementwise_grad as egrad
 from .array.functions import *  # noqa: F401,F403
 from .transforms.hessians import hessian, hessian_diag, laplacian
 from .transforms.products import gnvp, hvp
 from .common.errors import PathWarning, PerformanceWarning
-from .transforms.jacobians import jacobian, jacrev, linearize, vjp
+from .transforms.jacobians import jacfwd, jacobian, jacrev, linearize, vjp
 from .transforms.jet import jet
 from .tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .nopython.api import njit_derivative, njit_grad, njit_jacobian, njit_jvp, njit_value_and_grad

@@ -205,29 +205,17 @@ class Dual(Differentiable):
             dual = _on_scalars(row, operands)
             if dual is not None:
                 return dual
-        operands = [o if isinstance(o, Differentiable) else as_operand(o, row.name) for o in operands]
+        operands = [registry.objects.operand(o) for o in operands]
         level, lanes = _common(operands)
         primals = [_inside(o, level) for o in operands]
-        if row.refused:
-            for k in row.refused:
-                if operands[k] is not primals[k]:
-                    _record.refuse_operand(row, k)
+        for k in row.refused:
+            if operands[k] is not primals[k]:
+                _record.refuse_operand(row, k)
         result = _record.apply(row, primals, attrs, value, integer)
+        primals = [p if isinstance(p, Differentiable) else as_operand(p, row.name) for p in primals]
         if row.dynamic:
             attrs = (*attrs, (row.dynamic, integer))
         return _carried(row, operands, primals, result, attrs, lanes, level)
-
-    def _apply_two(self, row, a, b):
-        """`tapegrad.array.record.apply_two` where some operand is a dual number."""
-        dual = _on_scalars(row, (a, b))
-        if dual is not None:
-            return dual
-        a, b = registry.objects.operand(a), registry.objects.operand(b)
-        level, lanes = _common((a, b))
-        primals = [_inside(a, level), _inside(b, level)]
-        result = _record.apply_two(row, *primals)
-        primals = [p if isinstance(p, Differentiable) else as_operand(p, row.name) for p in primals]
-        return _carried(row, (a, b), primals, result, (), lanes, level)
 
 
 def made(value, tangent, lanes, level):

@@ -8,22 +8,22 @@ inputs that are varied; see ``docs/forward.md`` for when that is the better way.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..common.dtypes import check_derivative, check_dtype
 from ..common.errors import StructureError
+from ..common.tree import flatten, leaf_names, unflatten
 from ..tape.places import function_name
 from .differentiable import Differentiable
 from .dual import LEVELS_APART, Dual, as_float, check_tangent, made, running
 from .objects import joined
 from .record import normalise, tracked
-from .typing import Argnums, Between, OfJacobian
+from .typing import Between
 
 R = TypeVar("R", bound=Any)
 X = TypeVar("X", bound=Any)
@@ -48,43 +48,25 @@ class _Level:
 # ---- containers of numbers -------------------------------------------------------------
 
 
-def _map(function, tree, *others, what, where=""):
-    """`function` of the leaves of nested tuples, lists and dicts, which must all have the same structure."""
-    if isinstance(tree, dict):
-        for other in others:
-            if not isinstance(other, dict) or other.keys() != tree.keys():
-                raise StructureError(
-                    f"{what}{where}: a dict with the keys {list(tree)} has a partner that is {_described(other)}"
-                )
-        mapped = {
-            key: _map(function, value, *(o[key] for o in others), what=what, where=f"{where}[{key!r}]")
-            for key, value in tree.items()
-        }
-        return mapped if type(tree) is dict else type(tree)(mapped)
-    if isinstance(tree, (tuple, list)):
-        for other in others:
-            if not isinstance(other, (tuple, list)) or len(other) != len(tree):
-                raise StructureError(
-                    f"{what}{where}: a {type(tree).__name__} of {len(tree)} has a partner that is {_described(other)}"
-                )
-        parts = [
-            _map(function, value, *(o[k] for o in others), what=what, where=f"{where}[{k}]")
-            for k, value in enumerate(tree)
-        ]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        for other in others:
-            if type(other) is not type(tree):
-                raise StructureError(f"{what}{where}: a {type(tree).__name__} has a partner that is {_described(other)}")
-        leaves = [
-            _map(function, getattr(tree, f.name), *(getattr(o, f.name) for o in others), what=what, where=f"{where}.{f.name}")
-            for f in dataclasses.fields(tree)
-        ]
-        copy = object.__new__(type(tree))
-        for field, leaf in zip(dataclasses.fields(tree), leaves):
-            object.__setattr__(copy, field.name, leaf)
-        return copy
-    return function(joined(tree), *map(joined, others), f"{what}{where}")
+def _partners(structure, thing, what):
+    """The parts of `thing` that stand where the leaves of `structure` are."""
+    kind, keys = structure.kind, structure.keys
+    if kind is None:
+        return [joined(thing)]
+    if kind is dict:
+        fits, parts = isinstance(thing, dict) and thing.keys() == {*keys}, lambda: [thing[key] for key in keys]
+        shape = f"dict with the keys {list(keys)}"
+    elif issubclass(kind, (tuple, list)):
+        fits, parts = isinstance(thing, (tuple, list)) and len(thing) == len(keys), lambda: thing
+        shape = f"{kind.__name__} of {len(keys)}"
+    else:
+        fits, parts, shape = type(thing) is kind, lambda: [getattr(thing, key) for key in keys], kind.__name__
+    if not fits:
+        raise StructureError(f"{what}: a {shape} has a partner that is {_described(thing)}")
+    leaves = []
+    for part, inner in zip(parts(), structure.parts):
+        leaves += _partners(inner, part, what)
+    return leaves
 
 
 def _described(thing):
@@ -156,18 +138,11 @@ def _given_out(thing):
 
 
 def _pass(function, arguments, level, lanes, what):
-    """One pass; the values and the tangents, in the structure of the result."""
-    result = function(*arguments)
-    pairs = []
-
-    def take(leaf, where):
-        value, tangent = _parts(leaf, level, where)
-        pairs.append((value, _zeros(value, lanes) if tangent is None else tangent))
-        return len(pairs) - 1
-
-    places = _map(take, result, what=what)
-    values = _map(lambda k, _: _given_out(pairs[k][0]), places, what=what)
-    return values, _map(lambda k, _: _given_out(pairs[k][1]), places, what=what)
+    """One pass; values and tangents of the leaves of the result, and its structure."""
+    leaves, structure = flatten(function(*arguments))
+    pairs = [_parts(leaf, level, f"{what}{name}") for leaf, name in zip(leaves, leaf_names(structure))]
+    values = [_given_out(value) for value, _ in pairs]
+    return values, [_given_out(_zeros(value, lanes) if tangent is None else tangent) for value, tangent in pairs], structure
 
 
 def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
@@ -216,13 +191,15 @@ def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) ->
     with _Level() as level:
 
         def enter(primal, tangent, where):
-            value = _entered(primal, f"jvp: {where}")
+            value = _entered(primal, f"jvp: primals{where}")
             if isinstance(tangent, (dict, tuple)) or tangent is None:
-                raise StructureError(f"jvp: the tangent of {where} is {_described(tangent)}, not a number or an array")
+                raise StructureError(f"jvp: the tangent of primals{where} is {_described(tangent)}, not a number or an array")
             return made(value, check_tangent(tangent, value, np.shape(value)), None, level)
 
-        arguments = _map(enter, tuple(primals), tangents, what="primals")
-        return _pass(f, arguments, level, None, f"the result of {function_name(f)}")
+        leaves, structure = flatten(tuple(primals))
+        arguments = map(enter, leaves, _partners(structure, tangents, "primals"), leaf_names(structure))
+        values, carried, structure = _pass(f, unflatten(structure, arguments), level, None, f"the result of {function_name(f)}")
+        return unflatten(structure, values), unflatten(structure, carried)
 
 
 def derivative(f: Between[Any, R]) -> Callable[..., R]:
@@ -268,57 +245,20 @@ def derivative(f: Between[Any, R]) -> Callable[..., R]:
         with _Level() as level:
             one = np.ones((), getattr(value, "dtype", np.float64))
             seeded = made(value, normalise(one), None, level)
-            return _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {function_name(f)}")[1]
+            _, tangents, structure = _pass(lambda x: f(x, *args, **kwargs), (seeded,), level, None, f"the result of {function_name(f)}")
+            return unflatten(structure, tangents)
 
-    return _recorded(df, f, derivative)
+    return recorded(df, f, derivative)
 
 
-def _recorded(transformed, f, transformation):
+def recorded(transformed, f, transformation):
     """`transformed`; where `f` is under ``jit``, what that makes of the transformation."""
     again = getattr(f, "recorded_as", None)
     return transformed if again is None else again(transformation) or transformed
 
 
-@overload
-def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
-@overload
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
-def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
-
-    Parameters
-    ----------
-    f : callable
-        Returns a number, an array, or nested tuples, lists and dicts of them.
-    argnums : int or tuple of int
-        The arguments to differentiate in: numbers or arrays.
-
-    Returns
-    -------
-    callable
-        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
-        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
-
-    Raises
-    ------
-    StructureError
-        An argument that is not a number or array, or such a result.
-    DtypeError
-        An array of integers.
-
-    Notes
-    -----
-    Several directions (4, 8 or 16) share one pass: the partial derivatives of
-    each operation are computed once.  Use it where outputs outnumber inputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import tapegrad as tg
-    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
-    array([[3., 2.],
-           [1., 0.]])
-    """
+def columns(f, argnums):
+    """The Jacobian of `f` by passes of dual numbers: what `jacfwd` is without `jit`."""
 
     @functools.wraps(f)
     def jacobian(*args, **kwargs):
@@ -330,7 +270,7 @@ def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
             jacobians.append(_jacobian(f, args, k % len(args), kwargs))
         return tuple(jacobians) if several else jacobians[0]
 
-    return _recorded(jacobian, f, lambda f: jacfwd(f, argnums))
+    return jacobian
 
 
 def lanes_for(rest):
@@ -346,7 +286,7 @@ def _jacobian(f, args, k, kwargs):
     value = _entered(args[k], f"argument {k} of {function_name(f)}")
     shape, dtype = tuple(np.shape(value)), getattr(value, "dtype", np.dtype(np.float64))
     size = int(np.prod(shape, dtype=np.int64))
-    chunks, start = [], 0
+    chunks, start, before = [], 0, None
     while start < size or not chunks:
         lanes = lanes_for(size - start)
         count = min(lanes, size - start)
@@ -355,10 +295,12 @@ def _jacobian(f, args, k, kwargs):
             seeds[np.arange(count), start + np.arange(count)] = 1.0
             seeded = made(value, seeds.reshape((lanes, *shape)), lanes, level)
             arguments = (*args[:k], seeded, *args[k + 1 :])
-            tangents = _pass(lambda *a: f(*a, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")[1]
-        chunks.append(_map(lambda t, _, count=count: t[:count], tangents, what="the Jacobian"))
-        start += count
-    return _map(lambda *parts: _arranged(parts[:-1], shape), *chunks, what=f"the result of {function_name(f)}")
+            _, tangents, structure = _pass(lambda *a: f(*a, **kwargs), arguments, level, lanes, f"the result of {function_name(f)}")
+        if before is not None and structure != before:
+            raise StructureError(f"the result of {function_name(f)} is {before} at one call and {structure} at the next, with the same arguments")
+        chunks.append([t[:count] for t in tangents])
+        start, before = start + count, structure
+    return unflatten(structure, [_arranged(parts, shape) for parts in zip(*chunks)])
 
 
 def _arranged(parts, shape):

@@ -28,7 +28,7 @@ from ..tape.meta import c_strides
 from .differentiable import Differentiable
 from .functions import reshape, where
 from .inplace import argument_changed, assign_elements, is_argument
-from .record import apply, apply_view, as_operand, plain, record_aux, recorded, tracked
+from .record import apply, as_operand, plain, record_aux, recorded, tracked
 from .traces import computed
 from .views import look, note_view, root_of, span, steps_of, views_of, window_of
 
@@ -239,7 +239,7 @@ def getitem(x, key):
                 offset = offset * extent + (k if k >= 0 else k + extent)
             store = x._t
             if store is None or store.trace is None or store.ident != get_ident():
-                t = apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
+                t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset)
                 store = t._t
                 if kind is int and store is not None and store.trace is None:
                     # Found by the vector's description alone from now on, in the short way above.
@@ -249,7 +249,7 @@ def getitem(x, key):
             read = store.trace.read
             slot = read.get((x._i, offset))
             if slot is None:
-                t = apply_view(_SELECT, x, _ONE_ELEMENT, selected, offset)
+                t = apply(_SELECT, (x,), _ONE_ELEMENT, selected, offset)
                 if t._t is store:
                     read[x._i, offset] = t._i
                 return t

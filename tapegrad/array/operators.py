@@ -20,7 +20,7 @@ from ..common.registry import attach, registry
 from ..rules import BY_NAME
 from ..tape.places import PACKAGE
 from .differentiable import Differentiable
-from .record import apply, apply_one, apply_two, record_nondiff
+from .record import apply, record_nondiff
 from .tensor import Parameter, Tensor
 
 #: Source of the scalar operators.  Written out per operator because a call of a
@@ -119,8 +119,6 @@ def _accepts(other):
     return isinstance(other, (Differentiable, float, int, np.ndarray, np.generic, list, tuple, complex))
 
 
-_NEGATIVE = BY_NAME["negative"]
-
 #: Types that need no closer look.
 _KNOWN = {float, int, np.ndarray, np.float64, Tensor, Parameter}
 _NUMBERS = _KNOWN - {np.ndarray}
@@ -129,7 +127,7 @@ _NUMBERS = _KNOWN - {np.ndarray}
 def _binary(row, a, b):
     """What an operator gives for a row of two operands, where the fast path does not serve."""
     if (a.__class__ in _KNOWN or _accepts(a)) and (b.__class__ in _KNOWN or _accepts(b)):
-        return apply_two(row, a, b, 4)
+        return apply(row, (a, b), depth=4)
     return NotImplemented
 
 
@@ -140,28 +138,32 @@ def _arithmetic(row, reflected):
     return method
 
 
-_UFUNC = {
-    operator.lt: np.less, operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
-    operator.eq: np.equal, operator.ne: np.not_equal,
-}  # fmt: skip
+def _compare(name, ufunc):
+    function = getattr(operator, name)
 
-
-def _compare(function):
     def method(self, other):
         if other.__class__ not in _NUMBERS:
             if not _accepts(other):
                 return NotImplemented
             other = registry.objects.operand(other)
         if LISTENERS:
-            notify(f"comparison ({_UFUNC[function].__name__})", self, other)
+            notify(f"comparison ({ufunc.__name__})", self, other)
         result = function(self._v, other._v if isinstance(other, Differentiable) else other)
-        return record_nondiff(_UFUNC[function], (self, other), result)
+        return record_nondiff(ufunc, (self, other), result)
+
+    return method
+
+
+def _logical(function):
+    def method(self, other):
+        other = registry.objects.operand(other)
+        return record_nondiff(function, (self, other), function(self._v, getattr(other, "_v", other)))
 
     return method
 
 
 def __neg__(self):
-    return apply_one(_NEGATIVE, self)
+    return apply("negative", (self,))
 
 
 def __pos__(self):
@@ -182,26 +184,6 @@ def __pow__(self, other):
     return apply("power", (self, other))
 
 
-def __rpow__(self, other):
-    return _binary(BY_NAME["power"], other, self)
-
-
-def __mod__(self, other):
-    return _binary(BY_NAME["remainder"], self, other)
-
-
-def __rmod__(self, other):
-    return _binary(BY_NAME["remainder"], other, self)
-
-
-def __floordiv__(self, other):
-    return _binary(BY_NAME["floor_divide"], self, other)
-
-
-def __rfloordiv__(self, other):
-    return _binary(BY_NAME["floor_divide"], other, self)
-
-
 def __divmod__(self, other):
     return self // other, self % other
 
@@ -210,45 +192,19 @@ def __rdivmod__(self, other):
     return other // self, other % self
 
 
-def __matmul__(self, other):
-    return _binary(BY_NAME["matmul"], self, other)
-
-
-def __rmatmul__(self, other):
-    return _binary(BY_NAME["matmul"], other, self)
-
-
-__lt__ = _compare(operator.lt)
-__le__ = _compare(operator.le)
-__gt__ = _compare(operator.gt)
-__ge__ = _compare(operator.ge)
-__eq__ = _compare(operator.eq)
-__ne__ = _compare(operator.ne)
-
-
-def _logical(function):
-    def method(self, other):
-        other = registry.objects.operand(other)
-        return record_nondiff(function, (self, other), function(self._v, getattr(other, "_v", other)))
-
-    return method
-
-
-__and__ = _logical(np.logical_and)
-__or__ = _logical(np.logical_or)
-__xor__ = _logical(np.logical_xor)
-
-
 def __invert__(self):
     return record_nondiff(np.logical_not, (self,), np.logical_not(self._v))
 
 
-#: The operators defined above.
-_NAMES = (
-    "neg pos abs pow rpow mod rmod floordiv rfloordiv divmod rdivmod matmul rmatmul and or xor invert "
-    "lt le gt ge eq ne"
-).split()
-
+#: Operators: the rows of binary ones, and the functions of those without derivative.
+_ROWS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "mod": "remainder", "floordiv": "floor_divide",
+    "matmul": "matmul", "pow": "power",
+}  # fmt: skip
+_COMPARISONS = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+_LOGICAL = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 _SCOPE = {
     "Tensor": Tensor, "Parameter": Parameter, "_frame": sys._getframe, "binary": _binary, "get_ident": get_ident,
@@ -258,11 +214,14 @@ _SCOPE = {
 
 def _install_operators():
     """Put the operators on `Differentiable`; those of tensors for ``+ - * /`` come from the template `_FAST_PATH`."""
-    attach(Differentiable, {f"__{name}__": globals()[f"__{name}__"] for name in _NAMES})
-    for name, symbol, method in (
-        ("add", "+", "add"), ("subtract", "-", "sub"), ("multiply", "*", "mul"), ("divide", "/", "truediv"),
-    ):  # fmt: skip
-        row = BY_NAME[name]
+    methods = {f"__{method}__": _arithmetic(BY_NAME[name], False) for method, name in _ROWS.items()}
+    methods |= {f"__r{method}__": _arithmetic(BY_NAME[name], True) for method, name in _ROWS.items()}
+    methods |= {f"__{name}__": _compare(name, ufunc) for name, ufunc in _COMPARISONS.items()}
+    methods |= {f"__{name}__": _logical(function) for name, function in _LOGICAL.items()}
+    methods |= {name: globals()[name] for name in ("__neg__", "__pos__", "__abs__", "__pow__", "__divmod__", "__rdivmod__", "__invert__")}
+    attach(Differentiable, methods)
+    for method, symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/")):
+        row = BY_NAME[_ROWS[method]]
         scope = {**_SCOPE, "row": row}
         for reflected in (False, True):
             full = f"__{'r' if reflected else ''}{method}__"
@@ -279,7 +238,6 @@ def _install_operators():
                 opcode=row.opcode,
             )
             attach(Tensor, {full: _compiled(source, scope, full)})
-            attach(Differentiable, {full: _arithmetic(row, reflected)})
     opcodes = {"square": BY_NAME["power2"].opcode, "power": BY_NAME["power"].opcode}
     source = (_POWER.rstrip() + _APPEND).format(slow="power(self, other)", opcode="opcode", left="self._i", right="right", **opcodes)
     attach(Tensor, {"__pow__": _compiled(source, {**_SCOPE, "power": __pow__}, "__pow__")})

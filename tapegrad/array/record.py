@@ -3,8 +3,7 @@
 `apply` is the way of every operation but the scalar operators, which have a
 fast path of their own in `tapegrad.array.operators`.  It computes the value at once with
 the row's NumPy function, and writes an instruction if some operand is tracked
-and recording is on.  `apply_one`, `apply_two` and `apply_view` are shorter ways for the most
-frequent kinds of calls; all of them end in `_write`.
+and recording is on (`_write`).
 
 What has no derivative is computed through `record_nondiff`, `record_aux` or `guard_on`, so that a functional
 recording (`tapegrad.transforms.replay`) knows of it: as a result, as a constant of a rule, as what Python decides on.
@@ -185,7 +184,7 @@ def recorded(*operands):
     return registry.Dual in map(type, operands)
 
 
-def apply(row, operands, attrs=(), value=None, integer=0):
+def apply(row, operands, attrs=(), value=None, integer=0, depth=3):
     """Compute a row and record it.
 
     Parameters
@@ -199,48 +198,43 @@ def apply(row, operands, attrs=(), value=None, integer=0):
         The result, where the caller has it already.
     integer : int
         The dynamic attribute.
+    depth : int
+        How many calls the user's code is away from `_write`: asking for each frame in between costs more than writing the instruction.
     """
     if row.__class__ is str:
         row = BY_NAME[row]
     Tensor = registry.Tensor
-    operands = list(operands)
-    values, metas, flags, scalars, strong = [], [], [], True, []
+    operands, values, metas, flags = list(operands), [], [], []
+    numbers, arrays = [], False
     for k, o in enumerate(operands):
         if isinstance(o, Tensor):
             v = o._v
             flags.append(o._t is not None or o._r)
-            if v.__class__ is float:
-                metas.append(SCALAR)
-            else:
-                metas.append(o._m or _described(o))
-                scalars = False
         else:
-            if o.__class__ is registry.Dual:
-                return o._apply_row(row, operands, attrs, value, integer)
-            v = operands[k] = as_operand(o, row.name)
-            if isinstance(v, Differentiable):
-                return apply(row, operands, attrs, value, integer)
             flags.append(False)
-            if v.__class__ is float:
-                metas.append(SCALAR)
-                if isinstance(o, (np.float64, np.ndarray)):
-                    strong.append(k)
-            else:
-                metas.append(meta_of(v))
-                scalars = False
+            v = o
+            if o.__class__ is not float:
+                if o.__class__ is registry.Dual:
+                    return o._apply_row(row, operands, attrs, value, integer)
+                v = as_operand(o, row.name)
+                if isinstance(v, Differentiable):
+                    return apply(row, (*operands[:k], v, *operands[k + 1 :]), attrs, value, integer, depth + 1)
+                if v.__class__ is float:
+                    numbers.append((k, o))
+                operands[k] = v
         values.append(v)
-    if strong and not scalars and row.elementwise:
-        for k in strong:
-            values[k] = operands[k] = np.asarray(values[k])
-            metas[k] = meta_of(values[k])
+        if v.__class__ is float:
+            metas.append(SCALAR)
+        else:
+            metas.append(meta_of(v) if v is operands[k] else o._m or _described(o))
+            arrays = True
+    if numbers and arrays and row.elementwise:
+        _promote(row, numbers, operands, values, metas)
     if value is None:
         try:
             if attrs:
-                keywords = dict(attrs)
-                if row.dynamic:
-                    keywords[row.dynamic] = integer
-                value = normalise(row.value(*values, **keywords))
-            elif scalars and row.scalar is not None:
+                value = normalise(row.value(*values, **row.keywords(attrs, integer)))
+            elif not arrays and row.scalar is not None:
                 value = scalar_value(row, values)
             else:
                 value = row.value(*values)
@@ -251,18 +245,44 @@ def apply(row, operands, attrs=(), value=None, integer=0):
             raise
     if True not in flags:
         return plain(value)
+    enabled = thread_state().enabled
     if row.constants:
         for k in row.refused:
-            if flags[k] and thread_state().enabled:
+            if flags[k] and enabled:
                 refuse_operand(row, k)
         flags = [flags[k] for k in row.slots(len(operands))]
         if True not in flags:
             return without_derivative(row, operands, values, attrs, value, integer)
-    if not thread_state().enabled:
+    if not enabled:
         if LISTENERS:
             notify("no_grad", *operands)
         return without_derivative(row, operands, values, attrs, value, integer)
-    return _write(row, operands, values, tuple(metas), tuple(flags), attrs, value, integer)
+    return _write(row, operands, values, tuple(metas), tuple(flags), attrs, value, integer, depth)
+
+
+def _promote(row, numbers, operands, values, metas):
+    """Let constant numbers promote as in NumPy beside an array that is not float64.
+
+    A Python float, and a tracked one, is weak; a NumPy scalar is float64; a Python int beside integers stays one.
+
+    Parameters
+    ----------
+    numbers : list of (int, object)
+        Positions of operands that have become floats, and what they were.
+    operands, values, metas : list
+        Of all operands: changed in place.
+    """
+    for k, number in numbers:
+        char = next((m.char for j, m in enumerate(metas) if m is not SCALAR and m.char != "d" and j not in row.constants), "d")
+        if char == "d" or k in row.constants:
+            continue
+        if isinstance(number, (np.float64, np.ndarray)):
+            strong = np.asarray(values[k])
+        elif number.__class__ is int and char not in "df":
+            strong = np.asarray(number, "l" if char == "?" else char)
+        else:
+            continue
+        operands[k], values[k], metas[k] = strong, strong, meta_of(strong)
 
 
 def without_derivative(row, operands, values, attrs, value, integer=0):
@@ -328,114 +348,6 @@ def scalar_value(row, values):
     except (ZeroDivisionError, OverflowError, ValueError):
         pass
     return normalise(row.value(*[np.float64(v) for v in values]))
-
-
-def apply_two(row, a, b, depth=3):
-    """`apply` for a row of two operands without attributes.
-
-    `depth` is how many calls the user's code is away from `_write`: asking for
-    each frame in between costs more than writing the instruction.  The two
-    operands are looked at by the same lines twice, for the same reason.
-    """
-    Tensor = registry.Tensor
-    raw_a = raw_b = None
-    if isinstance(a, Tensor):
-        x = a._v
-        on_a = a._t is not None or a._r
-    else:
-        if a.__class__ is registry.Dual:
-            return a._apply_two(row, a, b)
-        raw_a = x = a
-        if a.__class__ is not float:
-            x = a = as_operand(a, row.name)
-            if isinstance(x, Differentiable):
-                return apply_two(row, x, b, depth + 1)
-        on_a = False
-    if isinstance(b, Tensor):
-        y = b._v
-        on_b = b._t is not None or b._r
-    else:
-        if b.__class__ is registry.Dual:
-            return b._apply_two(row, a if raw_a is None else raw_a, b)
-        raw_b = y = b
-        if b.__class__ is not float:
-            y = b = as_operand(b, row.name)
-            if isinstance(y, Differentiable):
-                return apply_two(row, a if raw_a is None else raw_a, y, depth + 1)
-        on_b = False
-    if x.__class__ is float:
-        if y.__class__ is not float and raw_a is not None and y.dtype.char != "d":
-            x = a = _strong(raw_a, x, y.dtype.char)
-    elif y.__class__ is float and raw_b is not None and x.dtype.char != "d":
-        y = b = _strong(raw_b, y, x.dtype.char)
-    try:
-        if x.__class__ is float and y.__class__ is float and row.scalar is not None:
-            value = scalar_value(row, (x, y))
-        else:
-            value = row.value(x, y)
-            if value.__class__ is not np.ndarray or value.ndim == 0:
-                value = normalise(value)
-    except Exception as error:
-        failed(error, row, (a, b), (x, y))
-        raise
-    if not (on_a or on_b):
-        return plain(value)
-    if not thread_state().enabled:
-        if LISTENERS:
-            notify("no_grad", a, b)
-        return without_derivative(row, (a, b), (x, y), (), value)
-    of_a = SCALAR if x.__class__ is float else meta_of(x) if a is x else a._m or _described(a)
-    of_b = SCALAR if y.__class__ is float else meta_of(y) if b is y else b._m or _described(b)
-    return _write(row, (a, b), (x, y), (of_a, of_b), (on_a, on_b), (), value, 0, depth)
-
-
-def _strong(operand, number, char):
-    """The constant `number`, that is `operand`, so that it promotes as in NumPy beside an array that is not float64, but of `char`.
-
-    A Python float, and a tracked one, is weak; a NumPy scalar is float64; a
-    Python int beside integers stays one.
-    """
-    if isinstance(operand, (np.float64, np.ndarray)):
-        return np.asarray(number)
-    if operand.__class__ is int and char not in "df":
-        return np.asarray(operand, "l" if char == "?" else char)
-    return number
-
-
-def apply_one(row, a):
-    """`apply` for a row of one operand, a tensor, without attributes."""
-    x = a._v
-    try:
-        if x.__class__ is float and row.scalar is not None:
-            value = scalar_value(row, (x,))
-            of_a = SCALAR
-        else:
-            of_a = SCALAR if x.__class__ is float else a._m or _described(a)
-            value = row.value(x)
-            if value.__class__ is not np.ndarray or value.ndim == 0:
-                value = normalise(value)
-    except Exception as error:
-        failed(error, row, (a,), (x,))
-        raise
-    if a._t is None and not a._r:
-        return plain(value) if a.__class__ is not registry.Dual else a._apply_row(row, (a,), (), value)
-    if not thread_state().enabled:
-        if LISTENERS:
-            notify("no_grad", a)
-        return without_derivative(row, (a,), (x,), (), value)
-    return _write(row, (a,), (x,), (of_a,), _ON, (), value, 0)
-
-
-_ON = (True,)
-
-
-def apply_view(row, x, attrs, value, offset):
-    """Record that `value` is the view of the tracked array `x` at `offset`."""
-    if not thread_state().enabled:
-        if LISTENERS:
-            notify("no_grad", x)
-        return without_derivative(row, (x,), (x._v,), attrs, value, offset)
-    return _write(row, (x,), (x._v,), (x._m or _described(x),), _ON, attrs, value, offset)
 
 
 def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
@@ -513,7 +425,7 @@ def _write(row, operands, values, metas, flags, attrs, value, integer, depth=3):
                     sides[k] = operand_slot
             left, right = sides if len(sides) == 2 else (sides[0], 0)
     elif trace is not None:
-        meta = trace.note(row, attrs, operands, values, integer, value)
+        meta = trace.note(row, attrs, operands, values, metas, integer, value)
         token, opcode, left, right = object(), TRACED, 0, 0
     else:
         key = (row, attrs, metas, flags)

@@ -11,7 +11,7 @@ from ..common.errors import HigherOrderError
 from ..rules import BY_NAME
 from ..rules import lang as L
 from .differentiable import Differentiable, below
-from .record import apply, apply_two, normalise, record_aux, trace_of, tracked
+from .record import apply, normalise, record_aux, trace_of, tracked
 from .rule_array import RuleArray, lanes_of
 from .views import note_view
 
@@ -153,7 +153,7 @@ def elementwise(name, values):
     if row is None:
         raise HigherOrderError(f"the derivative of {name} in its first argument cannot be differentiated again")
     if len(values) == 2 and not row.constants:
-        return apply_two(row, *values)
+        return apply(row, values)
     if name == "select":
         values = [_undifferentiated(values[0]), *values[1:]]
     return apply(row, values)

@@ -17,9 +17,9 @@ import numpy as np
 from ..array import rule_array
 from ..array.record import normalise
 from ..array.recorded import Recorded, as_rule_takes
-from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, said_by
+from ..common.errors import GradientError, HigherOrderError, ModifiedInPlaceError, TapegradError, noted, said_by
 from ..rules import BY_NAME
-from .reading import like
+from .reading import Stretch, like
 
 _SELECT = BY_NAME["select"]
 #: In arrays of at most so many elements those that are read one by one are treated as any window.
@@ -147,17 +147,28 @@ def contributions(stretch, slot, read, g, lanes, positions):
     if not positions:
         return []
     if row.primitive is not None:
-        by_position = _of_primitive(stretch, slot, read, g, lanes, positions)
-    else:
-        operands, result = operands_of(read)
-        with naming(row, stretch, slot):
-            values = row.contributions(Recorded(g, lanes), operands, result, positions, read.attrs)
-        by_position = dict(zip(row.slots(len(operands)), values))
+        return (_of_primitive if stretch.plain else _of_primitive_recorded)(stretch, slot, read, g, lanes, positions)
+    operands, result = operands_of(read)
+    with naming(row, stretch, slot):
+        values = row.contributions(Recorded(g, lanes), operands, result, positions, read.attrs)
     parts = []
-    for k in positions:
-        c = by_position.get(k)
-        parts += [(k, part) for part in (c if isinstance(c, tuple) else (c,)) if part is not None]
+    for k, c in zip(row.slots(len(operands)), values):
+        if c is not None and k in positions:
+            parts += [(k, part) for part in (c if c.__class__ is tuple else (c,)) if part is not None]
     return parts
+
+
+def pulled(store, slot, g):
+    """What the adjoint `g` of an instruction, an array, adds to each of its operands, as arrays; None for constants."""
+    stretch = Stretch(store, plain=True)
+    read = stretch.read(slot)
+    slots, totals = dict(read.slots), {}
+    with np.errstate(all="ignore"):
+        for k, part in contributions(stretch, slot, read, g, None, list(slots)):
+            totals[k] = accumulated(totals.get(k), part, read.metas[k], None)
+    zeros = {} if read.row.primitive is not None else {k: np.zeros(read.metas[k].shape) for k in slots}
+    arrays = {**zeros, **{k: np.array(total, order="C") for k, total in totals.items()}}
+    return [arrays.get(k) for k in read.row.slots(len(read.operands))]
 
 
 def accumulated(adjoint, part, meta, lanes):
@@ -194,13 +205,24 @@ def operands_of(read):
 
 
 def _of_primitive(stretch, slot, read, g, lanes, positions):
-    """The rule of the user's, run on tensors: position -> contribution."""
+    """The rule of the user's, run on plain values."""
+    if not np.any(g):
+        # Zero is absolute: a rule may multiply by what is not finite.
+        return []
+    g = normalise(np.array(g, np.dtype(read.out.char), order="C"))
+    with noted(f"in the backward pass through {read.row.name}, called at {stretch.store.place(slot)}"):
+        gradients = read.row.primitive.pull(g, read.operands, read.result, positions, read.metas)
+    return [(k, Recorded(c)) for k, c in gradients.items()]
+
+
+def _of_primitive_recorded(stretch, slot, read, g, lanes, positions):
+    """The rule of the user's, run on tensors."""
     primitive = read.row.primitive
     seeds = [g] if lanes is None else [g[j] for j in range(lanes)]
     by_seed = []
     for seed in seeds:
         try:
-            by_seed.append(primitive.pull_recorded(seed, read.operands, read.result, positions, read.metas))
+            by_seed.append(primitive.pull(seed, read.operands, read.result, positions, read.metas, True))
         except (HigherOrderError, GradientError, ModifiedInPlaceError):
             # Not for want of a rule.
             raise
@@ -210,14 +232,12 @@ def _of_primitive(stretch, slot, read, g, lanes, positions):
                 f"and cannot be run on tensors ({type(error).__name__}: {said_by(error)}). Write it in NumPy functions that tapegrad "
                 "differentiates"
             ) from error
-    together = {}
+    together = []
     for k in positions:
         parts = [f.get(k) for f in by_seed]
-        if all(p is None for p in parts):
-            continue
-        if lanes is None:
-            together[k] = Recorded(parts[0])
-        else:
+        if lanes is None and parts[0] is not None:
+            together.append((k, Recorded(parts[0])))
+        elif any(p is not None for p in parts):
             shape = read.metas[k].shape
-            together[k] = Recorded(np.stack([np.zeros(shape) if p is None else p for p in parts]), lanes)
+            together.append((k, Recorded(np.stack([np.zeros(shape) if p is None else p for p in parts]), lanes)))
     return together

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..array.record import follow_forwarding, normalise, plain
+from ..array.record import follow_forwarding, normalise
 from ..array.tensor import Tensor
-from ..common.errors import GradientError, ModifiedInPlaceError, SeedShapeError
+from ..common.errors import GradientError, ModifiedInPlaceError
 from ..common.memory import TRIMMED, trim
 from ..interpreter.walks import walks
 from ..rules import lang as L
@@ -29,7 +29,9 @@ from ..tape.layout import ARRAY_LEAF, CLEARED, LEAF_MARK, MARK
 from ..tape.meta import SCALAR
 from ..tape.places import caller_place, name_of
 from ..tape.watch import exposed_since, owner_of
+from .adjoint import pulled
 from .clearing import retire, second_backward_error
+from .hooks import as_tensor, replaced, run_hooks, through_hooks
 from .instruction import Instruction
 
 #: So many leaves of a store are looked at one by one.
@@ -56,27 +58,50 @@ def sweep_back(roots, seeds, retain, wanted, allow_unused=True):
         result = _sweep_whole(roots[0], seeds[0])
         if result is not None:
             return result
+    return passes_over((Pass, Pass), roots, seeds, wanted, allow_unused, retain)
+
+
+def passes_over(kinds, roots, seeds, wanted, allow_unused, *how):
+    """One pass over each store that the roots lie on.
+
+    Parameters
+    ----------
+    kinds : tuple
+        The class of a pass over a store of define-by-run, and over that of a functional recording.
+    roots : sequence of Tensor
+    seeds : sequence
+    wanted : sequence of Tensor, optional
+        None: all leaves.
+    allow_unused : bool
+        Whether `wanted` may have tensors that are not reached.
+    *how
+        What `run` of a pass takes besides the result.
+
+    Returns
+    -------
+    Result
+    """
     result = Result()
-    interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
     for t, seed in zip(roots, seeds):
         if t._t is None:
-            value = _run_hooks(t._extras(False) and t._x.hooks, seed)
+            value = run_hooks(t._extras(False) and t._x.hooks, seed, kinds[0].recorded)
             result.leaves.append((t, value))
             if wanted is not None and any(w is t for w in wanted):
-                _merge(result.requested, t, value)
-    stores = stores_of([t for t, _ in interior])
-    passes = [Pass(store, [(t._i, s) for t, s in interior if t._t is store], wanted) for store in stores]
+                merge(result.requested, t, value)
+    interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
+    passes = [
+        kinds[store.trace is not None](store, [(t._i, s) for t, s in interior if t._t is store], wanted)
+        for store in stores_of([t for t, _ in interior])
+    ]
     for one in passes:
         one.check()
-    missing = set()
-    if wanted is not None:
-        missing = {id(t) for t in wanted} - set(result.requested)
-        for one in passes:
-            missing -= one.reaches()
-        if missing and not allow_unused:
-            refuse_unused(wanted, missing)
+    missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
     for one in passes:
-        one.run(result, retain)
+        missing -= one.reaches()
+    if missing and not allow_unused:
+        refuse_unused(wanted, missing)
+    for one in passes:
+        one.run(result, *how)
     return result
 
 
@@ -155,22 +180,9 @@ def refuse_unused(wanted, missing):
             )
 
 
-def _merge(table, tensor, value):
+def merge(table, tensor, value):
     total = table.get(id(tensor))
     table[id(tensor)] = value if total is None else total + value
-
-
-def _run_hooks(hooks, value):
-    """Pass a gradient (float or ndarray) through tensor hooks."""
-    if hooks:
-        for hook in list(hooks.values()):
-            changed = hook(plain(normalise(value)))
-            if changed is not None:
-                new = changed._v if isinstance(changed, Tensor) else changed
-                if np.shape(new) != np.shape(value):
-                    raise SeedShapeError(f"a hook returned a gradient of shape {np.shape(new)} for {np.shape(value)}")
-                value = float(new) if type(value) is float else np.array(new, np.asarray(value).dtype, order="C")
-    return value
 
 
 def _marked_leaves(store, marks):
@@ -183,6 +195,9 @@ def _marked_leaves(store, marks):
 
 class Pass:
     """One backward pass over one store."""
+
+    #: Whether gradients may be on a tape: what it computes is recorded.
+    recorded = False
 
     def __init__(self, store, roots, wanted):
         if store.trace is not None:
@@ -318,7 +333,9 @@ class Pass:
             for slot, reference, _ in self.leaves:
                 leaf = reference()
                 if leaf is not None:
-                    self._leave(sweep, slot, leaf, result)
+                    old = leaf._v
+                    value = float(sweep.adjoint[slot]) if type(old) is float else sweep.take(slot, old.shape, old.dtype)
+                    self._leave(slot, leaf, value, result)
                 elif Instruction(store, slot).op == ARRAY_LEAF:
                     sweep.drop(slot)
         except BaseException:
@@ -385,19 +402,9 @@ class Pass:
         instruction = Instruction(store, slot)
         meta = instruction.signature.out if instruction.signature is not None else SCALAR
         value = self._adjoint(sweep, slot, meta)
-        changed = _run_hooks(store.hooks.get(slot), value)
-        for hook in list(store.pre_hooks.get(slot, {}).values()):
-            returned = hook((plain(normalise(changed)),))
-            if returned is not None:
-                returned = returned[0] if isinstance(returned, tuple) else returned
-                new = returned._v if isinstance(returned, Tensor) else returned
-                changed = float(new) if type(value) is float else np.array(new, value.dtype, order="C")
+        changed = self._seen(slot, value, result)
         if changed is not value:
             sweep.replace(slot, changed)
-        for t in self.wanted.get(slot, ()):
-            _merge(result.requested, t, _copy(changed))
-        if slot in store.retained:
-            result.retained.append((store.retained[slot], _copy(changed)))
         if slot in store.node_hooks or slot in store.in_python:
             self._run_node(sweep, instruction, changed, store.node_hooks.get(slot, {}))
             if slot in store.in_python and not retain:
@@ -405,41 +412,42 @@ class Pass:
         elif slot >= self.low:
             self._go(sweep, slot, slot, retain)
 
+    def _seen(self, slot, value, result):
+        """An adjoint that is complete, shown to whoever waits for it; returns the one to go on with."""
+        store = self.store
+        value = run_hooks(store.hooks.get(slot), value, self.recorded)
+        for hook in list(store.pre_hooks.get(slot, {}).values()):
+            returned = hook((as_tensor(value),))
+            if returned is not None:
+                value = replaced(returned[0] if isinstance(returned, tuple) else returned, value, self.recorded)
+        self._hand_out(slot, value, result)
+        return value
+
+    def _hand_out(self, slot, value, result):
+        """Give an adjoint to who asked for it."""
+        for t in self.wanted.get(slot, ()):
+            merge(result.requested, t, _copy(value))
+        if slot in self.store.retained:
+            result.retained.append((self.store.retained[slot], _copy(value)))
+
     def _run_node(self, sweep, instruction, g, hooks):
         """Compute a node in Python, because its rule is the user's or hooks want to see its gradients."""
-        arrays = instruction.pull(np.asarray(g))
-        inputs = tuple(None if a is None else plain(normalise(a)) for a in arrays)
-        for hook in list(hooks.values()):
-            returned = hook(inputs, (plain(normalise(_copy(g))),))
-            if returned is not None:
-                returned = returned if isinstance(returned, tuple) else (returned,)
-                if len(returned) != len(inputs):
-                    raise GradientError(
-                        f"a hook on {instruction.row.node_name} returned {len(returned)} gradients for {len(inputs)}"
-                    )
-                inputs = returned
-        for operand, value in zip(instruction.operands, inputs):
+        arrays = pulled(self.store, instruction.slot, np.asarray(g))
+        for operand, value in zip(instruction.operands, through_hooks(hooks.values(), instruction.row, arrays, _copy(g), False)):
             if operand and value is not None:
                 value = value._v if isinstance(value, Tensor) else normalise(np.asarray(value))
                 sweep.add(operand, value if type(value) is float else np.ascontiguousarray(value))
         if type(g) is not float:
             sweep.drop(instruction.slot)
 
-    def _leave(self, sweep, slot, leaf, result):
+    def _leave(self, slot, leaf, value, result):
         """Take the gradient of a leaf, whose adjoint is complete."""
-        old = leaf._v
-        value = float(sweep.adjoint[slot]) if type(old) is float else sweep.take(slot, old.shape, old.dtype)
         if self.only_wanted and slot not in self.wanted:
             return
         # An argument of a function that is differentiated lies on the tape itself.
         hooks = self.store.hooks.get(slot) if leaf._t is not None else leaf._x and leaf._x.hooks
-        if hooks:
-            value = _run_hooks(hooks, value)
-        if slot in self.store.retained:
-            result.retained.append((self.store.retained[slot], _copy(value)))
-        if self.wanted:
-            for t in self.wanted.get(slot, ()):
-                _merge(result.requested, t, value)
+        value = run_hooks(hooks, value, self.recorded)
+        self._hand_out(slot, value, result)
         result.leaves.append((leaf, value))
 
     # -- after -----------------------------------------------------------------------
@@ -463,7 +471,7 @@ class Pass:
 
 
 def _copy(value):
-    return value if type(value) is float else value.copy()
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _reads_operand(instruction, slot):

@@ -11,13 +11,13 @@ from typing import Literal, TypeAlias, overload
 
 import numpy as np
 
-from ..array.record import normalise, plain, tracked
+from ..array.record import tracked
 from ..array.tensor import Tensor
 from ..array.typing import TensorLike
 from ..common.errors import GradientError, NonScalarOutputError, SeedShapeError
 from ..tape.places import name_of
-from .backward import refuse_unused, sweep_back
-from .hooks import accumulate
+from .backward import sweep_back
+from .hooks import accumulate, as_tensor
 from .passes import sweep_recorded
 
 # ---- gradients into leaves --------------------------------------------------------
@@ -131,7 +131,7 @@ def backward(
             if not t.requires_grad:
                 raise GradientError(f"inputs[{k}] does not require grad")
     retain = bool(create_graph if retain_graph is None else retain_graph)
-    result = _recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, retain, wanted)
+    result = sweep_recorded(roots, seeds, wanted) if create_graph else sweep_back(roots, seeds, retain, wanted)
     if wanted is None:
         for leaf, value in result.leaves:
             accumulate(leaf, value)
@@ -198,18 +198,9 @@ def grad(
     seeds = seeds_of(roots, grad_outputs, "grad_outputs", create_graph)
     retain = bool(create_graph if retain_graph is None else retain_graph)
     if create_graph:
-        result = _recorded(roots, seeds, wanted, allow_unused)
+        result = sweep_recorded(roots, seeds, wanted, allow_unused)
     else:
         result = sweep_back(roots, seeds, retain, wanted, allow_unused)
     for t, value in result.retained_alive():
         accumulate(t, value)
-    return tuple(_as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)
-
-
-def _recorded(roots, seeds, wanted, allow_unused=True):
-    """A pass that records what it computes (`tapegrad.higher`)."""
-    return sweep_recorded(roots, seeds, wanted, (lambda *_: None) if allow_unused else refuse_unused)
-
-
-def _as_tensor(gradient):
-    return gradient if isinstance(gradient, Tensor) else plain(normalise(gradient))
+    return tuple(as_tensor(result.requested[id(t)]) if id(t) in result.requested else None for t in wanted)

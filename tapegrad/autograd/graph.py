@@ -12,6 +12,7 @@ import numpy as np
 from ..array.record import follow_forwarding, normalise, plain
 from ..common.errors import ClearedTapeError
 from ..common.observers import RemovableHandle
+from .adjoint import pulled
 from .backward import Pass
 from .clearing import second_backward_error
 from .hooks import accumulate
@@ -106,9 +107,9 @@ class Node:
         """Gradients of the operands, given that of the result."""
         (grad,) = grads
         grad = grad._v if hasattr(grad, "_v") else grad
-        instruction = self._instruction()
+        self._instruction()
         Pass(self._store, [(self._slot, None)], None).check_at(self._slot)
-        arrays = instruction.pull(np.asarray(grad))
+        arrays = pulled(self._store, self._slot, np.asarray(grad))
         gradients = tuple(None if a is None else plain(normalise(a)) for a in arrays)
         return gradients[0] if len(gradients) == 1 else gradients
 

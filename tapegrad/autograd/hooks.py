@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 
-from ..array.record import follow_forwarding, normalise, plain
+import numpy as np
+
+from ..array.differentiable import Differentiable
+from ..array.record import follow_forwarding, normalise, plain, tracked
 from ..array.tensor import Tensor
-from ..common.errors import GradientError
+from ..common.errors import GradientError, SeedShapeError
 from ..common.observers import RemovableHandle
 from ..common.uninterrupted import remade
 from .clearing import second_backward_error
@@ -32,6 +35,41 @@ def accumulate(leaf, value):
             extras.grad._v = extras.grad._v + value
         else:
             extras.grad._v += value
+
+
+def as_tensor(value):
+    """A gradient as its owner gets it: the tensor it is, or a constant."""
+    return value if isinstance(value, Differentiable) else plain(normalise(np.array(value) if isinstance(value, np.ndarray) else value))
+
+
+def run_hooks(hooks, value, recorded):
+    """Pass a gradient through tensor hooks; if the pass is `recorded`, they may answer with tensors on the tape."""
+    for hook in list(hooks.values()) if hooks else ():
+        changed = hook(as_tensor(value))
+        if changed is not None:
+            value = replaced(changed, value, recorded)
+    return value
+
+
+def replaced(new, value, recorded):
+    """What a hook gave instead of `value`."""
+    if isinstance(new, Differentiable) and not (recorded and tracked(new)):
+        new = new._v
+    if np.shape(new) != np.shape(value):
+        raise SeedShapeError(f"a hook returned a gradient of shape {np.shape(new)} for {np.shape(value)}")
+    return new if isinstance(new, Differentiable) else normalise(np.array(new, getattr(value, "dtype", np.float64), order="C"))
+
+
+def through_hooks(hooks, row, gradients, g, recorded):
+    """Pass what a node hands to its operands (None: nothing) through the hooks on it."""
+    for hook in list(hooks):
+        returned = hook(tuple(None if v is None else as_tensor(v) for v in gradients), (as_tensor(g),))
+        if returned is not None:
+            returned = returned if isinstance(returned, tuple) else (returned,)
+            if len(returned) != len(gradients):
+                raise GradientError(f"a hook on {row.node_name} returned {len(returned)} gradients for {len(gradients)}")
+            gradients = [new if v is None or new is None else replaced(new, v, recorded) for new, v in zip(returned, gradients)]
+    return gradients
 
 
 def _interior_slot(tensor):

@@ -16,7 +16,10 @@ from ..common.errors import ClearedTapeError, SeedShapeError
 from ..common.printing import table
 from ..tape.layout import CONTINUES, MARK, SCALAR_LEAF
 from ..tape.places import name_of
+from .adjoint import pull, pulled
 from .instruction import Instruction
+from .reading import Stretch
+from .tangents import push
 
 
 def instructions(store):
@@ -73,7 +76,7 @@ def values(store):
     -------
     dict of int to float or ndarray
     """
-    leaves = _unchanged_leaves(store)
+    leaves, stretch = _unchanged_leaves(store), Stretch(store, plain=True)
     primals = {}
     for instruction in entries_of(store):
         slot = instruction.slot
@@ -84,13 +87,14 @@ def values(store):
         elif instruction.signature is None or instruction.signature.out.shape == ():
             primals[slot] = instruction.value
         else:
-            operands, result = instruction.operand_values() if not instruction.cleared else ([], None)
-            for s, operand in zip(instruction.signature.slots, instruction.operands):
-                if operands and operands[s] is None and operand:
-                    operands[s] = primals.get(operand)
-            if result is None and operands and all(v is not None for v in operands):
-                result = normalise(instruction.row.value(*operands, **instruction.attributes()))
-            primals[slot] = result
+            read = None if instruction.cleared else stretch.read(slot)
+            primals[slot] = None if read is None else read.result
+            if primals[slot] is None and read is not None:
+                of = dict(read.slots)
+                operands = [primals.get(of.get(k)) if v is None else v for k, v in enumerate(read.operands)]
+                if all(v is not None for v in operands):
+                    with np.errstate(all="ignore"):
+                        primals[slot] = normalise(read.row.value(*operands, **read.attrs))
     return primals
 
 
@@ -197,17 +201,18 @@ def _refuse_cleared(instruction):
 def adjoints_of(entries, leaves, last, seed):
     """Slot -> adjoint, for the slots that the output in slot `last` depends on."""
     shape = {i.slot: _shape(i, leaves) for i in entries}[last]
-    adjoints = {last: np.zeros(shape) + np.asarray(seed, float)}
-    if adjoints[last].shape != shape:
+    adjoints, seeds = {}, {last: np.zeros(shape) + np.asarray(seed, float)}
+    if seeds[last].shape != shape:
         raise SeedShapeError(f"a seed of shape {np.shape(seed)} for an output of shape {tuple(shape)}")
-    for instruction in reversed(entries):
-        g = adjoints.get(instruction.slot)
-        if g is None or instruction.is_leaf:
-            continue
-        _refuse_cleared(instruction)
-        for operand, c in zip(instruction.operands, instruction.pull(g)):
-            if operand and c is not None:
-                adjoints[operand] = adjoints.get(operand, 0.0) + c
+
+    def visit(slot, g):
+        if not by_slot[slot].is_leaf:
+            _refuse_cleared(by_slot[slot])
+        adjoints[slot] = np.asarray(g)
+        return g
+
+    by_slot = {i.slot: i for i in entries if i.slot <= last}
+    pull(Stretch(entries[0].store, plain=True), list(by_slot), seeds, visit=visit)
     return adjoints
 
 
@@ -218,7 +223,7 @@ def _leaf_names(leaves):
 def _tangents(entries, leaves, seeds):
     """Slot -> tangent, from the tangents `seeds` of some leaves."""
     by_leaf = {id(t): v for t, v in seeds.items()}
-    tangents = {}
+    tangents, stretch = {}, Stretch(entries[0].store, plain=True)
     for instruction in entries:
         slot = instruction.slot
         shape = _shape(instruction, leaves)
@@ -226,16 +231,10 @@ def _tangents(entries, leaves, seeds):
             tangents[slot] = np.zeros(shape) + by_leaf.get(id(leaves.get(slot)), 0.0)
             continue
         _refuse_cleared(instruction)
-        # The tangent of each element is the product of its gradient with the tangents of the operands.
-        total = np.zeros(int(np.prod(shape, dtype=int)))
-        for j in range(total.size):
-            g = np.zeros(total.size)
-            g[j] = 1.0
-            for operand, c in zip(instruction.operands, instruction.pull(g.reshape(shape))):
-                if operand and c is not None:
-                    total[j] += np.sum(c * tangents[operand])
-        tangents[slot] = total.reshape(shape)
-    return tangents
+        push(stretch, [slot], tangents)
+        tangents.setdefault(slot, np.zeros(shape))
+    # What is no number below zero is printed without a sign.
+    return {slot: tangent + 0.0 for slot, tangent in tangents.items()}
 
 
 class Path(Sequence):
@@ -295,7 +294,7 @@ def paths(store, y, x, limit=10_000):
                 raise ValueError(
                     f"paths are listed for scalar instructions; %{slot} ({instruction.row.name}) has arrays"
                 )
-            partials = zip(instruction.operands, instruction.pull(np.asarray(1.0)))
+            partials = zip(instruction.operands, pulled(store, slot, np.asarray(1.0)))
             edges[slot] = [(s, float(c)) for s, c in partials if s in between and c is not None]
         return edges[slot]
 

@@ -253,7 +253,7 @@ class Evaluation(contextlib.ExitStack):
             return [None] * len(bases)
         if isinstance(seed, Differentiable) and not tracked(seed):
             seed = seed._v
-        requested = sweep_recorded([result], [seed], bases, lambda *_: None, lanes).requested
+        requested = sweep_recorded([result], [seed], bases, lanes=lanes).requested
         return [requested.get(id(b)) for b in bases]
 
     # -- forward mode -----------------------------------------------------------------
@@ -496,21 +496,7 @@ def linearize(function, primals):
         e.run()
         e.check()
         value = unflatten(e.structure, e.out(e.results))
-    without_duals = not running.level and not any(leaf.__class__ is Dual for leaf in e.variables + e.results)
-
-    def push(*tangents):
-        leaves, structure = flatten(tangents)
-        if not without_duals or running.level or structure != flatten(primals)[1] or any(
-            t.__class__ is Dual or np.shape(t) != np.shape(b) for t, b in zip(leaves, e.bases)
-        ):
-            return jvp(function, primals, tangents)[1]
-        live = any(tracked(t) for t in leaves)
-        seeds = [_seed(t, b) for t, b in zip(leaves, e.bases)]
-        with enable_grad():
-            pushed = e.push(e.results, seeds)
-        return unflatten(e.structure, pushed if live else e.out(pushed))
-
-    return value, push
+    return value, lambda *tangents: jvp(function, primals, tangents)[1]
 
 
 def _seed(seed, result):

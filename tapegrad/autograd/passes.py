@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
-from ..array.differentiable import Differentiable
-from ..array.record import as_operand, normalise, plain, tracked
-from ..common.errors import GradientError, SeedShapeError
+from ..common.errors import GradientError
 from ..tape.modes import enable_grad
 from . import reading
 from .adjoint import between, pull
-from .backward import Pass, Result, stores_of
+from .backward import Pass, merge, passes_over
+from .hooks import through_hooks
 
 
-def sweep_recorded(roots, seeds, wanted, refuse_unused, lanes=None):
+def sweep_recorded(roots, seeds, wanted, allow_unused=True, lanes=None):
     """One recorded backward pass; a `Result` with tensors.
 
     Parameters
@@ -30,8 +27,8 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused, lanes=None):
     seeds : sequence of (float, ndarray or Tensor)
     wanted : sequence of Tensor, optional
         None: all leaves.
-    refuse_unused : callable
-        Called with `wanted` and the ids of those that are not reached.
+    allow_unused : bool
+        Whether `wanted` may have tensors that are not reached.
     lanes : int, optional
         The seeds have one leading axis of this extent, and so have the gradients.
 
@@ -39,67 +36,8 @@ def sweep_recorded(roots, seeds, wanted, refuse_unused, lanes=None):
     -------
     Result
     """
-    result = Result()
     with enable_grad():
-        for t, seed in zip(roots, seeds):
-            if t._t is None:
-                value = run_hooks(t._extras(False) and t._x.hooks, seed)
-                result.leaves.append((t, value))
-                if wanted is not None and any(w is t for w in wanted):
-                    _merge(result.requested, t, value)
-        interior = [(t, s) for t, s in zip(roots, seeds) if t._t is not None]
-        passes = [
-            (RecordedPass if store.trace is None else TracedPass)(store, [(t._i, s) for t, s in interior if t._t is store], wanted)
-            for store in stores_of([t for t, _ in interior])
-        ]
-        missing = set() if wanted is None else {id(t) for t in wanted} - set(result.requested)
-        for one in passes:
-            one.check()
-            missing -= one.reaches()
-        if missing:
-            refuse_unused(wanted, missing)
-        for one in passes:
-            one.run(result, lanes)
-    return result
-
-
-def _merge(table, tensor, value):
-    total = table.get(id(tensor))
-    table[id(tensor)] = value if total is None else total + value
-
-
-def as_tensor(value):
-    """A gradient as its owner gets it: the tensor it is, or a constant."""
-    return value if isinstance(value, Differentiable) else plain(normalise(np.array(value) if isinstance(value, np.ndarray) else value))
-
-
-def run_hooks(hooks, value):
-    """Pass a gradient through tensor hooks, which may answer with tensors on the tape."""
-    for hook in list(hooks.values()) if hooks else ():
-        changed = hook(as_tensor(value))
-        if changed is not None:
-            value = replaced(changed, value)
-    return value
-
-
-def replaced(new, value):
-    """What a hook gave instead of `value`."""
-    new = new if tracked(new) else new._v if isinstance(new, Differentiable) else as_operand(new, "a hook")
-    if np.shape(new) != np.shape(value):
-        raise SeedShapeError(f"a hook returned a gradient of shape {np.shape(new)} for {np.shape(value)}")
-    return new
-
-
-def _through(hooks, row, gradients, g):
-    """Pass what a node hands to its operands through the hooks on it."""
-    for hook in hooks:
-        returned = hook(tuple(None if v is None else as_tensor(v) for v in gradients), (as_tensor(g),))
-        if returned is not None:
-            returned = returned if isinstance(returned, tuple) else (returned,)
-            if len(returned) != len(gradients):
-                raise GradientError(f"a hook on {row.node_name} returned {len(returned)} gradients for {len(gradients)}")
-            gradients = tuple(None if new is None else new if v is None else replaced(new, v) for new, v in zip(returned, gradients))
-    return gradients
+        return passes_over((RecordedPass, TracedPass), roots, seeds, wanted, allow_unused, lanes)
 
 
 class _Walk:
@@ -125,6 +63,8 @@ class _Walk:
 class RecordedPass(_Walk, Pass):
     """A recorded pass over a define-by-run store."""
 
+    recorded = True
+
     def __init__(self, store, roots, wanted):
         Pass.__init__(self, store, roots, wanted)
         self.order = ()
@@ -141,41 +81,15 @@ class RecordedPass(_Walk, Pass):
         leaves = {slot: reference() for slot, reference, _ in self.leaves}
 
         def visit(slot, g):
-            g = self._seen(slot, g, result)
-            if slot in self.leaf_slots and leaves[slot] is None:
-                return None
-            return g
+            if slot in self.leaf_slots:
+                return None if leaves[slot] is None else g
+            return self._seen(slot, g, result)
 
-        hooks = {slot: partial(_through, tuple(at_slot.values())) for slot, at_slot in store.node_hooks.items() if at_slot}
+        hooks = {slot: partial(through_hooks, [*at_slot.values()], recorded=True) for slot, at_slot in store.node_hooks.items() if at_slot}
         adjoints = self._walk(visit, lanes, hooks)
         for slot in sorted(adjoints):
-            leaf = leaves.get(slot)
-            if leaf is None:
-                continue
-            value = adjoints[slot]
-            if self.only_wanted and slot not in self.wanted:
-                continue
-            if leaf._x is not None and leaf._x.hooks:
-                value = run_hooks(leaf._x.hooks, value)
-            for t in self.wanted.get(slot, ()):
-                _merge(result.requested, t, value)
-            result.leaves.append((leaf, value))
-
-    def _seen(self, slot, g, result):
-        """An adjoint that is complete, shown to whoever waits for it."""
-        store = self.store
-        if slot in self.leaf_slots:
-            return g
-        g = run_hooks(store.hooks.get(slot), g)
-        for hook in list(store.pre_hooks.get(slot, {}).values()):
-            returned = hook((as_tensor(g),))
-            if returned is not None:
-                g = replaced(returned[0] if isinstance(returned, tuple) else returned, g)
-        for t in self.wanted.get(slot, ()):
-            _merge(result.requested, t, g)
-        if slot in store.retained:
-            result.retained.append((store.retained[slot], g))
-        return g
+            if leaves.get(slot) is not None:
+                self._leave(slot, leaves[slot], adjoints[slot], result)
 
 
 class TracedPass(_Walk):
@@ -205,7 +119,7 @@ class TracedPass(_Walk):
 
         def visit(slot, g):
             for t in self.wanted.get(slot, ()):
-                _merge(result.requested, t, g)
+                merge(result.requested, t, g)
             return g
 
         try:

@@ -13,7 +13,7 @@ from ..tape.layout import LEAF_MARK
 from .backward import Pass
 from .clearing import second_backward_error
 from .gradients import seeds_of, tensors_of
-from .recording import Port
+from .recording import Port, Sweeps
 
 
 def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
@@ -64,8 +64,6 @@ def sweep_forward(outputs, inputs, seeds):
 
     One tangent sweep for each store that the outputs lie on.
     """
-    from ..interpreter.tangent import Tangents, targets_of
-
     tangents = [None] * len(outputs)
     for k, t in enumerate(outputs):
         same = [seed for x, seed in zip(inputs, seeds) if x is t]
@@ -81,25 +79,14 @@ def sweep_forward(outputs, inputs, seeds):
         mine = [k for k in rest if outputs[k]._t is store]
         swept = Pass(store, [(outputs[k]._i, None) for k in mine], inputs)
         swept.check()
-        slots = {}
+        seeded = []
         for slot, tensors in swept.wanted.items():
             parts = [seed for x, seed in zip(inputs, seeds) if any(x is t for t in tensors)]
-            slots[slot] = sum(parts[1:], parts[0])
+            seeded.append((Port(tensors[0]._v, slot), sum(parts[1:], parts[0])))
             # An input that is itself computed counts as a leaf: nothing comes up from below it.
             swept.marks[slot] = LEAF_MARK
-        store.pinned += 1
-        kept = [outputs[k]._i for k in mine]
-        sweep = Tangents(store, swept.marks, swept.low, swept.high, 1, kept)
-        try:
-            for slot, seed in slots.items():
-                sweep.seed(slot, 0, seed)
-            sweep.run()
-            for k in mine:
-                port = Port(outputs[k]._v, outputs[k]._i)
-                rows = np.zeros((1, port.size), port.char)
-                sweep.collect(targets_of([(port.slot, port.meta, rows)]), 0, 1)
-                tangents[k] = normalise(rows.reshape(port.shape))
-        finally:
-            store.unpin()
-            sweep.close()
+        ports, directions = [port for port, _ in seeded], [seed for _, seed in seeded]
+        results = [Port(outputs[k]._v, outputs[k]._i) for k in mine]
+        for k, value in zip(mine, Sweeps(store, swept.marks, swept.low, swept.high, ports, results).push(directions)):
+            tangents[k] = normalise(value)
     return tangents

@@ -16,10 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..array.record import plain
-from ..tape.layout import TRACED
 from ..tape.meta import SCALAR, meta_of
 from ..tape.places import caller_frame
-from .custom.calls import Call
 from .instruction import Instruction
 
 
@@ -61,12 +59,20 @@ class Read:
 
 
 class Stretch:
-    """The slots of a store that a derivative passes through."""
+    """The slots of a store that a derivative passes through.
 
-    def __init__(self, store):
-        self.store, self.caller = store, caller_frame(2)
-        self._instructions, self._leaves = {}, {}
-        self._entries = store.trace.entries if store.trace is not None else None
+    Parameters
+    ----------
+    store : Store
+    plain : bool
+        Whether operands and results are read as plain values, for a derivative that is not recorded.
+    """
+
+    def __init__(self, store, plain=False):
+        self.store, self.plain, self.caller = store, plain, caller_frame(2)
+        self._entries = store.trace.entries if store.trace is not None else {}
+        # By slot: instructions, what they read, leaves (`_leaf`), and the tensors that point there.
+        self._instructions, self._slots, self._leaves, self._tensors = {}, {}, {}, {}
 
     def _at(self, slot):
         """The instruction in a slot."""
@@ -89,46 +95,49 @@ class Stretch:
     # -- structure ----------------------------------------------------------------
     def operands(self, slot):
         """Slots of the operands through which a derivative passes; 0 for constants."""
-        instruction = self._at(slot)
-        return [o for _, o in self._traced_slots(slot)] if instruction.op == TRACED else instruction.operands
+        return [o for _, o in self._entry_slots(slot)] if slot in self._entries else self._at(slot).operands
 
-    def _traced_slots(self, slot):
-        entry = self._entries[slot]
-        if entry.kind != "row" or not entry.differentiable or entry.meta.char not in "df":
-            return ()
-        return [(k, entry.operands[k]) for k in entry.function.slots(len(entry.operands)) if entry.operands[k] > 0]
+    def _entry_slots(self, slot):
+        slots = self._slots.get(slot)
+        if slots is None:
+            entry, slots = self._entries[slot], ()
+            if entry.kind == "row" and entry.differentiable and entry.meta.char in "df":
+                slots = tuple([(k, entry.operands[k]) for k in entry.function.slots(len(entry.operands)) if entry.operands[k] > 0])
+            self._slots[slot] = slots
+        return slots
 
-    # -- tensors --------------------------------------------------------------------
-    def tensor(self, slot, value=None):
-        """A tensor that points to `slot`; of an array slot `value` is its value."""
-        leaf = self._leaf(slot)
-        if leaf is not None and leaf is not False:
-            return leaf
+    # -- operands -------------------------------------------------------------------
+    def tensor(self, slot, value=None, meta=None):
+        """A tensor that points to `slot`; of an array slot `value` is its value, and `meta` the description of that, if it is known."""
         store = self.store
         token = store.tokens[slot]
+        if self.plain:
+            return store.read(slot)[4] if value is None else value
+        if slot in self._tensors:
+            return self._tensors[slot]
+        leaf = None if slot in self._entries else self._leaf(slot)
+        if leaf is not None and leaf is not False:
+            return leaf
         if token.__class__ is float:
             # Not the token itself, which is given to tensors of this slot only.
             value = 1.0 * token
         if leaf is False:
             return value
-        t = plain(value)
+        t = self._tensors[slot] = plain(value)
         t._t, t._i, t._k = store, slot, token
         if value.__class__ is not float:
-            t._m = meta_of(value)
+            t._m = meta or meta_of(value)
         return t
 
     def _number(self, slot):
         """A tensor at a slot that holds a number."""
-        token = self.store.tokens[slot]
-        if token.__class__ is not float and self._entries is not None:
-            return self.tensor(slot, self.store.trace.numbers[slot])
-        return self.tensor(slot)
+        return self.tensor(slot, self.store.trace.numbers[slot] if slot in self._entries else None)
 
     def read(self, slot):
         """The instruction at `slot` as a `Read`; None for a leaf, and what passes no derivative."""
+        if slot in self._entries:
+            return self._read_entry(slot)
         instruction = self._at(slot)
-        if instruction.op == TRACED:
-            return self._read_traced(slot)
         if instruction.row is None:
             return None
         return self._read_scalar(slot, instruction) if instruction.signature is None else self._read_array(slot, instruction)
@@ -148,9 +157,9 @@ class Stretch:
         for j, k in enumerate(signature.saves):
             saved = self.store.objects[integer + j]
             if k < 0:
-                result = self.tensor(slot, saved)
+                result = self.tensor(slot, saved, signature.out)
             else:
-                operands[k] = self.tensor(of[k], saved) if of.get(k) else saved
+                operands[k] = self.tensor(of[k], saved, signature.metas[k]) if of.get(k) else saved
         for k, o in of.items():
             if o and operands[k] is None and signature.metas[k] is SCALAR:
                 operands[k] = self._number(o)
@@ -159,19 +168,18 @@ class Stretch:
         slots = [(k, o) for k, o in of.items() if o]
         return Read(instruction.row, operands, result, signature.attrs, integer, slots, signature.metas, signature.out)
 
-    def _read_traced(self, slot):
-        slots = self._traced_slots(slot)
+    def _read_entry(self, slot):
+        slots = self._entry_slots(slot)
         if not slots:
             return None
         entry = self._entries[slot]
         kept = self.store.trace.kept.get(slot)
         if kept is None:
             raise ValuesNotKept
-        values, value = kept
-        operands = [self.tensor(o, v) if o > 0 else v for o, v in zip(entry.operands, values)]
-        metas = [meta_of(v) if not isinstance(v, Call) else None for v in values]
-        attrs = tuple(pair for pair in entry.attrs if pair[0] != "call")
-        return Read(entry.function, operands, self.tensor(slot, value), attrs, entry.integer, slots, metas, entry.meta)
+        values, metas, value = kept
+        operands = [self.tensor(o, v, m) if o > 0 else v for o, v, m in zip(entry.operands, values, metas)]
+        attrs = entry.attrs if entry.function.primitive is None else tuple([pair for pair in entry.attrs if pair[0] != "call"])
+        return Read(entry.function, operands, self.tensor(slot, value, entry.meta), attrs, entry.integer, slots, metas, entry.meta)
 
 
 def like(meta):

@@ -124,7 +124,151 @@ def _closure(function):
     return [(name, cell.cell_contents) for name, cell in cells]
 
 
-class Recording:
+class Sweeps:
+    """A stretch of tape with its inputs and outputs, swept up or down with any number of seeds.
+
+    Attributes
+    ----------
+    store : Store
+    marks, low, high
+        What a sweep visits (`interpreter.walks`).
+    inputs, outputs : list of Port
+    primitive : str
+        The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop; empty if there is none.
+    """
+
+    primitive = ""
+
+    def __init__(self, store, marks, low, high, inputs, outputs):
+        self.store, self.marks, self.low, self.high, self.inputs, self.outputs = store, marks, low, high, inputs, outputs
+
+    def check(self):
+        """Raise if something that a sweep reads has changed since."""
+
+    def compressed(self):
+        """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known of one recording."""
+        return None
+
+    def lanes(self, seeds):
+        """How many seeds to carry at once, out of `seeds`."""
+        count = 1
+        while count < min(seeds, MOST_LANES) and (self.high + 1) * count * 2 <= MOST_WORDS:
+            count *= 2
+        return count
+
+    def columns(self):
+        """Forward mode: for each output an array (inputs, elements of the output)."""
+        if self.primitive:
+            whole = np.concatenate(self.rows(), axis=1).T
+            ends = np.cumsum([p.size for p in self.outputs])
+            return [part.astype(p.char) for part, p in zip(np.split(whole, ends[:-1], axis=1), self.outputs)]
+        return self._units(True)
+
+    def rows(self):
+        """Reverse mode: for each input an array (outputs, elements of the input)."""
+        if self.primitive:
+            units = np.eye(sum(p.size for p in self.outputs))
+            rows = [self.pull(self._split(unit)) for unit in units]
+            return [np.array([np.ravel(r[k]) for r in rows]).reshape(len(units), p.size).astype(p.char) for k, p in enumerate(self.inputs)]
+        return self._units(False)
+
+    def _split(self, vector):
+        """A vector as one normalised value for each output."""
+        ends = np.cumsum([p.size for p in self.outputs])
+        parts = np.split(vector, ends[:-1])
+        return [normalise(part.reshape(p.shape).astype(p.char)) for part, p in zip(parts, self.outputs)]
+
+    def push(self, tangents):
+        """The tangents of the outputs for one tangent of each input (normalised values)."""
+        if self.primitive:
+            vector = np.concatenate([np.ravel(t) for t in tangents])
+            return self._shaped([vector @ matrix for matrix in self.columns()], self.outputs)
+        return self._shaped(self.many(True, [prepared(self.inputs, tangents)]), self.outputs)
+
+    def pull(self, cotangents):
+        """The adjoints of the inputs for one adjoint of each output (normalised values)."""
+        if not self.primitive:
+            return self._shaped(self.many(False, [prepared(self.outputs, cotangents)]), self.inputs)
+        # A rule runs in Python: an ordinary backward pass.
+        leaves, results = self._tensors
+        pairs = [(t, tensor(c)) for t, p, c in zip(results, self.outputs, cotangents) if p.slot]
+        roots, seeds = zip(*pairs)
+        gradients = grad(list(roots), leaves, list(seeds), retain_graph=True, allow_unused=True)
+        return self._shaped([np.zeros(p.size) if g is None else np.asarray(g._v) for p, g in zip(self.inputs, gradients)], self.inputs)
+
+    @staticmethod
+    def _shaped(values, ports):
+        return [as_plain(normalise(v.reshape(p.shape).astype(p.char))) for v, p in zip(values, ports)]
+
+    def many(self, forward, directions):
+        """Matrices (directions, elements) of the outputs (`forward`) or inputs, for several seeds of the others.
+
+        Parameters
+        ----------
+        forward : bool
+        directions : list
+            Each as `prepared` makes it, of the inputs (`forward`) or outputs.
+        """
+
+        def seed(sweep, start, stop):
+            for lane, (numbers, values, arrays) in enumerate(directions[start:stop]):
+                sweep.seed_numbers(numbers, lane, values)
+                for slot, value in arrays:
+                    sweep.seed(slot, lane, value)
+
+        return self._swept(forward, len(directions), seed)
+
+    def _units(self, forward):
+        """`many` for all unit vectors."""
+        ports = self.inputs if forward else self.outputs
+        pieces = pieces_of(ports)
+        begins, ends = np.array([[begin, begin + size] for begin, size, *_ in pieces], np.int64).reshape(-1, 2).T
+
+        def seed(sweep, start, stop):
+            for k in np.flatnonzero((begins < stop) & (ends > start)).tolist():
+                begin, size, slot, meta = pieces[k]
+                first, last = max(start, begin), min(stop, begin + size)
+                sweep.seed_units(slot, meta, first - start, last - first, first - begin)
+
+        return self._swept(forward, sum(p.size for p in ports), seed)
+
+    def _swept(self, forward, count, seed):
+        """Sweep with `count` seeds, some at once: ``seed(sweep, start, stop)`` sets a few."""
+        targets = self.outputs if forward else self.inputs
+        matrices = [np.zeros((count, p.size), p.char) for p in targets]
+        collected, sweep = _Collected(targets, matrices), self.sweep(forward, self.lanes(count))
+        used = self._ports() if forward else self._leaves()
+        try:
+            for start in range(0, count, sweep.count):
+                stop = min(start + sweep.count, count)
+                seed(sweep, start, stop)
+                sweep.run()
+                sweep.collect(collected.targets, start, stop - start)
+                sweep.forget(used)
+        finally:
+            sweep.close()
+        collected.finish()
+        return matrices
+
+    def sweep(self, forward, lanes):
+        """A sweep that carries so many seeds, up or down."""
+        from ..interpreter.tangent import Adjoints, Tangents
+
+        self.check()
+        if forward:
+            return Tangents(self.store, self.marks, self.low, self.high, lanes, self._ports().tolist())
+        return Adjoints(self.store, self.marks, self.low, self.high, lanes)
+
+    def _ports(self):
+        """Slots of inputs and outputs."""
+        return np.array(sorted({slot for p in self.inputs + self.outputs for _, _, slot, _ in p.pieces}), np.int64)
+
+    def _leaves(self):
+        """Slots at which adjoints arrive."""
+        return np.array(sorted(slot for slot, _, _ in self.store.leaf_list if slot <= self.high), np.int64)
+
+
+class Recording(Sweeps):
     """One call of a function.
 
     Parameters
@@ -176,7 +320,6 @@ class Recording:
         else:
             self.marks, self.low = walks.load().new_marks(store), 1
         self.high = max([1, *(p.slot for p in self.inputs + self.outputs)])
-        #: The custom primitive whose rules run in Python, at which the compiled sweeps cannot stop.
         self.primitive = self._primitive()
         if self.primitive:
             if [leaf._k for leaf in leaves] != keys:
@@ -192,13 +335,6 @@ class Recording:
         """Raise if the function used a tensor that requires a gradient, and is no argument."""
         refuse_captured(self.store, {p.slot for p in self.inputs}, function)
 
-    def check(self):
-        """Raise if something that a sweep reads has changed since."""
-
-    def compressed(self):
-        """What makes a sparse Jacobian cheaper (`tapegrad.program.sparsity.compressed`): nothing is known of one recording."""
-        return None
-
     def _primitive(self):
         records = self.store.records()
         ops = records["op"][self.marks[: len(records)] == MARK]
@@ -211,166 +347,6 @@ class Recording:
         if result._t is not None:
             return Port(result._v, result._i, True)
         return Port(result._v, self.store.leaves.get(result._k, 0) if result._r else 0)
-
-    # -- sweeps --------------------------------------------------------------------
-    def lanes(self, seeds):
-        """How many seeds to carry at once, out of `seeds`."""
-        count = 1
-        while count < min(seeds, MOST_LANES) and (self.high + 1) * count * 2 <= MOST_WORDS:
-            count *= 2
-        return count
-
-    def columns(self):
-        """Forward mode: for each output an array (inputs, elements of the output)."""
-        total = sum(p.size for p in self.inputs)
-        matrices = [np.zeros((total, p.size), p.char) for p in self.outputs]
-        if self.primitive:
-            self._transposed(self.rows(), matrices)
-            return matrices
-        self._chunks(self._upward(self.lanes(total)), self.inputs, self.outputs, matrices, self._ports())
-        return matrices
-
-    def rows(self):
-        """Reverse mode: for each input an array (outputs, elements of the input)."""
-        total = sum(p.size for p in self.outputs)
-        matrices = [np.zeros((total, p.size), p.char) for p in self.inputs]
-        if self.primitive:
-            for k in range(total):
-                unit = np.zeros(total)
-                unit[k] = 1.0
-                for rows, g in zip(matrices, self.pull(self._split(unit))):
-                    rows[k] = np.ravel(g)
-            return matrices
-        self._chunks(self._downward(self.lanes(total)), self.outputs, self.inputs, matrices, self._leaves())
-        return matrices
-
-    def _split(self, vector):
-        """A vector as one normalised value for each output."""
-        ends = np.cumsum([p.size for p in self.outputs])
-        parts = np.split(vector, ends[:-1])
-        return [normalise(part.reshape(p.shape).astype(p.char)) for part, p in zip(parts, self.outputs)]
-
-    @staticmethod
-    def _transposed(rows, matrices):
-        """Write to `matrices` (per output) what `rows` (per input) has."""
-        down = 0
-        for matrix in matrices:
-            at, size = 0, matrix.shape[1]
-            for r in rows:
-                matrix[at : at + r.shape[1]] = r[down : down + size].T
-                at += r.shape[1]
-            down += size
-
-    def _pulled_in_python(self, cotangents):
-        """`pull` where a rule runs in Python: an ordinary backward pass."""
-        leaves, results = self._tensors
-        pairs = [(t, tensor(c)) for t, p, c in zip(results, self.outputs, cotangents) if p.slot]
-        roots, seeds = zip(*pairs)
-        gradients = grad(list(roots), leaves, list(seeds), retain_graph=True, allow_unused=True)
-        return [
-            as_plain(normalise(np.zeros(p.shape, p.char) if g is None else np.array(g._v, p.char)))
-            for p, g in zip(self.inputs, gradients)
-        ]
-
-    def _upward(self, lanes):
-        """A forward sweep."""
-        from ..interpreter.tangent import Tangents
-
-        self.check()
-        return Tangents(self.store, self.marks, self.low, self.high, lanes, self._ports().tolist())
-
-    def _downward(self, lanes):
-        """A reverse sweep."""
-        from ..interpreter.tangent import Adjoints
-
-        self.check()
-        return Adjoints(self.store, self.marks, self.low, self.high, lanes)
-
-    def _ports(self):
-        """Slots of inputs and outputs."""
-        return np.array(sorted({slot for p in self.inputs + self.outputs for _, _, slot, _ in p.pieces}), np.int64)
-
-    def _leaves(self):
-        """Slots at which adjoints arrive."""
-        return np.array(sorted(slot for slot, _, _ in self.store.leaf_list if slot <= self.high), np.int64)
-
-    def _chunks(self, sweep, sources, targets, matrices, used):
-        """Seed the elements of `sources`, chunk by chunk, and collect `targets` into `matrices`."""
-        total = sum(p.size for p in sources)
-        collected = _Collected(targets, matrices)
-        pieces, waiting, at = pieces_of(sources), [], 0
-        try:
-            for start in range(0, total, sweep.count):
-                stop = min(start + sweep.count, total)
-                while at < len(pieces) and pieces[at][0] < stop:
-                    waiting.append(pieces[at])
-                    at += 1
-                for begin, size, slot, meta in waiting:
-                    first, last = max(start, begin), min(stop, begin + size)
-                    sweep.seed_units(slot, meta, first - start, last - first, first - begin)
-                waiting = [piece for piece in waiting if piece[0] + piece[1] > stop]
-                sweep.run()
-                sweep.collect(collected.targets, start, stop - start)
-                sweep.forget(used)
-        finally:
-            sweep.close()
-        collected.finish()
-
-    def push(self, tangents):
-        """The tangents of the outputs for one tangent of each input (normalised values)."""
-        if self.primitive:
-            vector = np.concatenate([np.ravel(t) for t in tangents])
-            made = [vector @ matrix for matrix in self.columns()]
-            return [as_plain(normalise(m.reshape(p.shape).astype(p.char))) for m, p in zip(made, self.outputs)]
-        return self._once(self._upward(1), self.inputs, self.outputs, tangents)
-
-    def pull(self, cotangents):
-        """The adjoints of the inputs for one adjoint of each output (normalised values)."""
-        if self.primitive:
-            return self._pulled_in_python(cotangents)
-        return self._once(self._downward(1), self.outputs, self.inputs, cotangents)
-
-    def many(self, forward, directions):
-        """Matrices (directions, elements) of the outputs (`forward`) or inputs, for several seeds of the others.
-
-        Parameters
-        ----------
-        forward : bool
-        directions : list
-            Each as `prepared` makes it, of the inputs (`forward`) or outputs.
-        """
-        targets = self.outputs if forward else self.inputs
-        matrices = [np.zeros((len(directions), p.size), p.char) for p in targets]
-        collected = _Collected(targets, matrices)
-        lanes = self.lanes(len(directions))
-        sweep, used = (self._upward(lanes), self._ports()) if forward else (self._downward(lanes), self._leaves())
-        try:
-            for start in range(0, len(directions), sweep.count):
-                chunk = directions[start : start + sweep.count]
-                for lane, (numbers, values, arrays) in enumerate(chunk):
-                    sweep.seed_numbers(numbers, lane, values)
-                    for slot, seed in arrays:
-                        sweep.seed(slot, lane, seed)
-                sweep.run()
-                sweep.collect(collected.targets, start, len(chunk))
-                sweep.forget(used)
-        finally:
-            sweep.close()
-        collected.finish()
-        return matrices
-
-    def _once(self, sweep, sources, targets, seeds):
-        matrices = [np.zeros((1, p.size), p.char) for p in targets]
-        collected = _Collected(targets, matrices)
-        try:
-            for slot, seed in _by_slot(sources, seeds).items():
-                sweep.seed(slot, 0, seed)
-            sweep.run()
-            sweep.collect(collected.targets, 0, 1)
-        finally:
-            sweep.close()
-        collected.finish()
-        return [as_plain(normalise(rows.reshape(p.shape))) for p, rows in zip(targets, matrices)]
 
 
 def _by_slot(ports, seeds):

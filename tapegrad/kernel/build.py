@@ -282,8 +282,9 @@ class Builder:
         return spot.scaled(self.meta(t).size, t.offset, self.tables)
 
     def _executed(self, value):
-        """`value`, executed here if it is a constant that stands nowhere yet."""
+        """`value`; a constant, which may stand nowhere yet, is executed here."""
         if type(value) is ir.Let and value.expr.is_const:
+            value = ir.Let(value.expr, value.char)
             self._add(value)
         return value
 

@@ -2,7 +2,7 @@
 
 The instructions of the forward tape all stay, for its outputs and guards need them; where its outputs are not asked for
 (`Writer.again`), those that the guards need.  Of what was written behind them
-``1.0 * a`` is `a`, ``-(-a)`` too, ``2.0 * 3.0`` is the constant 6.0, and the same operation on the same operands is made once.
+``1.0 * a`` is `a`, ``2.0 * 3.0`` is the constant 6.0, and the same operation on the same operands is made once.
 
 The last step of `kernel.adjoint` and `kernel.tangents`.
 """
@@ -19,7 +19,7 @@ from ..tape.meta import SCALAR
 from ..tape.store import RECORD_DTYPE
 from .expand import value_numbering as T
 
-_ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "divide", "negative", "absolute_product")])
+_ARITHMETIC = np.array([BY_NAME[name].opcode for name in ("add", "subtract", "multiply", "negative", "absolute_product")])
 
 
 def close(writer, results):
@@ -70,8 +70,8 @@ class _Closing:
         latest = origins if self.writer.interleaved else np.full_like(origins, first)
         bits = self.constants.view(np.int64)
         T.number_values(
-            first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC,
-            latest, np.zeros(1 << (2 * self.count).bit_length(), np.int32),
+            first, self.count, self.ops, self.lefts, self.rights, self.constants, bits, fixed, self.alias, _ARITHMETIC, latest,
+            np.zeros(1 << (2 * self.count).bit_length(), np.int32),
         )
 
     def _resolved(self, slot, what):

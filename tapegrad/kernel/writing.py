@@ -19,10 +19,6 @@ from ..tape.layout import ARRAY_LEAF, CONTINUES, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR, laid_out, meta_of
 
 STACK, CONCATENATE = BY_NAME["stack"], BY_NAME["concatenate"]
-_ARITHMETIC = {
-    BY_NAME["multiply"].opcode: lambda x, y: x * y, BY_NAME["add"].opcode: lambda x, y: x + y,
-    BY_NAME["subtract"].opcode: lambda x, y: x - y, BY_NAME["negative"].opcode: lambda x, _: -x,
-}  # fmt: skip
 
 
 class Writer:
@@ -90,19 +86,10 @@ class Writer:
         """A leaf that is a constant (for what has no inline constant)."""
         return self._append(SCALAR_LEAF, 0, 0, number)
 
-    def number_of(self, slot, depth=8):
-        """The value of a leaf made by `fixed`, or of little arithmetic on such; else None."""
-        if slot < self.first or slot in self.metas:
-            return None
-        op = self.ops[slot]
-        if op == SCALAR_LEAF:
-            return float(self.constants[slot])
-        function = _ARITHMETIC.get(int(op))
-        if function is None or not depth:
-            return None
-        inline, operands = float(self.constants[slot]), (int(self.lefts[slot]), int(self.rights[slot]))
-        numbers = [self.number_of(o, depth - 1) if o else inline for o in operands]
-        return None if None in numbers else function(*numbers)
+    def number_of(self, slot):
+        """The value of a leaf made by `fixed`; else None."""
+        is_fixed = slot >= self.first and slot not in self.metas and self.ops[slot] == SCALAR_LEAF
+        return float(self.constants[slot]) if is_fixed else None
 
     def argument(self, meta, whole=True):
         """A further argument; returns the slot of its leaf (0 for an array that is not read whole)."""

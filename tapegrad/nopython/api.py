@@ -65,7 +65,7 @@ def njit_jvp(f: Callable[..., R], argnums: Argnums = 0) -> Callable[..., tuple[R
     f : function or Numba dispatcher
         Returns a number, an array or a tuple of them.
     argnums : int or tuple of int
-        Positions of the differentiated arguments: numbers and float64 arrays.
+        Positions of the differentiated arguments: numbers, and float64 or float32 arrays.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def njit_value_and_grad(f: Callable[..., Any], argnums: Argnums = 0, *, lanes: i
     f : function or Numba dispatcher
         Returns one number.
     argnums : int or tuple of int
-        Positions of the differentiated arguments: numbers and float64 arrays.
+        Positions of the differentiated arguments: numbers, and float64 or float32 arrays.
     lanes : int, optional
         Directions in one pass: 1, 2, 4, 8 or 16.  By default the number of
         differentiated numbers, at most 8, and 8 if there is an array.
@@ -169,7 +169,7 @@ def njit_jacobian(f: Callable[..., Any], argnum: int = 0, *, lanes: int | None =
     f : function or Numba dispatcher
         Returns a 1-d array.
     argnum : int
-        Position of the differentiated argument, a 1-d float64 array.
+        Position of the differentiated argument, a 1-d array of floats.
     lanes : int, optional
         Columns in one pass: 1, 2, 4, 8 or 16; by default 8.
 
@@ -200,7 +200,7 @@ def _dispatcher(f, kind, argnums, lanes):
         import numba
 
         from .compile import Uninterrupted
-        from .drivers import Request, run
+        from .drivers import Request, driver_of
 
     function = getattr(f, "py_func", f)
     if not inspect.isfunction(function):
@@ -221,9 +221,9 @@ def _dispatcher(f, kind, argnums, lanes):
     defaults = [] if extra else [p.default for p in parameters if p.default is not p.empty]
     request = Request(f, kind, chosen, isinstance(argnums, int), lanes)
     name = f"{kind}_of_{function.__name__}" if function.__name__.isidentifier() else kind
-    argument_names = [*names, *extra]
-    text = f"def {name}({', '.join(argument_names)}):\n    return _run(_request, ({', '.join(argument_names)},))\n"
-    namespace = {"_run": run, "_request": request, "__name__": run.__module__}
+    arguments = ", ".join([*names, *extra])
+    text = f"def {name}({arguments}):\n    return _driver(({arguments},))\n"
+    namespace = {"_driver": driver_of(request), "__name__": driver_of.__module__}
     exec(text, namespace)
     made = namespace[name]
     made.__defaults__ = tuple(defaults) or None

@@ -1,9 +1,9 @@
-"""Arrays of dual numbers: element-wise expressions, reductions, products.
+"""Arrays of dual numbers: reductions, products, choices.
 
-Element-wise expressions need typing only: Numba's own rewrite fuses them into one loop
-over the scalar operations of `scalars`.  Reductions and products are loops.  What only
-moves elements (indexing, slices, reshaping, sorting, copies) is Numba's own and works
-for any element type.
+Element-wise expressions need typing only (`scalars`): Numba's own rewrite fuses them into one loop
+over the scalar operations.  Reductions and products are written here in plain Python, of which Numba makes
+loops over dual numbers.  What only moves elements (indexing, slices, reshaping, sorting, copies) is Numba's own
+and works for any element type.
 """
 
 from __future__ import annotations
@@ -15,128 +15,15 @@ import operator
 import numpy as np
 from numba.core import types
 from numba.core.imputils import lower_builtin
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, signature
-from numba.extending import overload
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr
+from numba.extending import overload, register_jitable
 
-from .builtins import as_dual
-from .scalars import COMPARISONS, IN_PLACE, OPERATORS, UFUNCS, template
-from .types import Token, common_dual, is_dual_array, is_real
-
-
-def element(ty):
-    """Element type of an array; a scalar's own type."""
-    return ty.dtype if isinstance(ty, types.Array) else ty
+from ..rules.table import BY_NAME
+from .scalars import IN_PLACE, OPERATORS
+from .types import Token, common_dual, compiled_only, element, is_dual_array, is_real
 
 
-def _mixed_dual(*tys):
-    """The dual type of an operation on arrays and scalars; None unless there are an array and a dual number."""
-    if not any(isinstance(ty, types.Array) for ty in tys):
-        return None
-    return common_dual(*map(element, tys))
-
-
-# ---- element-wise -----------------------------------------------------------------------
-class _Elementwise(AbstractTemplate):
-    arity = 1
-    result = None
-
-    def generic(self, args, kws):
-        if len(args) != self.arity or kws:
-            return None
-        dual = _mixed_dual(*args)
-        if dual is None:
-            return None
-        arrays = [a for a in args if isinstance(a, types.Array)]
-        layout = "F" if all(a.layout == "F" for a in arrays) else "C"
-        ndim = max(a.ndim for a in arrays)
-        return signature(types.Array(self.result or dual, ndim, layout), *args)
-
-
-class _Unary(_Elementwise):
-    arity = 1
-
-
-class _Binary(_Elementwise):
-    arity = 2
-
-
-class _Comparison(_Binary):
-    result = types.boolean
-
-
-def _register_elementwise():
-    for function in (*OPERATORS, *UFUNCS):
-        if function is not abs and function is not operator.pos:
-            template(function, _Unary if _takes_one(function) else _Binary)
-    for function in COMPARISONS:
-        template(function, _Comparison)
-
-
-def _takes_one(function):
-    return function.nin == 1 if isinstance(function, np.ufunc) else function is operator.neg
-
-
-_register_elementwise()
-
-
-@overload(abs, target="cpu")
-def _abs(a):
-    if is_dual_array(a):
-        return lambda a: np.abs(a)
-
-
-_SYMBOLS = {
-    operator.iadd: "+", operator.isub: "-", operator.imul: "*", operator.itruediv: "/", operator.ifloordiv: "//",
-    operator.imod: "%", operator.ipow: "**",
-}  # fmt: skip
-
-
-def _in_place(function):
-    # Written with the operator's symbol, for Numba fuses only those.  The result is made
-    # before anything is stored, as operands may overlap; loops compile faster than `a[...] = `.
-    names = {"np": np, "__name__": __name__}
-    symbol = _SYMBOLS[function]
-    exec(
-        f"""
-def vector(a, b):
-    made = a {symbol} b
-    if made.shape != a.shape:
-        raise ValueError("the operand of an in-place operation has another shape")
-    for i in range(a.shape[0]):
-        a[i] = made[i]
-    return a
-
-def array(a, b):
-    made = a {symbol} b
-    if made.shape != a.shape:
-        raise ValueError("the operand of an in-place operation has another shape")
-    for i in np.ndindex(a.shape):
-        a[i] = made[i]
-    return a
-
-def scalar(a, b):
-    for i in np.ndindex(a.shape):
-        a[i] = a[i] {symbol} b
-    return a
-""",
-        names,
-    )
-
-    @overload(function, target="cpu")
-    def update(a, b):
-        if is_dual_array(a) and (is_real(element(b)) or element(b) == a.dtype):
-            return names["scalar" if not isinstance(b, types.Array) else "vector" if a.ndim == 1 else "array"]
-
-
-for _function in IN_PLACE:
-    _in_place(_function)
-
-
-# ---- reductions -------------------------------------------------------------------------
-def _absent(ty):
-    return ty is None or isinstance(ty, (types.NoneType, types.Omitted))
-
-
+# ---- functions and methods ---------------------------------------------------------------
 class _Methods(AttributeTemplate):
     """Methods of arrays of dual numbers; other arrays keep Numba's."""
 
@@ -163,12 +50,8 @@ def _both(function, name):
 
     def register(implementation):
         overload(function, target="cpu")(implementation)
-
-        def own():
-            raise NotImplementedError
-
-        own.__name__ = own.__qualname__ = f"array.{name}"
         # In Numba 0.63 NumPy's function asks for the method; so the method asks for the implementation, not for the function.
+        own = compiled_only(f"array.{name}")
         overload(own, target="cpu")(implementation)
 
         def as_function(context, args, kws=()):
@@ -192,20 +75,28 @@ def _both(function, name):
             return types.BoundFunction(Bound, array) if is_dual_array(array) else None
 
         setattr(_Methods, f"resolve_{name}", resolve)
-        return implementation
 
     return register
+
+
+def _of_one(function, loop):
+    """Let NumPy's `function` of an array of dual numbers, and the method, be `loop`."""
+    _both(function, function.__name__)(lambda a: loop if is_dual_array(a) else None)
+
+
+# ---- reductions ---------------------------------------------------------------------------
+def _absent(ty):
+    return ty is None or isinstance(ty, (types.NoneType, types.Omitted))
 
 
 @_both(np.sum, "sum")
 def _sum(a, axis=None, dtype=None):
     if not is_dual_array(a) or not _absent(dtype):
         return None
-    token = Token(a.dtype.lanes)
     if _absent(axis):
 
         def everything(a, axis=None, dtype=None):
-            total = as_dual(token, 0.0)
+            total = 0.0
             for x in a.flat:
                 total += x
             return total
@@ -216,157 +107,68 @@ def _sum(a, axis=None, dtype=None):
         def along(a, axis=None, dtype=None):
             if not -2 <= axis < 2:
                 raise ValueError("axis out of bounds")
-            rows = a if axis % 2 == 0 else a.T
-            total = np.zeros(rows.shape[1], token)
-            for i in range(rows.shape[0]):
-                for j in range(rows.shape[1]):
-                    total[j] += rows[i, j]
-            return total
+            lines = a.T if axis % 2 == 0 else a
+            sums = np.empty(len(lines), a.dtype)
+            for i in range(len(lines)):
+                sums[i] = np.sum(lines[i])
+            return sums
 
         return along
 
 
-@_both(np.mean, "mean")
 def _mean(a):
-    if is_dual_array(a):
-        return lambda a: np.sum(a) / a.size
+    return np.sum(a) / a.size
 
 
-@_both(np.var, "var")
 def _var(a):
-    if is_dual_array(a):
-
-        token = Token(a.dtype.lanes)
-
-        def variance(a):
-            mean, total = np.mean(a), as_dual(token, 0.0)
-            for x in a.flat:
-                total += (x - mean) ** 2
-            return total / a.size
-
-        return variance
+    mean, total = np.mean(a), 0.0
+    for x in a.flat:
+        total += (x - mean) ** 2
+    return total / a.size
 
 
-@_both(np.std, "std")
 def _std(a):
-    if is_dual_array(a):
-        return lambda a: math.sqrt(np.var(a))
+    return math.sqrt(np.var(a))
 
 
-@_both(np.prod, "prod")
 def _prod(a):
-    if is_dual_array(a):
-        token = Token(a.dtype.lanes)
-
-        def product(a):
-            total = as_dual(token, 1.0)
-            for x in a.flat:
-                total *= x
-            return total
-
-        return product
+    total = 1.0
+    for x in a.flat:
+        total *= x
+    return total
 
 
-def _extremum(function, name, pair):
-    @_both(function, name)
+def _extremum(pair):
     def extremum(a):
-        if not is_dual_array(a):
-            return None
+        if a.size == 0:
+            raise ValueError("zero-size array to a reduction without identity")
+        extreme = a.flat[0]
+        for i in range(1, a.size):
+            extreme = pair(extreme, a.flat[i])
+        return extreme
 
-        def scan(a):
-            if a.size == 0:
-                raise ValueError("zero-size array to a reduction without identity")
-            extreme = a.flat[0]
-            for i, x in enumerate(a.flat):
-                if i:
-                    extreme = pair(extreme, x)
-            return extreme
-
-        return scan
+    return extremum
 
 
-_extremum(np.max, "max", max)
-_extremum(np.min, "min", min)
-
-
-@_both(np.cumsum, "cumsum")
 def _cumsum(a):
-    if is_dual_array(a) and a.ndim == 1:
-        token = Token(a.dtype.lanes)
-
-        def running(a):
-            out = np.empty(a.shape[0], token)
-            total = as_dual(token, 0.0)
-            for i in range(a.shape[0]):
-                total += a[i]
-                out[i] = total
-            return out
-
-        return running
+    sums, total = np.empty_like(a), 0.0
+    for i in range(len(a)):
+        total += a[i]
+        sums[i] = total
+    return sums
 
 
-# ---- products ---------------------------------------------------------------------------
-def _product(a, b):
-    if not (isinstance(a, types.Array) and isinstance(b, types.Array)):
-        return None
-    dual = _mixed_dual(a, b)
-    if dual is None:
-        return None
-    token = Token(dual.lanes)
-    if (a.ndim, b.ndim) == (1, 1):
-
-        def inner(a, b):
-            if a.shape[0] != b.shape[0]:
-                raise ValueError("incompatible array sizes for a @ b")
-            total = as_dual(token, 0.0)
-            for i in range(a.shape[0]):
-                total += a[i] * b[i]
-            return total
-
-        return inner
-    if (a.ndim, b.ndim) == (2, 1):
-
-        def matrix_vector(a, b):
-            if a.shape[1] != b.shape[0]:
-                raise ValueError("incompatible array sizes for a @ b")
-            out = np.empty(a.shape[0], token)
-            for i in range(a.shape[0]):
-                total = as_dual(token, 0.0)
-                for j in range(a.shape[1]):
-                    total += a[i, j] * b[j]
-                out[i] = total
-            return out
-
-        return matrix_vector
-    if (a.ndim, b.ndim) == (1, 2):
-
-        def vector_matrix(a, b):
-            if a.shape[0] != b.shape[0]:
-                raise ValueError("incompatible array sizes for a @ b")
-            out = np.zeros(b.shape[1], token)
-            for i in range(b.shape[0]):
-                for j in range(b.shape[1]):
-                    out[j] += a[i] * b[i, j]
-            return out
-
-        return vector_matrix
-    if (a.ndim, b.ndim) == (2, 2):
-
-        def matrices(a, b):
-            if a.shape[1] != b.shape[0]:
-                raise ValueError("incompatible array sizes for a @ b")
-            out = np.zeros((a.shape[0], b.shape[1]), token)
-            for i in range(a.shape[0]):
-                for k in range(a.shape[1]):
-                    for j in range(b.shape[1]):
-                        out[i, j] += a[i, k] * b[k, j]
-            return out
-
-        return matrices
+for _function, _loop in (
+    (np.mean, _mean), (np.var, _var), (np.std, _std), (np.prod, _prod), (np.max, _extremum(max)), (np.min, _extremum(min)),
+):  # fmt: skip
+    _of_one(_function, _loop)
+_both(np.cumsum, "cumsum")(lambda a: _cumsum if is_dual_array(a) and a.ndim == 1 else None)
 
 
-_both(np.dot, "dot")(_product)
-overload(operator.matmul, target="cpu")(_product)
+@overload(abs, target="cpu")
+def _abs(a):
+    if is_dual_array(a):
+        return lambda a: np.abs(a)
 
 
 @overload(np.linalg.norm, target="cpu")
@@ -375,19 +177,91 @@ def _norm(a):
         return lambda a: math.sqrt(np.sum(a * a))
 
 
+# ---- products ---------------------------------------------------------------------------
+@register_jitable
+def inner(a, b):
+    """The sum of the products of two vectors."""
+    if a.shape[0] != b.shape[0]:
+        raise ValueError("incompatible array sizes for a @ b")
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@register_jitable
+def times_vector(token, a, b):
+    """The product of a matrix and a vector."""
+    out = np.empty(a.shape[0], token)
+    for i in range(a.shape[0]):
+        out[i] = inner(a[i], b)
+    return out
+
+
+@register_jitable
+def times_matrix(token, a, b):
+    """The product of two matrices."""
+    out = np.empty((a.shape[0], b.shape[1]), token)
+    for j in range(b.shape[1]):
+        out[:, j] = times_vector(token, a, b[:, j])
+    return out
+
+
+def _product(a, b):
+    dual = common_dual(element(a), element(b)) if isinstance(a, types.Array) and isinstance(b, types.Array) else None
+    if dual is None:
+        return None
+    token = Token(dual.lanes)
+    return {
+        (1, 1): lambda a, b: inner(a, b), (2, 1): lambda a, b: times_vector(token, a, b),
+        (1, 2): lambda a, b: times_vector(token, b.T, a), (2, 2): lambda a, b: times_matrix(token, a, b),
+    }.get((a.ndim, b.ndim))  # fmt: skip
+
+
+_both(np.dot, "dot")(_product)
+overload(operator.matmul, target="cpu")(_product)
+
+
 @overload(np.outer, target="cpu")
 def _outer(a, b):
     if is_dual_array(a) or is_dual_array(b):
         return lambda a, b: np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0)
 
 
+# ---- element by element -----------------------------------------------------------------
+def _in_place(function, ufunc):
+    """Let ``a += b`` and its like change an array of dual numbers."""
+
+    def by_array(a, b):
+        # Made before anything is stored, as operands may overlap.  Loops compile faster than `a[...] = `.
+        made = ufunc(a, b)
+        if made.shape != a.shape:
+            raise ValueError("the operand of an in-place operation has another shape")
+        for i in np.ndindex(a.shape):
+            a[i] = made[i]
+        return a
+
+    def by_number(a, b):
+        for i in np.ndindex(a.shape):
+            a[i] = ufunc(a[i], b)
+        return a
+
+    @overload(function, target="cpu")
+    def update(a, b):
+        if is_dual_array(a) and common_dual(a.dtype, element(b)) is not None:
+            return by_array if isinstance(b, types.Array) else by_number
+
+
+for _function, _operator in IN_PLACE.items():
+    _in_place(_function, BY_NAME[OPERATORS[_operator]].numpy[0])
+
+
 @overload(np.clip, target="cpu")
 def _clip(a, a_min, a_max):
-    if is_dual_array(a) and all(is_real(v) or v == a.dtype for v in (a_min, a_max)):
-        token = Token(a.dtype.lanes)
+    if is_dual_array(a) and common_dual(a.dtype, a_min, a_max) is not None:
 
         def clip(a, a_min, a_max):
-            out = np.empty(a.shape, token)
+            out = np.empty(a.shape, a.dtype)
             for i in np.ndindex(a.shape):
                 out[i] = np.clip(a[i], a_min, a_max)
             return out
@@ -395,7 +269,6 @@ def _clip(a, a_min, a_max):
         return clip
 
 
-# ---- choices ----------------------------------------------------------------------------
 @overload(np.where, target="cpu")
 def _where(condition, x, y):
     if not isinstance(condition, types.Array) or not is_real(condition.dtype):
@@ -404,29 +277,28 @@ def _where(condition, x, y):
     if dual is None or any(isinstance(v, types.Array) and v.ndim != condition.ndim for v in (x, y)):
         return None
     token = Token(dual.lanes)
-    x_array, y_array = isinstance(x, types.Array), isinstance(y, types.Array)
 
     def choose(condition, x, y):
-        if (x_array and x.shape != condition.shape) or (y_array and y.shape != condition.shape):
-            raise ValueError("np.where with arrays of different shapes")
         out = np.empty(condition.shape, token)
         for i in np.ndindex(condition.shape):
-            if condition[i]:
-                out[i] = _at(x, i)
-            else:
-                out[i] = _at(y, i)
+            out[i] = at(x, i, out.shape) if condition[i] else at(y, i, out.shape)
         return out
 
     return choose
 
 
-def _at(x, i):
-    """Element of an array; a scalar itself."""
-    raise NotImplementedError
+#: Element `i` of an array, which has to have a shape; a scalar itself.
+at = compiled_only("at")
 
 
-@overload(_at)
-def _at_overload(x, i):
-    if isinstance(x, types.Array):
-        return lambda x, i: x[i]
-    return lambda x, i: x
+@overload(at)
+def _at(x, i, shape):
+    if not isinstance(x, types.Array):
+        return lambda x, i, shape: x
+
+    def of_array(x, i, shape):
+        if x.shape != shape:
+            raise ValueError("np.where with arrays of different shapes")
+        return x[i]
+
+    return of_array

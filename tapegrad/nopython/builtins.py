@@ -1,6 +1,6 @@
 """Python's builtins and the odd functions on dual numbers; ways into and out of them.
 
-`seed`, `primal` and `component` make and open dual numbers in nopython code.
+`seeded`, `primal` and `component` make and open dual numbers in nopython code.
 Functions whose derivative is zero by definition (``math.floor``, ``round``, ``np.sign``,
 comparisons, ``isnan``) read the value; ``int(d)`` is refused by having no entry.
 """
@@ -16,9 +16,8 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, signature
 from numba.extending import intrinsic, overload
 
-from ..codegen.emit import Emitter
-from .scalars import call, combine, lowering, partials, template
-from .types import F64, I32, I64, DualDType, DualType, build, common_dual, is_real, parts
+from .scalars import lowering, template
+from .types import F64, I64, DualDType, DualType, build, common_dual, is_real, parts
 
 
 # ---- in and out -------------------------------------------------------------------------
@@ -38,44 +37,32 @@ def primal(typingctx, x):
 
 @intrinsic
 def component(typingctx, x, lane):
-    """Tangent number `lane` of a dual number."""
+    """Tangent number `lane` of a dual number; 0 of a real number."""
 
     def emit(context, builder, sig, args):
-        return builder.extract_element(parts(context, builder, sig.args[0], args[0])[1], args[1])
+        if not isinstance(x, DualType):
+            return ir.Constant(F64, 0.0)
+        return builder.extract_element(parts(context, builder, x, args[0])[1], args[1])
 
-    if isinstance(x, DualType):
+    if isinstance(x, DualType) or is_real(x):
         return types.float64(x, types.int64), emit
 
 
 @intrinsic
-def seeded(typingctx, token, value, lane):
-    """Dual number with tangent 1 in one lane; in none if there is no such lane."""
+def seeded(typingctx, token, value, lane, tangent):
+    """Dual number with a tangent in one lane; in none if there is no such lane."""
     dual = token.dual
 
     def emit(context, builder, sig, args):
-        _, value, lane = args
-        count = ir.Constant(I64, dual.lanes)
+        _, value, lane, tangent = args
         # An unsigned comparison: negative lanes are not below the count.
-        inside = builder.icmp_unsigned("<", lane, count)
+        inside = builder.icmp_unsigned("<", lane, ir.Constant(I64, dual.lanes))
         index = builder.select(inside, lane, ir.Constant(I64, 0))
-        one = builder.select(inside, ir.Constant(F64, 1.0), ir.Constant(F64, 0.0))
+        tangent = builder.select(inside, tangent, ir.Constant(F64, 0.0))
         zeros = ir.Constant(ir.VectorType(F64, dual.lanes), [0.0] * dual.lanes)
-        return build(context, builder, dual, value, builder.insert_element(zeros, one, index))
+        return build(context, builder, dual, value, builder.insert_element(zeros, tangent, index))
 
-    return dual(token, types.float64, types.int64), emit
-
-
-@intrinsic
-def with_tangent(typingctx, token, value, tangent):
-    """Dual number with a given tangent in lane 0."""
-    dual = token.dual
-
-    def emit(context, builder, sig, args):
-        _, value, tangent = args
-        zeros = ir.Constant(ir.VectorType(F64, dual.lanes), [0.0] * dual.lanes)
-        return build(context, builder, dual, value, builder.insert_element(zeros, tangent, I32(0)))
-
-    return dual(token, types.float64, types.float64), emit
+    return dual(token, types.float64, types.int64, types.float64), emit
 
 
 @intrinsic
@@ -148,32 +135,11 @@ def _of_value(function):
             return lambda x: function(primal(x))
 
 
-for _function in (math.floor, math.ceil, math.trunc, math.isnan, math.isinf, math.isfinite, bool):
+for _function in (
+    math.floor, math.ceil, math.trunc, math.isnan, math.isinf, math.isfinite, bool, round,
+    np.isnan, np.isinf, np.isfinite, np.signbit,
+):  # fmt: skip
     _of_value(_function)
-
-
-class _Test(AbstractTemplate):
-    def generic(self, args, kws):
-        if len(args) == 1 and isinstance(args[0], DualType) and not kws:
-            return signature(types.boolean, args[0])
-
-
-def _test(function):
-    def lower(context, builder, sig, args):
-        return call(context, builder, function, (types.float64,), [parts(context, builder, sig.args[0], args[0])[0]])[0]
-
-    template(function, _Test)
-    lower_builtin(function, DualType)(lower)
-
-
-for _function in (np.isnan, np.isinf, np.isfinite, np.signbit):
-    _test(_function)
-
-
-@overload(round, target="cpu")
-def _round(x):
-    if isinstance(x, DualType):
-        return lambda x: round(primal(x))
 
 
 @overload(float, target="cpu")
@@ -189,23 +155,15 @@ def _where(condition, x, y):
         return lambda condition, x, y: x if condition else y
 
 
-class _Clip(AbstractTemplate):
-    def generic(self, args, kws):
-        dual = common_dual(*args) if len(args) == 3 and not kws else None
-        return None if dual is None else signature(dual, *[dual] * 3)
+@overload(np.clip, target="cpu")
+def _clip(a, a_min, a_max):
+    if common_dual(a, a_min, a_max) is not None:
 
+        def clip(a, a_min, a_max):
+            raised = a_min if a < a_min else a
+            return a_max if raised > a_max else raised
 
-def _clip(context, builder, sig, args):
-    dual = sig.return_type
-    values, tangents = zip(*[parts(context, builder, dual, a) for a in args])
-    z, _ = call(context, builder, min, (types.float64,) * 2,
-                [call(context, builder, max, (types.float64,) * 2, values[:2])[0], values[2]])
-    emitter = Emitter(builder, lambda key: z if key == "z" else values[key])
-    return build(context, builder, dual, z, combine(builder, partials("clip"), emitter, tangents, dual.lanes))
-
-
-template(np.clip, _Clip)
-lower_builtin(np.clip, DualType, DualType, DualType)(_clip)
+        return clip
 
 
 @lower_builtin("print_item", DualType)

@@ -9,9 +9,9 @@ types flow.  Two things do not flow.
     y[0] = x[0] * 2.0
 
 ``y`` is an array of float64 however it is used later, and a dual number has no place
-in it.  So constructors whose array may come to hold dual numbers are exchanged for
-those of `allocate`.  Which ones is found before types are, by asking which *variables*
-may be active, that is hold anything that depends on the differentiated arguments:
+in it.  So what constructors return is made dual (`allocate`) where the array may come to hold
+dual numbers.  Which ones is found before types are, by asking which *variables* may be active,
+that is hold anything that depends on the differentiated arguments:
 
 - an argument that holds dual numbers is active;
 - what is computed from something active is active, and what something active is stored
@@ -37,13 +37,14 @@ from __future__ import annotations
 
 import types as python_types
 
+import numpy as np
 from numba.core import ir, postproc
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numba.core.ir_utils import build_definitions
 
-from .allocate import CONSTRUCTORS, PROMOTED, promote_fresh, promote_number
+from .allocate import EMPTY, FRESH, array, promoted
 from .types import Token, contains_dual
 
 #: Attributes that say nothing about the elements.
@@ -53,7 +54,7 @@ _SHARING = ("getitem", "static_getitem", "build_list", "build_tuple", "getattr",
             "pair_first", "cast", "phi")  # fmt: skip
 #: Functions and methods whose result may be the same memory as their first operand.
 _VIEWS = ("reshape", "ravel", "transpose", "swapaxes", "expand_dims", "squeeze", "ascontiguousarray", "asfortranarray",
-          "atleast_1d", "atleast_2d", "moveaxis", "flip")  # fmt: skip
+          "atleast_1d", "atleast_2d", "moveaxis", "flip", "asarray")  # fmt: skip
 #: Methods that store their arguments.
 _STORING = ("append", "insert", "extend", "fill")
 #: Attribute of functions that are compiled with this pass already.
@@ -164,7 +165,7 @@ class Activity:
         function = resolve(self.ir, expr.func)
         if function in (len, range, print):
             return
-        if _among(function, CONSTRUCTORS) and function.__name__ not in ("array", "asarray", "full", "full_like"):
+        if _among(function, EMPTY):
             return
         if active:
             self.mark(target)
@@ -187,21 +188,6 @@ class Activity:
             self.mark(method.value, *expr.args)
         if method.attr in _VIEWS and result_active:
             self.mark(method.value)
-
-
-class _Editor:
-    """Builds the statements of a rewritten block."""
-
-    def __init__(self, block):
-        self.block, self.body = block, []
-
-    def bind(self, name, value, loc):
-        var = self.block.scope.redefine(name, loc)
-        self.body.append(ir.Assign(value, var, loc))
-        return var
-
-    def constant(self, name, value, loc):
-        return self.bind(f"${name}", ir.Global(name, value, loc), loc)
 
 
 class DualPass(FunctionPass):
@@ -230,12 +216,23 @@ class DualPass(FunctionPass):
         activity = Activity(func_ir, [contains_dual(ty) for ty in state.args], self.returns, users)
         token, kept = Token(self.lanes), set()
         for block in func_ir.blocks.values():
-            edit = _Editor(block)
+            body = []
+
+            def bound(name, value, loc, body=body, block=block):
+                var = block.scope.redefine(f"${name}", loc)
+                body.append(ir.Assign(value, var, loc))
+                return var
+
+            def promotion(var, loc, bound=bound):
+                names = (("promoted", promoted), ("token", token))
+                function, dtype = (bound(name, ir.Global(name, thing, loc), loc) for name, thing in names)
+                return ir.Expr.call(function, [dtype, var], (), loc)
+
             for s in block.body:
                 if isinstance(s, ir.Assign) and isinstance(s.value, ir.Expr):
-                    self._edit(s, edit, func_ir, activity, token, users, variant, kept)
-                edit.body.append(s)
-            block.body = edit.body
+                    self._edit(s, bound, promotion, func_ir, activity, users, variant, kept)
+                body.append(s)
+            block.body = body
         for block in func_ir.blocks.values():
             for s in block.body:
                 self._refer(s, func_ir, users, variant, kept)
@@ -244,29 +241,23 @@ class DualPass(FunctionPass):
         return True
 
     @staticmethod
-    def _edit(s, edit, func_ir, activity, token, users, variant, kept):
+    def _edit(s, bound, promotion, func_ir, activity, users, variant, kept):
         """Rewrite the value of one assignment."""
         expr, loc, active = s.value, s.loc, activity.has(s.target)
         if expr.op == "build_list" and active:
-            promote = edit.constant("promote_number", promote_number, loc)
-            dtype = edit.constant("token", token, loc)
-            items = [edit.bind("$item", ir.Expr.call(promote, [dtype, v], (), loc), loc) for v in expr.items]
-            s.value = ir.Expr.build_list(items, loc)
+            s.value = ir.Expr.build_list([bound("item", promotion(v, loc), loc) for v in expr.items], loc)
         elif expr.op == "call":
             function = resolve(func_ir, expr.func)
-            if active and _among(function, CONSTRUCTORS):
-                make = edit.constant(f"make_{function.__name__}", CONSTRUCTORS[function], loc)
-                dtype = edit.constant("token", token, loc)
-                s.value = ir.Expr.call(make, [dtype, *expr.args], expr.kws, loc)
-            elif active and _among(function, PROMOTED):
-                promote = edit.constant("promote_fresh", promote_fresh, loc)
-                dtype = edit.constant("token", token, loc)
-                s.value = ir.Expr.call(promote, [dtype, edit.bind("$fresh", expr, loc)], (), loc)
+            if active and _among(function, FRESH):
+                if function is np.array:
+                    # (Numba writes `np.array` of a list out, for dtypes that NumPy has.)
+                    expr = ir.Expr.call(bound("array", ir.Global("array", array, loc), loc), expr.args, expr.kws, loc)
+                s.value = promotion(bound("fresh", expr, loc), loc)
             elif function is not None and users(function):
                 operands = [*expr.args, *[v for _, v in expr.kws], *([expr.vararg] if expr.vararg else [])]
                 if active or any(map(activity.has, operands)):
                     helper = variant(function, active)
-                    called = edit.constant(helper.py_func.__name__, helper, loc)
+                    called = bound(helper.py_func.__name__, ir.Global(helper.py_func.__name__, helper, loc), loc)
                     s.value = ir.Expr.call(called, expr.args, expr.kws, loc, vararg=expr.vararg)
                 elif isinstance(function, Dispatcher):
                     kept.add(expr.func.name)

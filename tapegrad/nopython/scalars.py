@@ -31,7 +31,7 @@ from ..codegen.llvm import know_symbols
 from ..rules import elementwise, special  # noqa: F401  (they fill the table)
 from ..rules import lang as L
 from ..rules.table import BY_FUNCTION, BY_NAME
-from .types import F64, I32, DualType, build, common_dual, parts
+from .types import F64, I32, DualType, build, common_dual, element, parts
 
 #: Python's operators -> rows; the in-place forms beside them.
 OPERATORS = {
@@ -62,7 +62,10 @@ _MATH = (
 FUNCTIONS = {getattr(math, name): _MATH_NAMES.get(name, name) for name in _MATH}
 FUNCTIONS[pow] = "power"
 #: NumPy's ufuncs that both Numba and the table know.
-UFUNCS = {f: BY_FUNCTION[f].name for f in npydecl.supported_ufuncs if f in BY_FUNCTION and BY_FUNCTION[f].elementwise}
+UFUNCS = {
+    f: BY_FUNCTION[f].name for f in npydecl.supported_ufuncs
+    if f in BY_FUNCTION and BY_FUNCTION[f].elementwise and BY_FUNCTION[f].arity <= 2
+}  # fmt: skip
 
 #: Operations of the language that are bounded or finite wherever their operands are finite.
 _FINITE = {"arg", "const", "add", "sub", "mul", "neg", "sin", "cos", "tanh", "abs", "floor", "ceil", "trunc", "rint",
@@ -70,58 +73,46 @@ _FINITE = {"arg", "const", "add", "sub", "mul", "neg", "sin", "cos", "tanh", "ab
 
 
 # ---- typing -----------------------------------------------------------------------------
-def template(function, cls):
+class _Elementwise(AbstractTemplate):
+    """Dual numbers, or arrays of them, and real ones: scalars are float64 or dual; Numba fuses what is written of arrays."""
+
+    arity, result, of_arrays = 1, None, True
+
+    def generic(self, args, kws):
+        arrays = [a for a in args if isinstance(a, types.Array)]
+        dual = common_dual(*map(element, args)) if len(args) == self.arity and not kws else None
+        if dual is None or arrays and not self.of_arrays:
+            return None
+        if not arrays:
+            return signature(self.result or dual, *[self.operand(dual, k, a) for k, a in enumerate(args)])
+        layout = "F" if all(a.layout == "F" for a in arrays) else "C"
+        return signature(types.Array(self.result or dual, max(a.ndim for a in arrays), layout), *args)
+
+    def operand(self, dual, k, ty):
+        return dual if ty == dual else types.float64
+
+
+class _Power(_Elementwise):
+    """Integer exponents stay: Numba raises to them by multiplication."""
+
+    prefer_literal = True
+
+    def operand(self, dual, k, ty):
+        if k and isinstance(types.unliteral(ty), types.Integer):
+            return ty if isinstance(ty, types.Literal) else types.int64
+        return super().operand(dual, k, ty)
+
+
+def template(function, cls, **attributes):
     """Make Numba try a typing template for `function`, before its own ones."""
     # A template for this target is tried before those for any; NumPy's and Numba's own
     # templates may raise on a dtype they do not know instead of declining.
-    cls = type(f"Dual_{getattr(function, '__name__', 'function')}", (cls,), {"metadata": {"target": "cpu"}})
+    cls = type(f"Dual_{getattr(function, '__name__', 'function')}", (cls,), {"metadata": {"target": "cpu"}, **attributes})
     if isinstance(function, np.ufunc):
         cls.key = function
         infer_global(function, types.Function(cls))
     else:
         infer_global(function)(cls)
-
-
-class Scalars(AbstractTemplate):
-    """Dual numbers and at least one real one: everything is float64 or dual."""
-
-    arity = 1
-    result = None
-
-    def generic(self, args, kws):
-        if len(args) != self.arity or kws:
-            return None
-        dual = common_dual(*args)
-        if dual is None:
-            return None
-        return signature(self.result or dual, *[dual if a == dual else types.float64 for a in args])
-
-
-class _Unary(Scalars):
-    arity = 1
-
-
-class _Binary(Scalars):
-    arity = 2
-
-
-class _Comparison(_Binary):
-    result = types.boolean
-
-
-class _Power(AbstractTemplate):
-    """As `_Binary`, but integer exponents stay: Numba raises to them by multiplication."""
-
-    prefer_literal = True
-
-    def generic(self, args, kws):
-        dual = common_dual(*args) if len(args) == 2 and not kws else None
-        if dual is None:
-            return None
-        base, exponent = args
-        if isinstance(base, DualType) and isinstance(types.unliteral(exponent), types.Integer):
-            return signature(dual, dual, exponent if isinstance(exponent, types.Literal) else types.int64)
-        return signature(dual, *[dual if a == dual else types.float64 for a in args])
 
 
 # ---- emission ---------------------------------------------------------------------------
@@ -167,13 +158,6 @@ def combine(builder, exprs, emitter, tangents, lanes):
     total = None
     for expr, tangent in zip(exprs, tangents):
         if tangent is None or expr is None or (expr.is_const and expr.args[0] == 0.0):
-            continue
-        if expr.is_const and expr.args[0] in (1.0, -1.0):
-            positive = expr.args[0] == 1.0
-            if total is None:
-                total = tangent if positive else builder.fneg(tangent)
-            else:
-                total = builder.fadd(total, tangent) if positive else builder.fsub(total, tangent)
             continue
         scalar = emitter.number(expr)
         partial = _splat(builder, scalar, lanes)
@@ -225,23 +209,20 @@ def lowering(function, name):
     return lower
 
 
-def _signatures(arity):
-    if arity == 1:
-        return [(DualType,)]
-    return [(DualType, DualType), (DualType, types.Float), (types.Float, DualType)]
+def _lowered(function, lower, types_of_operands):
+    for tys in types_of_operands:
+        lower_builtin(function, *tys)(lower)
 
 
-def _register(function, name, implementation=None):
+_ONE = [(DualType,)]
+_TWO = [(DualType, DualType), (DualType, types.Float), (types.Float, DualType)]
+
+
+def _register(function, name, implementation, of_arrays=False):
     row = BY_NAME[name]
-    if name == "power":
-        template(function, _Power)
-        extra = [(DualType, types.Integer), (DualType, types.IntegerLiteral)]
-    else:
-        template(function, (_Unary, _Binary)[row.arity - 1])
-        extra = []
-    lower = lowering(implementation or function, name)
-    for types_ in _signatures(row.arity) + extra:
-        lower_builtin(function, *types_)(lower)
+    template(function, _Power if name == "power" else _Elementwise, arity=row.arity, of_arrays=of_arrays)
+    powers = [(DualType, types.Integer), (DualType, types.IntegerLiteral)] if name == "power" else []
+    _lowered(function, lowering(implementation, name), (_ONE if row.arity == 1 else _TWO) + powers)
 
 
 def _comparison(symbol):
@@ -254,19 +235,15 @@ def _comparison(symbol):
 
 
 def _register_all():
-    for function, name in OPERATORS.items():
-        _register(function, name)
+    for function, name in (OPERATORS | UFUNCS).items():
+        _register(function, name, function, of_arrays=function is not abs)
     for function, base in IN_PLACE.items():
         _register(function, OPERATORS[base], base)
     for function, name in FUNCTIONS.items():
-        _register(function, name)
-    for ufunc, name in UFUNCS.items():
-        if BY_NAME[name].arity <= 2:
-            _register(ufunc, name)
+        _register(function, name, function)
     for function, symbol in COMPARISONS.items():
-        template(function, _Comparison)
-        for types_ in _signatures(2):
-            lower_builtin(function, *types_)(_comparison(symbol))
+        template(function, _Elementwise, arity=2, result=types.boolean)
+        _lowered(function, _comparison(symbol), _TWO)
 
 
 def _define_symbols():

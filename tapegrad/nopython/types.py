@@ -19,6 +19,8 @@ from numba.core.imputils import lower_cast, lower_constant
 from numba.core.typeconv import Conversion
 from numba.core.typing.typeof import typeof_impl
 
+from ..common.errors import UnsupportedInNumbaError
+
 F64, I32, I64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 
 
@@ -143,6 +145,21 @@ def _typeof_token(token, context):
 @lower_constant(DualDType)
 def _constant_token(context, builder, ty, token):
     return context.get_dummy_value()
+
+
+def compiled_only(name):
+    """A function for `numba.extending.overload`: what it means is said there, by types, and only compiled code can call it."""
+
+    def stands_for_code(*args):
+        raise UnsupportedInNumbaError(f"{name} has a meaning in compiled code only: call it from a function under @njit.")
+
+    stands_for_code.__name__ = stands_for_code.__qualname__ = name
+    return stands_for_code
+
+
+def element(ty):
+    """Element type of an array; a scalar's own type."""
+    return ty.dtype if isinstance(ty, types.Array) else ty
 
 
 def is_dual_array(ty):

@@ -18,7 +18,7 @@ import numpy as np
 from ..array import functions as F
 from ..array.differentiable import Differentiable
 from ..array.objects import in_objects, joined, operand
-from ..array.record import apply, apply_one, apply_two, normalise, plain, record_nondiff, trace_of, tracked
+from ..array.record import apply, normalise, plain, record_nondiff, trace_of, tracked
 from ..array.tensor import Tensor
 from ..array.traces import computed
 from ..array.whole import Whole, by_numpy, is_whole
@@ -68,7 +68,7 @@ def ufunc_on_tensors(self, ufunc, method, *inputs, **kwargs):
     if not kwargs and method == "__call__":
         row = BY_FUNCTION.get(ufunc)
         if row is not None and ufunc not in DIRECT:
-            return apply_one(row, *inputs) if len(inputs) == 1 else apply_two(row, *inputs)
+            return apply(row, inputs)
     out, dtype = kwargs.pop("out", None), kwargs.pop("dtype", None)
     kwargs.pop("subok", None)
     if out is not None and out[0] is Ellipsis:

@@ -30,6 +30,7 @@ linalg.outer linalg.tensordot tensordot kron polyfit vander diff ediff1d gradien
 linalg.tensorinv linspace logspace ptp trapezoid cumulative_sum cumulative_prod nancumsum nancumprod
 rollaxis ix_ vstack hstack dstack column_stack append hsplit vsplit dsplit unstack
 fliplr flipud rot90 resize fft.fftshift fft.ifftshift trim_zeros apply_along_axis apply_over_axes
+tril triu matrix_transpose linalg.matrix_transpose linalg.diagonal linalg.trace linalg.vector_norm linalg.matrix_norm
 """
 
 
@@ -107,15 +108,16 @@ def _replaced(thing):
     if isinstance(thing, types.ModuleType) and thing.__name__.startswith("numpy"):
         return _Names(thing)
     if isinstance(thing, types.FunctionType) and thing.__module__.startswith("numpy"):
-        return _REPLACED.get(thing) or (thing if hasattr(thing, "_implementation") else _renamed(thing))
+        return _REPLACED.get(thing) or (thing if hasattr(thing, "_implementation") else private_code(thing))
     return _REPLACED.get(thing, thing) if isinstance(thing, Hashable) else thing
 
 
 _NAMESPACES = {}
 
 
-def _renamed(function):
-    """`function` of NumPy's, whose code finds the replaced names."""
+@cache
+def private_code(function):
+    """The code of a Python function inside of NumPy, for tensors."""
     there = function.__globals__
     names = _NAMESPACES.get(there["__name__"])
     if names is None:
@@ -126,10 +128,9 @@ def _renamed(function):
     return made
 
 
-@cache
 def own_code(function):
-    """NumPy's code of a function, for tensors."""
-    return _renamed(function._implementation)
+    """NumPy's code of a public function, for tensors."""
+    return private_code(function._implementation)
 
 
 def _by_own_code(function):

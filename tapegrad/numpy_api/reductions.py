@@ -438,14 +438,3 @@ def _norm(x, ord=None, axis=None, keepdims=False):
         raise ValueError("Improper number of dimensions to norm.")
     return _matrix_norm(x, ord, axes, keepdims)
 
-
-@implements(np.linalg.vector_norm)
-def _linalg_vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
-    x = F.lift(x)
-    return _vector_norm(x, ord, axis if axis is None or np.ndim(axis) == 0 else tuple(axis), keepdims)
-
-
-@implements(np.linalg.matrix_norm)
-def _linalg_matrix_norm(x, /, *, keepdims=False, ord="fro"):
-    x = F.lift(x)
-    return _matrix_norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)

@@ -152,20 +152,6 @@ def _piecewise(x, condlist, funclist, *args, **kw):
 # ---- triangles and diagonals ---------------------------------------------------------------
 
 
-@implements(np.tril)
-def _tril(m, k=0):
-    if not any_tracked(m):
-        return untracked(lambda a: np.tril(a, k), m)
-    return F.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, 0.0)
-
-
-@implements(np.triu)
-def _triu(m, k=0):
-    if not any_tracked(m):
-        return untracked(lambda a: np.triu(a, k), m)
-    return F.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), 0.0, m)
-
-
 @implements(np.diag)
 def _diag(v, k=0):
     return F.diag(as_tensor(v), k) if any_tracked(v) else untracked(lambda a: np.diag(a, k), v)
@@ -182,16 +168,6 @@ def _trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     if not any_tracked(a):
         return untracked(lambda v: np.trace(v, offset, axis1, axis2, dtype), a)
     return F.trace(a if dtype is None else cast(a, dtype), offset, axis1, axis2)
-
-
-@implements(np.linalg.diagonal)
-def _matrix_diagonal(x, /, *, offset=0):
-    return F.diagonal(x, offset, -2, -1)
-
-
-@implements(np.linalg.trace)
-def _matrix_trace(x, /, *, offset=0, dtype=None):
-    return _trace(x, offset, -2, -1, dtype)
 
 
 # ---- sorting -------------------------------------------------------------------------------

@@ -149,13 +149,6 @@ def _transpose(a, axes=None):
     return F.transpose(a, axes if axes is None else _sizes(axes))
 
 
-@implements(np.matrix_transpose, np.linalg.matrix_transpose)
-def _matrix_transpose(x, /):
-    if x.ndim < 2:
-        raise ValueError(f"matrix_transpose() needs at least 2 dimensions, got {x.ndim}")
-    return F.swapaxes(x, -1, -2)
-
-
 def _atleast(function, least, shape):
     @implements(function)
     def call(*arys):

@@ -17,12 +17,11 @@ the objective
     `objective`         value and gradient at a vector, by replay; `entry`, how compiled code calls it.
     `proof`             whether the recording stands for the function.
 
-the compiled loops
-    `loop`              their state, and why they come back to Python.
-    `point`             what each does with a trial point.
-    `descent_loop`      gradient descent, Adam; `lbfgs_loop`, with `line_search`.
+the compiled loop
+    `run`               one for all; `loop`, its state, and why it comes back to Python.
+    `descent`           the steps of gradient descent and Adam; `quasi_newton`, those of L-BFGS, with `line_search`.
     `vectors`           sums and products, in a fixed order.
-    `drive`             the Python around them: `interrupts` (Ctrl-C), `progress`, callbacks.
+    `drive`             the Python around it: Ctrl-C, `progress`, callbacks.
 
 SciPy, and what is compiled, is imported by the functions that need it: ``import tapegrad`` imports this package.
 """

@@ -1,4 +1,4 @@
-"""Driving a compiled loop: chunks of a tenth of a second, evaluations that need Python, Ctrl-C."""
+"""Driving the compiled loop: chunks of a tenth of a second, evaluations that need Python, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import time
 import numpy as np
 
 from ..common.errors import OptimizationError
+from ..common.uninterrupted import uninterrupted
 from . import loop as P
 from .bounds import as_bounds
-from .interrupts import HeldBack
 from .objective import Objective
 from .progress import Progress
 from .result import Result, finished, shaped
+from .run import run
 from .state import State
 
 #: Seconds between two returns to Python that a loop aims at.
@@ -60,15 +61,8 @@ def started(function, x0, args, method, memory=0, bounds=None):
     return objective, state
 
 
-def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, progress=None, endless=False):
-    """Run a loop to its end.
-
-    Parameters
-    ----------
-    run : callable
-        A compiled loop (`optimize.loop`).
-    endless : bool
-        Whether all of `max_iter` iterations are usually done: then the time remaining is shown.
+def drive(objective, state, max_iter, max_evaluations=None, callback=None, progress=None):
+    """Run the loop to its end.
 
     Returns
     -------
@@ -78,9 +72,11 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
     integers, reals = state.integers, state.reals
     integers[P.I_LIMIT] = state.iterations + max_iter
     history = np.empty((ROOM, P.COLUMNS))
+    # All iterations of a descent are usually done: then the time remaining is shown.
+    endless = integers[P.I_KIND] != P.LBFGS
     shown = Progress(progress, max_iter if endless else None)
     begun, done = state.iterations, state.evaluations
-    budget, why, interrupts, due = 1, None, HeldBack(), 0.0
+    budget, why, due = 1, None, 0.0
     try:
         while True:
             if why is not None and why > P.FINISHED:
@@ -96,7 +92,8 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
                 budget = min(budget, left)
             handle = objective.handle()
             budget = min(budget, objective.until_kernel())
-            with interrupts:
+            # The state is whole when Ctrl-C stops the optimisation.
+            with uninterrupted:
                 chunk, earlier = time.perf_counter(), state.evaluations
                 why = run(handle, history, budget, *state.arrays)
                 took, count = time.perf_counter() - chunk, state.evaluations - earlier
@@ -108,9 +105,6 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
             if count:
                 # From one evaluation on, for nobody knows yet how long it takes.
                 budget = max(1, min(16 * budget, int(count * CHUNK / max(took, 1e-6))))
-            if interrupts.pending:
-                why = INTERRUPTED if why < P.FINISHED else why
-                break
             if why == P.PYTHON:
                 # A copy: the user's function may keep what it is given.
                 value = objective.record(state.vectors[P.XT].copy(), state.vectors[P.GT])
@@ -123,8 +117,8 @@ def drive(objective, state, run, max_iter, max_evaluations=None, callback=None, 
                     why = CALLBACK
                 due = time.perf_counter() + CHUNK
     except KeyboardInterrupt:
-        # In user code, which was being recorded: the state still wants that evaluation.
-        why = INTERRUPTED
+        # Perhaps in user code, which was being recorded: the state still wants that evaluation.
+        why = INTERRUPTED if why is None or why < P.FINISHED else why
     finally:
         shown.close(state.iterations - begun, reals[P.R_VALUE], reals[P.R_NORM])
     if why == P.BROKEN:

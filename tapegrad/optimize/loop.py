@@ -1,6 +1,6 @@
-"""What the compiled loops have in common: their state, and why they come back to Python.
+"""The state of the compiled loop (`optimize.run`), and why it comes back to Python.
 
-A loop is a machine that is always in one of three phases: it wants value and gradient
+The loop is a machine that is always in one of three phases: it wants value and gradient
 at its trial point (`EVALUATE`), has them (`EVALUATED`), or has accepted a point and
 will choose the next direction (`NEXT`).  All it knows lies in arrays of the state, so it may come
 back to Python anywhere and go on later, to the same bits: for its budget of
@@ -8,9 +8,6 @@ evaluations is used up (so that Ctrl-C, the callback and the progress line get t
 turn), because its rows for the history are full, or because the compiled objective
 could not answer: then Python evaluates at the trial point (recording a new path, for
 instance), writes value and gradient where the loop expects them, and sends it on.
-
-Each loop is called with the address of the objective's handle (0: Python evaluates), rows for the history, the
-evaluations that it may ask for, and the arrays of a `State`: vectors, pairs of L-BFGS and their products, reals and integers.
 """
 
 from __future__ import annotations
@@ -28,11 +25,14 @@ INTEGERS = 16
 # Reals of a state.
 (
     R_VALUE, R_TRIAL, R_NORM, R_CHANGE, R_GTOL, R_FTOL, R_RATE, R_MOMENTUM, R_BETA1, R_BETA2, R_EPSILON, R_POWER1, R_POWER2,
-    R_STEP, R_FIRST,
-) = range(15)  # fmt: skip
+    R_FIRST,
+) = range(14)  # fmt: skip
 #: The line search's state comes after these (`optimize.line_search`).
 R_SEARCH = 16
 REALS = R_SEARCH + 24
+
+# Kinds of steps.
+HEAVY_BALL, NESTEROV, ADAM, LBFGS = range(4)
 
 # Phases.
 EVALUATE, EVALUATED, NEXT = range(3)
@@ -42,9 +42,6 @@ BUDGET, PYTHON, FULL = 1, 2, 3
 # ... or finished.
 GRADIENT, CHANGE, LIMIT, STUCK, BROKEN, ENDLESS = 11, 12, 13, 14, 15, 16
 FINISHED = 10
-
-#: Of the compiled loops.
-SIGNATURE = "int64(int64, float64[:, ::1], int64, float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[::1], int64[::1])"
 
 # Columns of the history.
 H_VALUE, H_NORM = range(2)

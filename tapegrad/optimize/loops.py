@@ -1,7 +1,6 @@
 """Optimisers that never come back to Python between two steps: `gradient_descent`, `adam`, `lbfgs`.
 
-Each takes the function and a start, runs a compiled loop (`optimize.lbfgs_loop`,
-`optimize.descent_loop`) that calls the recorded function by address, and returns a
+Each takes the function and a start, runs the compiled loop (`optimize.run`), which calls the recorded function by address, and returns a
 `Result` whose `state` it can be resumed from.
 """
 
@@ -85,11 +84,9 @@ def lbfgs(
     >>> result.success, bool(np.allclose(result.x, 1.0, atol=1e-6))
     (True, True)
     """
-    from .lbfgs_loop import lbfgs as loop
-
     _at_least("memory", memory, 1)
     options = ((P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 1e-15))
-    return _optimised("lbfgs", loop, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=memory)
+    return _optimised("lbfgs", P.LBFGS, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=memory)
 
 
 def gradient_descent(
@@ -133,14 +130,12 @@ def gradient_descent(
     >>> bool(np.allclose(result.x, 1.0, atol=1e-6)), result.success
     (True, True)
     """
-    from .descent_loop import HEAVY_BALL, NESTEROV, descend
-
-    kind = NESTEROV if nesterov else HEAVY_BALL
     options = (
         (P.R_RATE, "learning_rate", learning_rate, 1e-3), (P.R_MOMENTUM, "momentum", momentum, 0.0),
         (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0),
     )  # fmt: skip
-    return _optimised("gradient_descent", descend, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, kind=kind)
+    kind = P.NESTEROV if nesterov else P.HEAVY_BALL
+    return _optimised("gradient_descent", kind, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress)
 
 
 def adam(
@@ -181,25 +176,23 @@ def adam(
     >>> result.x["w"].round(3), round(result.x["b"], 3)
     (array([3., 3.]), 2.0)
     """
-    from .descent_loop import ADAM, descend
-
     options = (
         (P.R_RATE, "learning_rate", learning_rate, 1e-3), (P.R_BETA1, "beta1", beta1, 0.9),
         (P.R_BETA2, "beta2", beta2, 0.999), (P.R_EPSILON, "epsilon", epsilon, 1e-8),
         (P.R_GTOL, "gtol", gtol, 1e-6), (P.R_FTOL, "ftol", ftol, 0.0),
     )  # fmt: skip
-    return _optimised("adam", descend, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, kind=ADAM)
+    return _optimised("adam", P.ADAM, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress)
 
 
-def _optimised(method, loop, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=0, kind=None):
-    """What a compiled loop ends with; `options` are (place among the reals of the state, name, what was given, default)."""
+def _optimised(method, kind, f, x0, args, options, bounds, max_iter, max_evaluations, callback, progress, memory=0):
+    """What the compiled loop ends with; `options` are (place among the reals of the state, name, what was given, default)."""
     with uninterrupted:
         from .drive import drive, started
 
     _at_least("max_iter", max_iter, 0)
     objective, state = started(f, x0, args, method, memory, bounds)
     resumed = isinstance(x0, State)
-    if kind is not None and not resumed:
+    if not resumed:
         state.integers[P.I_KIND] = kind
     for at, name, value, default in options:
         if value is not None:
@@ -209,4 +202,4 @@ def _optimised(method, loop, f, x0, args, options, bounds, max_iter, max_evaluat
             state.reals[at] = value
         elif not resumed:
             state.reals[at] = default
-    return drive(objective, state, loop, max_iter, max_evaluations, callback, progress, endless=kind is not None)
+    return drive(objective, state, max_iter, max_evaluations, callback, progress)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ..array.record import normalise
-from ..autograd.recording import Port, Recording
+from ..autograd.recording import Port, Sweeps
 from ..tape.layout import ARRAY_LEAF, ARRAY_RECORD, RECORD, SCALAR_LEAF, TRACED
 from ..tape.meta import SCALAR
 from . import walk as W
@@ -45,7 +45,7 @@ class _Store:
         return layout.unpack_from(self._records, RECORD.size * slot)
 
 
-class ReplayedRecording(Recording):
+class ReplayedRecording(Sweeps):
     """The replay that a workspace holds.
 
     Parameters
@@ -72,7 +72,6 @@ class ReplayedRecording(Recording):
         self.high = max([1, int(p[W.P_HIGH]), *self._ports().tolist()])
         stops = np.flatnonzero((ops == SCALAR_LEAF) | (ops == ARRAY_LEAF))
         self._stops = stops[stops <= self.high].astype(np.int64)
-        self.primitive = ""
         self.prediction = None
         self.tape = tape
         #: What has been asked: whether forward, the directions (None: all unit vectors), how many, and the answer.
@@ -92,7 +91,7 @@ class ReplayedRecording(Recording):
     @cached_property
     def _compressed(self):
         enough = min(sum(p.size for p in ports) for ports in (self.inputs, self.outputs)) >= ENOUGH
-        return self.tape.compressions.worth if enough and not self.primitive else None
+        return self.tape.compressions.worth if enough else None
 
     def columns(self):
         """As of `Recording`."""

@@ -206,8 +206,11 @@ class Trace:
         return [self.leaves[k] for k in held]
 
     # -- entries ------------------------------------------------------------------
-    def note(self, row, attrs, operands, values, integer, value, differentiable=True):
-        """Note an operation on rows that is about to be written to the next slot; returns the description of its result."""
+    def note(self, row, attrs, operands, values, metas, integer, value):
+        """Note an operation on rows that is about to be written to the next slot; returns the description of its result.
+
+        Without descriptions `metas` of the operands no derivative passes through it.
+        """
         if row.effect == "write" and not (isinstance(operands[0], Tensor) and operands[0]._t is self.store):
             # The constant has been written to already: what was written is no part of it.
             values = [row.value(values[0], np.zeros_like(values[1]), *values[2:], **row.keywords(attrs, integer)), *values[1:]]
@@ -222,17 +225,17 @@ class Trace:
             for o, v in zip(operands, values)
         ])  # fmt: skip
         slot = len(store.tokens)
-        entry = self.entries[slot] = Entry(ROW, row, attrs, references, differentiable, integer, value)
+        entry = self.entries[slot] = Entry(ROW, row, attrs, references, metas is not None, integer, value)
         if value.__class__ is float:
             self.numbers[slot] = value
-        if self.keeping:
-            self.kept[slot] = (values, value)
+        if self.keeping and metas is not None:
+            self.kept[slot] = (values, metas, value)
         return entry.meta
 
     def record(self, row, attrs, operands, values, integer, value):
         """Note and write an operation through which no derivative passes; returns its tensor."""
         self._room()
-        t = self._write(value, self.note(row, attrs, operands, values, integer, value, False))
+        t = self._write(value, self.note(row, attrs, operands, values, None, integer, value))
         if row.raises:
             self.succeeded(t)
         return t

@@ -307,8 +307,9 @@ class Workspace(Layout):
             row = item.entry.function
             with noted(f"in the backward pass through {row.name}, called at {self.tape.place(slot)}"):
                 gradients = row.primitive.pull(normalise(g), values, normalise(np.array(self.value_array(slot))), wanted, metas)
-            for o, c in zip(operands, gradients):
-                if c is not None and o > 0 and self.tape.active[o]:
+            for k, c in gradients.items():
+                o = item.operands[k]
+                if o > 0 and self.tape.active[o]:
                     adjoints.add(o, float(c) if self._metas[o] is SCALAR else np.array(c, np.dtype(self._metas[o].char), order="C"))
         return at
 

@@ -264,7 +264,8 @@ def sparse_jacobian(
         Gives, for arguments of `f`, a ``csr_array`` with a row for each element of the results (C
         order, containers one after the other) and a column for each element of the arguments,
         in their order.  Its entries are those of the pattern (`sparsity`), also where they
-        happen to be zero.
+        happen to be zero.  Called with ``out=a``, a vector with a place for each entry, it writes the values alone to `a`, in the
+        order of the pattern, and returns `a`.
 
     Raises
     ------
@@ -320,7 +321,7 @@ def sparse_hessian(
     -------
     callable
         Gives, for arguments of `f` (and weights), a ``csr_array``, symmetric to the last bit,
-        with a row and a column for each element of the arguments.
+        with a row and a column for each element of the arguments; `out` is as of `sparse_jacobian`.
 
     Raises
     ------

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..array.record import follow_forwarding, tracked
 from ..array.tensor import Tensor
+from ..autograd.adjoint import pulled
 from ..autograd.inspect import adjoints_of, entries_of
 from ..autograd.tape import Tape
 from ..common.errors import StructureError
@@ -216,7 +217,7 @@ def _blocked(store, e, entered, g):
     reasons = []
     place = store.place(e.slot)
     slots = e.row.slots(e.row.arity if e.signature is None else len(e.signature.metas))
-    for k, operand, c in zip(slots, e.operands, e.pull(np.asarray(g))):
+    for k, operand, c in zip(slots, e.operands, pulled(store, e.slot, np.asarray(g))):
         if operand not in entered or (c is not None and np.all(c)):
             continue
         size = 1 if c is None else c.size

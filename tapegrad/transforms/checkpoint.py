@@ -172,8 +172,10 @@ class _Segment(Primitive):
         gradients = dict(zip(_wanted(leaves), recording.pull(_seeds(adjoints, recording.outputs))))
         return tuple(gradients.get(k) for k in range(len(leaves)))
 
-    def _cotangents_recorded(self, call, arguments, parts, result, likes):
-        """The function is run on tensors, and what it records is walked back."""
+    def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
+        """If it is recorded, the function is run on tensors, and what that records is walked back."""
+        if not recorded:
+            return super()._cotangents(call, arguments, parts, result, likes)
         layout = call.static["layout"]
         function = _as_it_was(layout)
         wanted = [k for k, like in enumerate(likes) if like is not None]

@@ -13,6 +13,7 @@ import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Any, covariant=True)
 X = TypeVar("X", bound=Any)
 Y = TypeVar("Y", bound=Any)
+
+#: What plain functions that a transformation has returned are under `jit`.
+RECORDED: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class Transformed(Generic[R]):
@@ -224,6 +228,8 @@ def options_of(function):
 
 def under_jit(function, options):
     """`function` recorded: a transformation made anew, or a `Jitted`."""
+    if type(function) is types.FunctionType and function in RECORDED:
+        function = RECORDED[function]()
     if isinstance(function, Jitted) or not isinstance(function, Transformed):
         return Jitted(getattr(function, "__wrapped__", function) if isinstance(function, Jitted) else function, options)
     (inner, *args), kwargs = function._made_of

@@ -220,7 +220,7 @@ def hessian(
         Gives, for arguments of `f`, an array of shape ``x.shape + x.shape`` (a number for a
         number), symmetric to the last bit: the mean of what was computed and its transpose.
         A tuple of tuples if `argnums` is a tuple, and containers of containers for
-        containers.  Its ``stats()`` says how often `f` was run, recorded and replayed.
+        containers.  Its ``stats()`` says how often `f` was run, recorded and replayed; `out` is as of `jacobian`.
 
     Raises
     ------

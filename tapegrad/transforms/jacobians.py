@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from ..array.forward import columns, recorded
 from ..array.record import normalise
 from ..array.tensor import Tensor
 from ..array.typing import Argnums, Between, Mode, OfJacobian
 from ..autograd import nested
 from ..autograd.recording import Recording, as_plain
-from ..common.errors import OptionError, SeedShapeError, StructureError
+from ..common.errors import HigherOrderError, OptionError, SeedShapeError, StructureError
 from ..common.tree import flatten, leaf_names, own, unflatten
 from ..tape.store import thread_state
 from .captured import Captured
 from .choosing import predict
-from .functional import Transformed, chosen
+from .functional import RECORDED, Transformed, chosen
+from .replay.answers import MISS, written
 from .replay.gathered import of_directions
 
 _RUN_AGAIN = "since tg.vjp or tg.linearize was called: the derivative of what they return runs the function again"
@@ -267,11 +269,14 @@ def jacobian(
         (a number for scalars), in float64, or float32 where both are; a tuple of
         them if `argnums` is a tuple, in the containers of the arguments; all in the
         container that `f` returns.  Its ``stats()`` says how often `f` was run, recorded and replayed.
+        Called with ``out=a``, an array of the shape and dtype of the answer, it writes that to `a`, and returns `a`.
 
     Raises
     ------
     HigherOrderError
         If an argument to differentiate with respect to is itself tracked.
+    ShapeError, DtypeError, OptionError
+        From a call: `out` does not fit, or there are several arrays to write.
     DtypeError
         For an integer or complex array.
     StructureError
@@ -300,8 +305,22 @@ if TYPE_CHECKING:
 class OfDirections(Transformed[Any]):
     """What reads its answer off a recording, which it asks for derivatives in several directions: ``_read(recording, structure)``.
 
-    `structure` is that of ``(args, kwargs)``.
+    `structure` is that of ``(args, kwargs)``.  A call may name an array `out`, to which the answer is written (of a sparse array
+    the values), and which is returned.
     """
+
+    def __call__(self, *args, out=None, **kwargs):
+        replayed = self._replayed
+        answer = replayed.quick(args, kwargs, out) if replayed.recent else MISS
+        if answer is not MISS:
+            return answer
+        if out is None:
+            return self._answered(args, kwargs)
+        if nested.is_nested(args, kwargs):
+            raise HigherOrderError(
+                "out= is memory that carries no derivative: inside of another derivative, and of tensors that require a gradient, call without it"
+            )
+        return written(self._answered(args, kwargs), out)
 
     def _reading(self, args, kwargs):
         structure = flatten((args, kwargs))[1]
@@ -374,6 +393,25 @@ class JacobianFunction(OfDirections):
             if self._explain:
                 print(prediction.reason if self._mode == "auto" else f"{mode} mode was asked for; {prediction.reason}")
         return by_columns(recording) if mode == "forward" else by_rows(recording)
+
+
+class Jacfwd(JacobianFunction):
+    """What `jacfwd` of a function is under `jit`."""
+
+    def __init__(self, function, argnums):
+        super().__init__(function, argnums, "forward", False)
+        self._plainly = columns(self.__wrapped__, argnums)
+
+    def _read(self, recording, structure):
+        # The rules of a custom primitive run in Python, and there may be none for reverse mode.
+        return None if recording.primitive else super()._read(recording, structure)
+
+    def _ordinary(self, args, kwargs):
+        answer = super()._ordinary(args, kwargs)
+        return self._plainly(*args, **kwargs) if answer is None else answer
+
+    def _inside(self, args, kwargs):
+        return self._plainly(*args, **kwargs)
 
 
 class _FromTheEnd(JacobianFunction):
@@ -456,3 +494,49 @@ def by_rows(recording):
         [_shaped(r[end - output.size : end], output, argument) for r, argument in zip(rows, recording.inputs)]
         for output, end in zip(recording.outputs, ends)
     ]
+
+
+@overload
+def jacfwd(f: Between[X, R], argnums: Literal[0] = 0) -> OfJacobian[X, R]: ...
+@overload
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]: ...
+def jacfwd(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """The Jacobian of a function, in forward mode: a pass for every 16 inputs.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a number, an array, or nested tuples, lists and dicts of them.
+    argnums : int or tuple of int
+        The arguments to differentiate in: numbers or arrays.
+
+    Returns
+    -------
+    callable
+        ``jacobian(*args, **kwargs)``: for each array that `f` returns one of shape
+        ``f(x).shape + x.shape``; for a tuple `argnums` a tuple of these.
+
+    Raises
+    ------
+    StructureError
+        An argument that is not a number or array, or such a result.
+    DtypeError
+        An array of integers.
+
+    Notes
+    -----
+    Several directions (4, 8 or 16) share one pass: the partial derivatives of
+    each operation are computed once.  Use it where outputs outnumber inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tapegrad as tg
+    >>> tg.jacfwd(lambda x: np.stack([x[0] * x[1], x[0]]))(np.array([2.0, 3.0]))
+    array([[3., 2.],
+           [1., 0.]])
+    """
+    jacobian = columns(f, argnums)
+    if isinstance(argnums, int) and argnums >= 0:
+        RECORDED[jacobian] = lambda: Jacfwd(f, argnums)
+    return recorded(jacobian, f, lambda f: jacfwd(f, argnums))

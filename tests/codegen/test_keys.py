@@ -137,7 +137,7 @@ def test_a_sweep_ends_at_an_unknown_instruction(f):
 def test_a_sweep_of_several_seeds_ends_at_an_unknown_instruction(f, way, lanes):
     recording = Recording(f, (0.5,), (0,))
     said = unknown(recording.store.records())
-    sweep = getattr(recording, way)(lanes)
+    sweep = recording.sweep(way == "_upward", lanes)
     sweep.seed_units((recording.inputs if way == "_upward" else recording.outputs)[0].slot, recording.inputs[0].meta, 0, 1, 0)
     with pytest.raises(InternalError, match=said):
         sweep.run()

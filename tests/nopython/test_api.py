@@ -50,6 +50,29 @@ def test_integers_are_taken_for_floats():
     assert tg.njit_derivative(lambda x: x / 2 + x**2)(3) == 6.5
 
 
+def scaled_sum(x):
+    y = np.zeros(len(x), np.float32)
+    y += x * x
+    return np.sum(y * np.ones_like(x))
+
+
+def test_float32_arrays():
+    x = np.array([1.5, -2.0, 0.25], np.float32)
+    value, gradient = tg.njit_value_and_grad(scaled_sum)(x)
+    assert value == np.sum(x * x) and gradient.dtype == np.float32 and np.array_equal(gradient, 2.0 * x)
+    value, tangent = tg.njit_jvp(scaled_sum)(x, np.ones(3, np.float32))
+    assert (value, tangent) == (np.sum(x * x), np.sum(2.0 * x))
+    assert np.array_equal(tg.njit_jacobian(lambda x: x * x)(x), np.diag(2.0 * x))
+
+
+def test_what_stands_for_compiled_code_is_refused_in_python():
+    tg.njit_derivative(lambda x: x)
+    from tapegrad.nopython.allocate import promoted
+
+    with pytest.raises(UnsupportedInNumbaError, match="promoted has a meaning in compiled code only"):
+        promoted(None, 1.0)
+
+
 def test_results_that_do_not_depend_on_the_arguments():
     def constant(x):
         return 3
@@ -250,7 +273,7 @@ def test_the_error_comes_through_the_users_own_code():
     "make, arguments, words",
     [
         (lambda: tg.njit_grad(lambda x: x), (np.ones(2),), "returns array"),
-        (lambda: tg.njit_grad(lambda x: x[0]), (np.ones(2, np.float32),), "float64 arrays"),
+        (lambda: tg.njit_grad(lambda x: x[0]), (np.ones(2, np.int64),), "float64 or float32 arrays"),
         (lambda: tg.njit_jacobian(lambda x: x[0]), (np.ones(2),), "1-d array"),
         (lambda: tg.njit_derivative(lambda x: x[0]), (np.ones(2),), "by a number"),
         (lambda: tg.njit_jvp(lambda x: x), (np.ones(2), 1.0), "tangent"),

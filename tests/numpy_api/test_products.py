@@ -232,7 +232,7 @@ WRONG = {
     "convolve": lambda t: np.convolve(t, t), "empty": lambda t: np.convolve(t[0], []), "mode": lambda t: np.convolve(t[0], t[1], "around"), "vander": lambda t: np.vander(t), "diff": lambda t: np.diff(t, -1),
     "gradient": lambda t: np.gradient(t, [1.0, 2.0], axis=0), "edge": lambda t: np.gradient(t, edge_order=3), "interp": lambda t: np.interp(1.0, [0.0, 1.0], t[0]), "outer": lambda t: np.linalg.outer(t, t),
     "vecdot": lambda t: np.vecdot(t, np.ones(1)), "terms": lambda t: np.einsum("ij,jk", t), "dims": lambda t: np.einsum("ijk", t), "letter": lambda t: np.einsum("i1", t),
-    "output": lambda t: np.einsum("ij->k", t), "twice": lambda t: np.einsum("ij->ii", t), "extents": lambda t: np.einsum("ij,j", t, np.ones(4)), "no dots": lambda t: np.einsum("...j->j", t), "diagonal": lambda t: np.einsum("ii", t[:2]),
+    "output": lambda t: np.einsum("ij->k", t), "twice": lambda t: np.einsum("ij->ii", t), "extents": lambda t: np.einsum("ij,j", t, np.ones(4)), "no dots": lambda t: np.einsum("...j->j", t), "no dots in lists": lambda t: np.einsum(t, [..., 0], [0]), "diagonal": lambda t: np.einsum("ii", t[:2]),
     "multi_dot": lambda t: np.linalg.multi_dot([t]), "matrix_power": lambda t: np.linalg.matrix_power(t[:2], 2), "cov": lambda t: np.cov(t[None]),
 }  # fmt: skip
 if hasattr(np, "matvec"):

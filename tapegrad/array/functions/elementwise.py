@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from ...common.host_functions import host_function
 from ...rules import BY_NAME
 from ..differentiable import Differentiable
-from ..record import apply, apply_one, record_aux
+from ..record import apply, record_aux
 from ..typing import TensorLike
 from .arguments import lift, named
 
@@ -38,7 +38,7 @@ def _elementwise(name, row):
         -------
         Tensor
         """
-        return apply_one(row, x) if isinstance(x, Differentiable) else apply(row, (x,))
+        return apply(row, (x,))
 
     def two(x: TensorLike, y: TensorLike) -> Tensor:
         """{doc}, element-wise.

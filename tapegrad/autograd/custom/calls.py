@@ -158,10 +158,12 @@ def like_of(meta):
     return 0.0 if meta is SCALAR else np.broadcast_to(np.zeros((), meta.char), meta.shape)
 
 
-def fitted(cotangent, like, what):
-    """A cotangent as the adjoint of a value: its shape and dtype, in memory of its own."""
+def fitted(cotangent, like, what, recorded=False):
+    """A cotangent as the adjoint of a value: its shape and dtype, in memory of its own; with `recorded` a tensor may stay one."""
     if isinstance(cotangent, Differentiable):
-        if tracked(cotangent):
+        if tracked(cotangent) and recorded and cotangent.shape == np.shape(like):
+            return cotangent
+        if tracked(cotangent) and not recorded:
             raise RuleError(
                 f"{what} a tensor on the tape: the rule closes over a tensor that requires a gradient. A rule computes "
                 "with what it is handed"
@@ -178,4 +180,4 @@ def fitted(cotangent, like, what):
         raise RuleError(
             f"{what} an array of shape {array.shape}; a cotangent has the shape of its argument, {np.shape(like)}"
         )
-    return np.array(array, np.float64 if type(like) is float else like.dtype, order="C")
+    return normalise(np.array(array, np.float64 if type(like) is float else like.dtype, order="C"))

@@ -116,40 +116,30 @@ class FunctionPrimitive(Primitive[Any]):
     def _rule_name(self, kind):
         return f"{self.name}.{'backward' if kind == 'vjp' else 'jvp'}"
 
-    def _has(self, name):
-        return getattr(self.cls, name) is not getattr(Function, name)
-
     def _context(self, call, arguments, result):
         results = None if result is None else parts_of(result, call)
         return _View(call.context, arguments, results)
 
-    def _cotangents(self, call, arguments, parts, result, likes):
-        if self._has("backward"):
-            return self._run_vjp(call, arguments, parts, result)
-        if not self._has("jvp"):
-            raise MissingRuleError(
-                f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
-            )
-        from .transposing import transpose
-
-        return transpose(
-            lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts,
-            self._rule_name("jvp"), f"a static method {self.name}.backward(ctx, *gradients)",
-        )  # fmt: skip
-
     def _has_rule(self, kind):
-        return self._has("backward" if kind == "vjp" else "jvp")
+        name = "backward" if kind == "vjp" else "jvp"
+        return getattr(self.cls, name) is not getattr(Function, name)
 
-    def _cotangents_recorded(self, call, arguments, parts, result, likes):
+    def _giving(self, kind):
+        return f"a static method {self.name}.{'backward(ctx, *gradients)' if kind == 'vjp' else 'jvp(ctx, *tangents)'}"
+
+    def _without_rules(self):
+        return f"{self.name} has neither a backward nor a jvp method; write backward(ctx, *gradients)"
+
+    def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
         kept = [name for name, value in vars(call.context).items() if not name.startswith("_") and _is_number(value)]
         if any(kind == "array" and _is_number(item) for kind, item in call.context._saved):
             kept.append("saved_tensors")
-        if kept:
+        if recorded and kept:
             raise HigherOrderError(
                 f"{self._rule_name('vjp')} gives first derivatives only: ctx.{kept[0]} holds what forward computed, through which "
                 "no second derivative passes. Save arguments and results only, and compute the rest in backward"
             )
-        return super()._cotangents_recorded(call, arguments, parts, result, likes)
+        return super()._cotangents(call, arguments, parts, result, likes, recorded)
 
     def _run_vjp(self, call, arguments, parts, result):
         context = self._context(call, arguments, result)
@@ -166,12 +156,7 @@ class FunctionPrimitive(Primitive[Any]):
     def push(self, call, arguments, tangents, result):
         if any(isinstance(x, Differentiable) and tracked(x) for x in (*arguments, result)):
             self._refuse_second()
-        if self._has("jvp"):
-            return self._run_jvp(call, arguments, tangents, result)
-        if not self._has("backward"):
-            return self._cotangents(call, arguments, None, result, ())
-        instead = f"a static method {self.name}.jvp(ctx, *tangents)"
-        return self._transposed_push(call, arguments, tangents, result, instead)
+        return super().push(call, arguments, tangents, result)
 
 
 def _is_number(item):

@@ -190,86 +190,45 @@ class Primitive(Generic[R]):
 
     # -- reverse ----------------------------------------------------------------------
     def _refuse_second(self, *args, **kwargs):
-        """What stands in the row for a VJP: the sweep calls `pull` in its place, a recorded pass `pull_recorded`."""
+        """What stands in the row for a VJP: `pull` is called in its place."""
         raise HigherOrderError(
             f"the gradient of {self.name!r}, a custom primitive, cannot be recorded for a second derivative: its rules "
             "give first derivatives"
         )
 
-    def pull(self, g, values, result, wanted, metas):
-        """What the adjoint `g` contributes to each operand; None where nothing.
+    def pull(self, g, operands, result, wanted, metas, recorded=False):
+        """What the adjoint `g` contributes to the operands.
 
         Parameters
         ----------
         g : float or ndarray
-        values, result
-            As the tape kept them.
+            With `recorded` also a tensor or dual number, as `result`.
+        operands : list
+            The `Call` and the operands as the tape kept them: values, or tensors; None where it kept none.
+        result
         wanted : sequence of int
             Operand numbers.
         metas : sequence of Meta
-            Descriptions of the operands (the tape may not have kept their values).
-
-        Returns
-        -------
-        list
-            For operands 1, 2, ...
-        """
-        call = values[0]
-        arguments = call.arguments(values)
-        parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
-        likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
-        cotangents = self._cotangents(call, arguments, parts, result, likes)
-        contributions = [None] * (len(values) - 1)
-        for k, (number, c, like) in enumerate(zip(call.template, cotangents, likes)):
-            if like is not None and c is not None:
-                what = f"{self._rule_name('vjp')} returned, for {self._argument(k)},"
-                contributions[number - 1] = fitted(c, like, what)
-        return contributions
-
-    def pull_recorded(self, g, operands, result, wanted, metas):
-        """`pull` on tensors, so that what the rule computes is recorded and can be differentiated again.
-
-        Parameters
-        ----------
-        g, result : float, ndarray, Tensor or Dual
-        operands : list
-            The `Call` and the operands, as tensors where they are on the tape; None where the tape kept no value.
-        wanted, metas
-            As of `pull`.
+            Descriptions of the operands.
+        recorded : bool
+            Whether what the rule computes is recorded and can be differentiated again.
 
         Returns
         -------
         dict of int to contribution
-            By operand number.
+            By operand number; nothing where there is none.
         """
         call = operands[0]
         arguments = call.arguments(operands)
         parts = [None if o.value is not None else p for o, p in zip(call.outputs, parts_of(g, call))]
         likes = [like_of(metas[t]) if type(t) is not Fixed and t in wanted else None for t in call.template]
-        cotangents = self._cotangents_recorded(call, arguments, parts, result, likes)
+        cotangents = self._cotangents(call, arguments, parts, result, likes, recorded)
         contributions = {}
         for k, (number, c, like) in enumerate(zip(call.template, cotangents, likes)):
-            if like is None or c is None:
-                continue
-            if not tracked(c):
-                c = normalise(fitted(c, like, f"{self._rule_name('vjp')} returned, for {self._argument(k)},"))
-            elif np.shape(c) != np.shape(like):
-                raise RuleError(
-                    f"{self._rule_name('vjp')} returned, for {self._argument(k)}, a cotangent of shape {np.shape(c)}; it has "
-                    f"the shape of its argument, {np.shape(like)}"
-                )
-            contributions[number] = c if number not in contributions else contributions[number] + c
+            if like is not None and c is not None:
+                what = f"{self._rule_name('vjp')} returned, for {self._argument(k)},"
+                contributions[number] = fitted(c, like, what, recorded)
         return contributions
-
-    def _cotangents_recorded(self, call, arguments, parts, result, likes):
-        """`_cotangents` on tensors."""
-        if self._has_rule("vjp"):
-            return self._run_vjp(call, arguments, parts, result)
-        if not self._has_rule("jvp"):
-            return self._cotangents(call, arguments, parts, result, likes)
-        from .transposing import transposed_on_tape
-
-        return transposed_on_tape(lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts)
 
     def _has_rule(self, kind):
         """Whether the rule of this kind was given."""
@@ -278,21 +237,27 @@ class Primitive(Generic[R]):
     def _rule_name(self, kind):
         return f"the {kind.upper()} rule of {self.name!r}"
 
-    def _cotangents(self, call, arguments, parts, result, likes):
-        """One cotangent per positional argument; `likes` are of the shapes of those that are wanted, else None."""
-        if self.vjp_rule is not None:
-            return self._run_vjp(call, arguments, parts, result)
-        if self.jvp_rule is None:
-            raise MissingRuleError(
-                f"{self.name!r} has no derivative rule: give it one with tg.custom_vjp({self.name}, rule) or "
-                f"tg.custom_jvp({self.name}, rule)"
-            )
-        from .transposing import transpose
+    def _giving(self, kind):
+        """How to give the rule of this kind."""
+        return f"tg.custom_{kind}({self.name}, rule)"
 
-        return transpose(
-            lambda tangents: self._run_jvp(call, arguments, tangents, result), likes, parts,
-            self._rule_name("jvp"), f"tg.custom_vjp({self.name}, rule)",
-        )  # fmt: skip
+    def _without_rules(self):
+        return f"{self.name!r} has no derivative rule: give it one with {self._giving('vjp')} or {self._giving('jvp')}"
+
+    def _cotangents(self, call, arguments, parts, result, likes, recorded=False):
+        """One cotangent per positional argument; `likes` are of the shapes of those that are wanted, else None."""
+        if self._has_rule("vjp"):
+            return self._run_vjp(call, arguments, parts, result)
+        if not self._has_rule("jvp"):
+            raise MissingRuleError(self._without_rules())
+        from .transposing import transpose, transposed_on_tape
+
+        def linear(tangents):
+            return self._run_jvp(call, arguments, tangents, result)
+
+        if recorded:
+            return transposed_on_tape(linear, likes, parts)
+        return transpose(linear, likes, parts, self._rule_name("jvp"), self._giving("vjp"))
 
     def _run_vjp(self, call, arguments, parts, result):
         """The VJP rule on cotangents `parts`, arrays or tensors: one cotangent per positional argument."""
@@ -338,17 +303,14 @@ class Primitive(Generic[R]):
         Arguments, tangents and results may be tensors or dual numbers where a
         rule written in differentiable NumPy is given.
         """
-        if self.jvp_rule is not None:
+        if self._has_rule("jvp"):
             return self._run_jvp(call, arguments, tangents, result)
-        if self.vjp_rule is None:
-            return self._cotangents(call, arguments, None, result, ())
-        return self._transposed_push(call, arguments, tangents, result, f"tg.custom_jvp({self.name}, rule)")
-
-    def _transposed_push(self, call, arguments, tangents, result, instead):
+        if not self._has_rule("vjp"):
+            raise MissingRuleError(self._without_rules())
         if any(isinstance(x, Differentiable) for x in (*arguments, *tangents, result)):
             raise HigherOrderError(
                 f"a second derivative of {self.name!r} needs its JVP as a rule written in differentiable NumPy: give "
-                f"it with {instead}"
+                f"it with {self._giving('jvp')}"
             )
         from .transposing import transpose
 
@@ -357,9 +319,8 @@ class Primitive(Generic[R]):
             for o in call.outputs
         ]
         return transpose(
-            lambda parts: self._run_vjp(call, arguments, parts, result), likes, tangents, self._rule_name("vjp"),
-            instead,
-        )  # fmt: skip
+            lambda parts: self._run_vjp(call, arguments, parts, result), likes, tangents, self._rule_name("vjp"), self._giving("jvp")
+        )
 
     def _run_jvp(self, call, arguments, tangents, result):
         rule = self.jvp_rule

@@ -116,5 +116,5 @@ def transposed_on_tape(linear, likes, cotangents):
     varied = [t for t in leaves if t is not None]
     if not pairs:
         return [None] * len(likes)
-    gradients = sweep_recorded([o for o, _ in pairs], [w for _, w in pairs], varied, lambda *_: None).requested
+    gradients = sweep_recorded([o for o, _ in pairs], [w for _, w in pairs], varied).requested
     return [None if t is None else gradients.get(id(t)) for t in leaves]

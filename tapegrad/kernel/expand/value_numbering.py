@@ -36,72 +36,32 @@ def number_values(first, count, ops, lefts, rights, constants, bits, fixed, alia
     that comes after this one stands for slot i.  `table` is all zeros, its size a power of
     two of at least ``2 * count``.
     """
-    add, subtract, multiply, divide, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4], opcodes[5]
+    add, subtract, multiply, negative, absolute = opcodes[0], opcodes[1], opcodes[2], opcodes[3], opcodes[4]
     mask = table.size - 1
     for i in range(1, count):
         op = ops[i]
         alias[i] = i
-        if op == SCALAR_LEAF and fixed[i] == 1:
-            a, b = 0, 0
-        elif op >= FIRST_ARRAY or op <= SCALAR_LEAF:
+        if op >= FIRST_ARRAY or op <= SCALAR_LEAF and fixed[i] == 0:
             continue
-        else:
-            a, b = alias[lefts[i]], alias[rights[i]]
-            if i >= first:
-                unary = op == negative
-                if op == absolute:
-                    # A product with a finite number other than zero is zero only where the other factor is.
-                    number = constants[i] if a == 0 else constants[a] if fixed[a] == 1 else constants[i] if b == 0 else constants[b]
-                    known = a == 0 or b == 0 or fixed[a] == 1 or fixed[b] == 1
-                    if known and number != 0.0 and number - number == 0.0:
-                        op = ops[i] = multiply
-                arithmetic = op == add or op == subtract or op == multiply or op == divide
-                c = constants[i]
-                of_a = a == 0 or fixed[a] == 1
-                of_b = b == 0 or fixed[b] == 1
-                x = c if a == 0 else constants[a]
-                y = c if b == 0 else constants[b]
-                if unary and of_a or arithmetic and of_a and of_b:
-                    if unary:
-                        value = -x
-                    elif op == add:
-                        value = x + y
-                    elif op == subtract:
-                        value = x - y
-                    elif op == multiply:
-                        value = x * y
-                    elif y == 0.0:
-                        value = x * np.inf if x != 0.0 and x == x else np.nan
-                        if np.copysign(1.0, y) < 0.0:
-                            value = -value
-                    else:
-                        value = x / y
-                    op = ops[i] = SCALAR_LEAF
-                    fixed[i], constants[i] = 1, value
-                    lefts[i] = rights[i] = a = b = 0
-                elif arithmetic and (of_a or of_b):
-                    k = x if of_a else y
-                    other = b if of_a else a
-                    bits_of_zero = k == 0.0 and np.copysign(1.0, k) > 0.0
-                    if k == 1.0 and (op == multiply or op == divide and of_b) or bits_of_zero and op == subtract and of_b:
-                        alias[i] = other
-                        continue
-                    if k == -1.0 and op == multiply:
-                        op = ops[i] = negative
-                        a, b, constants[i] = other, 0, 0.0
-                    else:
-                        if of_a:
-                            a = 0
-                        else:
-                            b = 0
-                        constants[i] = k
-                if op == negative and ops[a] == negative:
-                    alias[i] = lefts[a]
-                    continue
-                if (op == add or op == multiply) and b < a and b != 0 and a != 0:
-                    a, b = b, a
-                if op != SCALAR_LEAF:
-                    lefts[i], rights[i] = a, b
+        a, b = alias[lefts[i]], alias[rights[i]]
+        if i >= first and op != SCALAR_LEAF:
+            of_a, of_b = a == 0 or fixed[a] == 1, b == 0 or fixed[b] == 1
+            x, y = constants[i if a == 0 else a], constants[i if b == 0 else b]
+            product = op == multiply or op == absolute
+            if of_a and of_b and (product or op == add or op == subtract or op == negative):
+                if product:
+                    value = 0.0 if op == absolute and (x == 0.0 or y == 0.0) else x * y
+                else:
+                    value = x + y if op == add else x - y if op == subtract else -x
+                op = ops[i] = SCALAR_LEAF
+                fixed[i], constants[i] = 1, value
+                a = b = 0
+            elif product and (of_a and x == 1.0 or of_b and y == 1.0):
+                alias[i] = b if of_a else a
+                continue
+            elif (op == add or op == multiply) and 0 < b < a:
+                a, b = b, a
+            lefts[i], rights[i] = a, b
         key = bits[i]
         bucket = _hash(op, a, b, key, mask)
         while True:

@@ -10,7 +10,7 @@ import numpy as np
 from ...common.errors import UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
 from ..mirrors import array, constant, differentiable, value
-from .runge_kutta import TABLES, TOO_SMALL, Stepper, classical_step
+from .runge_kutta import TOO_SMALL, Stepper, classical_step
 
 _integrate = Lazily("scipy.integrate")
 _optimize = Lazily("scipy.optimize")
@@ -116,7 +116,7 @@ def solve_ivp(
             return _integrate.solve_ivp(
                 fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, **options
             )
-    if name not in (*TABLES, "RK4"):
+    if name not in ("RK45", "RK23", "RK4"):
         raise UnsupportedFunctionError(
             f"solve_ivp with tensors takes the methods RK45, RK23 and RK4 (fixed steps), not {name!r}"
         )
@@ -147,7 +147,7 @@ def solve_ivp(
         ts, ys = _fixed(wrapped, t0, tf, y0, t_eval, times, max_step)
         return _result(ts, ys, None, calls[0], None)
 
-    stepper = Stepper(TABLES[name], wrapped, t0, y0, tf, max_step, first_step, rtol, atol)
+    stepper = Stepper(getattr(_integrate, name), wrapped, t0, y0, tf, max_step, first_step, rtol, atol)
     ts, ys, sol, failed = _adaptive(stepper, t_eval, times, dense_output)
     return _result(ts, ys, sol, calls[0], failed)
 

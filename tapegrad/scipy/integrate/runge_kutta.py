@@ -1,6 +1,6 @@
 """Explicit Runge-Kutta steps on whatever NumPy's functions take, and the choice of their size.
 
-The tables are those of J. Dormand and P. Prince, "A family of embedded
+The coefficients are those of SciPy's classes: of J. Dormand and P. Prince, "A family of embedded
 Runge-Kutta formulae", J. Comput. Appl. Math. 6 (1980), with the quartic
 interpolant of L. Shampine, "Some practical Runge-Kutta formulas", Math. Comput.
 46 (1986); and of P. Bogacki and L. Shampine, "A 3(2) pair of Runge-Kutta
@@ -22,48 +22,6 @@ SAFETY, MIN_FACTOR, MAX_FACTOR = 0.9, 0.2, 10.0
 TOO_SMALL = "Required step size is less than spacing between numbers."
 
 
-class Table:
-    """The coefficients of a pair: nodes, stages, weights, error and interpolant; `order` of the error estimate."""
-
-    def __init__(self, order, c, a, b, e, p):
-        self.order, self.c, self.a, self.b = order, c, a, b
-        self.e, self.p = np.array(e), np.array(p)
-
-
-TABLES = {
-    "RK23": Table(
-        2,
-        (1 / 2, 3 / 4),
-        ((1 / 2,), (0, 3 / 4)),
-        (2 / 9, 1 / 3, 4 / 9),
-        (5 / 72, -1 / 12, -1 / 9, 1 / 8),
-        ((1, -4 / 3, 5 / 9), (0, 1, -2 / 3), (0, 4 / 3, -8 / 9), (0, -1, 1)),
-    ),
-    "RK45": Table(
-        4,
-        (1 / 5, 3 / 10, 4 / 5, 8 / 9, 1),
-        (
-            (1 / 5,),
-            (3 / 40, 9 / 40),
-            (44 / 45, -56 / 15, 32 / 9),
-            (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
-            (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
-        ),
-        (35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
-        (-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40),
-        (
-            (1, -8048581381 / 2820520608, 8663915743 / 2820520608, -12715105075 / 11282082432),
-            (0, 0, 0, 0),
-            (0, 131558114200 / 32700410799, -68118460800 / 10900136933, 87487479700 / 32700410799),
-            (0, -1754552775 / 470086768, 14199869525 / 1410260304, -10690763975 / 1880347072),
-            (0, 127303824393 / 49829197408, -318862633887 / 49829197408, 701980252875 / 199316789632),
-            (0, -282668133 / 205662961, 2019193451 / 616988883, -1453857185 / 822651844),
-            (0, 40617522 / 29380423, -110615467 / 29380423, 69997945 / 29380423),
-        ),
-    ),
-}
-
-
 def moved(y, h, factors, stages):
     """``y + h * sum(factors * stages)``."""
     return apply("runge_kutta_stage", (y, h, *stages), (("factors", tuple(float(f) for f in factors)),))
@@ -79,9 +37,9 @@ class Segment:
         """The solution at times `t`: shape (n,) for a scalar, (n, m) for a vector."""
         x = (t - self.t) / self.h
         powers = [x]
-        for _ in range(self.table.p.shape[1] - 1):
+        for _ in range(self.table.P.shape[1] - 1):
             powers.append(powers[-1] * x)
-        polynomial = np.stack(self.stages, axis=1) @ self.table.p
+        polynomial = np.stack(self.stages, axis=1) @ self.table.P
         change = self.h * (polynomial @ np.stack(powers))
         return change + (np.expand_dims(self.y, 1) if change.ndim == 2 else self.y)
 
@@ -135,7 +93,7 @@ class Stepper:
         if first_step is None:
             span = abs(self.last - self.now)
             self.size = first_step_size(
-                fun, self.now, value(y), span, self.direction, max_step, value(self.f), table.order, rtol, atol
+                fun, self.now, value(y), span, self.direction, max_step, value(self.f), table.error_estimator_order, rtol, atol
             )
 
     @property
@@ -166,14 +124,14 @@ class Stepper:
             h = t_new - t
             size = abs(new - self.now)
             stages = [self.f]
-            for c, a in zip(table.c, table.a, strict=True):
-                stages.append(self.fun(t + c * h, moved(y, h, a, stages)))
-            y_new = moved(y, h, table.b, stages)
+            for c, a in zip(table.C[1:].tolist(), table.A[1:]):
+                stages.append(self.fun(t + c * h, moved(y, h, a[: len(stages)], stages)))
+            y_new = moved(y, h, table.B, stages)
             f_new = self.fun(t + h, y_new)
             stages.append(f_new)
             scale = self.atol + np.maximum(np.abs(value(y)), np.abs(value(y_new))) * self.rtol
-            error = rms(np.dot(np.stack([value(k) for k in stages], 1), table.e) * (new - self.now) / scale)
-            exponent = -1 / (table.order + 1)
+            error = rms(np.dot(np.stack([value(k) for k in stages], 1), table.E) * (new - self.now) / scale)
+            exponent = -1 / (table.error_estimator_order + 1)
             if error < 1:
                 break
             size *= max(MIN_FACTOR, SAFETY * error**exponent)

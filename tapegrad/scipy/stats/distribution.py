@@ -9,6 +9,7 @@ so that its derivative is zero; where a parameter is not valid it is NaN, as in 
 from __future__ import annotations
 
 import inspect
+from functools import reduce
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ..mirrors import array, constant, differentiable
 special = Lazily("scipy.special")
 _stats = Lazily("scipy.stats")
 
-_DENSITY = """
+_DOC = """{what}.
 
         Parameters
         ----------
@@ -43,44 +44,85 @@ _DENSITY = """
         """
 
 
-class Distribution:
-    """A distribution of one variable.
+class Named:
+    """An object of `scipy.stats`: what is not mirrored (random variates, fits, moments) is SciPy's own."""
 
-    Parameters
-    ----------
-    name : str
-        Its name in `scipy.stats`.
-    """
-
-    #: Names of the parameters of the shape; those in `integers` have no derivative.
-    shapes: tuple = ()
-    integers: tuple = ()
-    #: Names and defaults of the parameters after the shape.
-    rest = (("loc", 0.0), ("scale", 1.0))
-    first = "x"
-
-    def __init__(self, name):
-        self.name = name
-        parameter = inspect.Parameter
-        self.signature = inspect.Signature(
-            [parameter(n, parameter.POSITIONAL_OR_KEYWORD) for n in (self.first, *self.shapes)]
-            + [parameter(n, parameter.POSITIONAL_OR_KEYWORD, default=value) for n, value in self.rest]
-        )
-        self.__doc__ = f"The distribution `scipy.stats.{name}`, with ``log{self.density}{self.signature}`` and so on."
+    name = ""
 
     def __repr__(self):
         return f"<tapegrad.scipy.stats.{self.name}>"
 
     def __call__(self, *args, **kwds):
         """The distribution with these parameters, as ``norm(loc, scale).logpdf(x)``."""
-        self._bound(0.0, args, kwds)
         return Frozen(self, args, kwds)
 
     def __getattr__(self, attribute):
-        # What is not mirrored (random variates, fits, moments) is SciPy's own.
         if attribute.startswith("_"):
             raise AttributeError(attribute)
         return getattr(getattr(_stats, self.name), attribute)
+
+
+class Frozen:
+    """A distribution with its parameters.
+
+    Parameters
+    ----------
+    dist : Named
+    args, kwds
+        Its parameters.
+    """
+
+    def __init__(self, dist, args, kwds):
+        self.dist, self.args, self.kwds = dist, args, kwds
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        method = getattr(self.dist, attribute)
+        return lambda x, *further: method(x, *further, *self.args, **self.kwds)
+
+
+def positive(*shapes):
+    """Where all parameters of the shape are."""
+    return both(*(shape > 0 for shape in shapes))
+
+
+class Distribution(Named):
+    """A distribution of one variable.
+
+    Parameters
+    ----------
+    name : str
+        Its name in `scipy.stats`.
+    shapes : str
+        Names of the parameters of the shape.
+    ends : pair, or callable
+        The support in standard form, or how it follows from the parameters.
+    closed : bool
+        Whether the ends belong to the support.
+    valid : callable
+        Where the parameters of the shape are valid; True for everywhere.
+    integers : str
+        Names of the arguments that have no derivative.
+    **rules : callable
+        ``rule(y, *shapes)`` in standard form: `density`, the log-density, and where there is a closed form `lower`, the
+        distribution function, `upper`, one minus it, and their logarithms `log_lower`, `log_upper`.
+    """
+
+    first, last, kind = "x", (("loc", 0.0), ("scale", 1.0)), "pdf"
+
+    def __init__(self, name, shapes="", *, ends=(-np.inf, np.inf), closed=True, valid=positive, integers="", **rules):
+        self.name, self.ends, self.closed, self.valid, self.integers, self.rules = name, ends, closed, valid, integers.split(), rules
+        names = dict.fromkeys((self.first, *shapes.split()), inspect.Parameter.empty) | dict(self.last)
+        self.signature = inspect.Signature(
+            [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default) for n, default in names.items()]
+        )
+        self.__doc__ = f"The distribution `scipy.stats.{name}`, with ``log{self.kind}{self.signature}`` and so on."
+
+    def __call__(self, *args, **kwds):
+        """The distribution with these parameters, as ``norm(loc, scale).logpdf(x)``."""
+        self._bound(0.0, args, kwds)
+        return super().__call__(*args, **kwds)
 
     def _bound(self, x, args, kwds):
         try:
@@ -100,156 +142,56 @@ class Distribution:
             else:
                 # A Python number stays one: it promotes weakly.
                 arguments[k] = float(v) if isinstance(v, (int, float)) else array(v)
-        with np.errstate(all="ignore"):
-            return getattr(self, f"_{how}")(**self._standard(arguments))
-
-    def _no_tails(self):
-        return UnsupportedFunctionError(
+        below, above, ways = _WAYS[how]
+        for rule, change in ways:
+            if rule in self.rules:
+                with np.errstate(all="ignore"):
+                    return self._bounded(self.rules[rule], change, below, above, how, *arguments.values())
+        raise UnsupportedFunctionError(
             f"the distribution function of {self.name} has no closed form whose derivative tapegrad knows. Use "
-            f"{self.name}.log{self.density}, or leave the tape on purpose with .detach().numpy()"
+            f"{self.name}.log{self.kind}, or leave the tape on purpose with .detach().numpy()"
         )
 
-    # -- to be given by each distribution ----------------------------------------------
+    def _bounded(self, rule, change, below, above, how, x, *parameters):
+        """The changed result inside the support, constants outside, NaN where something is not valid."""
+        shapes, (loc, *scale) = parameters[: -len(self.last)], parameters[-len(self.last) :]
+        y = x if _is(loc, 0.0) else x - loc
+        y = y if not scale or _is(scale[0], 1.0) else y / scale[0]
+        mass = how in ("pmf", "logpmf")
+        if not scale and not mass:
+            y = np.floor(y)
+        low, high = self.ends(*shapes) if callable(self.ends) else self.ends
+        valid = both(self.valid(*shapes), *[s > 0 for s in scale], np.logical_not(np.isnan(y)))
+        under = False if _is(low, -np.inf) else y < low if self.closed else y <= low
+        over = False if _is(high, np.inf) else y > high if self.closed and (scale or mass) else y >= high
+        outside = either(under, over, np.floor(y) != y if mass else False)
+        result = rule(y, *shapes)
+        result = change(result - np.log(scale[0]) if scale and how.endswith("pdf") else result)
+        fill = np.where(valid, np.where(over, above, below), np.nan).astype(result.dtype)
+        return np.where(np.logical_and(valid, np.logical_not(outside)), result, fill)
 
-    def _valid(self, *shapes):
-        """Where the parameters of the shape are valid: positive, unless a distribution says otherwise; True for everywhere."""
-        return both(*(shape > 0 for shape in shapes))
+
+class Discrete(Distribution):
+    """A distribution of integers; `k` and `loc` have no derivative."""
+
+    first, last, kind = "k", (("loc", 0.0),), "pmf"
+
+    def __init__(self, name, shapes, *, ends=(0.0, np.inf), integers="", **rules):
+        super().__init__(name, shapes, ends=ends, integers=f"k loc {integers}", **rules)
 
 
 def either(*conditions):
     """Where one of the conditions holds."""
-    return _fold(np.logical_or, False, conditions)
+    return reduce(np.logical_or, [c for c in conditions if c is not False], False)
 
 
 def both(*conditions):
-    """Where all conditions hold; True is left out."""
-    return _fold(np.logical_and, True, conditions)
+    """Where all conditions hold."""
+    return reduce(np.logical_and, [c for c in conditions if c is not True], True)
 
 
-def _fold(function, neutral, conditions):
-    result = neutral
-    for condition in conditions:
-        if condition is neutral:
-            continue
-        result = condition if result is neutral else function(result, condition)
-    return result
-
-
-class Continuous(Distribution):
-    """A distribution with a density.
-
-    A subclass gives ``log_density(y, *shapes)`` and the ends of its support
-    (`low`, `high`), and may give ``lower(y, *shapes)``, the distribution function,
-    ``upper``, one minus it, and their logarithms ``log_lower``, ``log_upper``.
-    """
-
-    density = "pdf"
-    low, high = -np.inf, np.inf
-    #: Whether the ends belong to the support.
-    closed = True
-
-    def _standard(self, arguments):
-        loc, scale = arguments.pop("loc"), arguments.pop("scale")
-        x = arguments.pop("x")
-        y = x if isinstance(loc, float) and loc == 0.0 else x - loc
-        y = y if isinstance(scale, float) and scale == 1.0 else y / scale
-        return {"y": y, "scale": scale, "shapes": tuple(arguments.values())}
-
-    def ends(self, *shapes):
-        """The support in standard form."""
-        return self.low, self.high
-
-    def _bounded(self, result, y, scale, shapes, below, above):
-        """`result` inside the support, constants outside, NaN where something is not valid."""
-        low, high = self.ends(*shapes)
-        under = False if isinstance(low, float) and low == -np.inf else y < low if self.closed else y <= low
-        over = False if isinstance(high, float) and high == np.inf else y > high if self.closed else y >= high
-        valid = both(self._valid(*shapes), scale > 0, np.logical_not(np.isnan(y)))
-        fill = np.where(valid, np.where(over, above, below), np.nan).astype(result.dtype)
-        inside = np.logical_and(valid, np.logical_not(either(under, over)))
-        return np.where(inside, result, fill)
-
-    def _logpdf(self, y, scale, shapes):
-        result = self.log_density(y, *shapes) - np.log(scale)
-        return self._bounded(result, y, scale, shapes, -np.inf, -np.inf)
-
-    def _pdf(self, y, scale, shapes):
-        result = np.exp(self.log_density(y, *shapes)) / scale
-        return self._bounded(result, y, scale, shapes, 0.0, 0.0)
-
-    def _through(self, names, y, scale, shapes, below, above):
-        for name, change in names:
-            rule = getattr(self, name, None)
-            if rule is not None:
-                return self._bounded(change(rule(y, *shapes)), y, scale, shapes, below, above)
-        raise self._no_tails()
-
-    def _cdf(self, y, scale, shapes):
-        names = (("lower", _same), ("upper", _complement), ("log_lower", np.exp))
-        return self._through(names, y, scale, shapes, 0.0, 1.0)
-
-    def _sf(self, y, scale, shapes):
-        names = (("upper", _same), ("log_upper", np.exp), ("lower", _complement))
-        return self._through(names, y, scale, shapes, 1.0, 0.0)
-
-    def _logcdf(self, y, scale, shapes):
-        names = (("log_lower", _same), ("lower", np.log), ("upper", _log_complement))
-        return self._through(names, y, scale, shapes, -np.inf, 0.0)
-
-    def _logsf(self, y, scale, shapes):
-        names = (("log_upper", _same), ("upper", np.log), ("lower", _log_complement))
-        return self._through(names, y, scale, shapes, 0.0, -np.inf)
-
-
-class Discrete(Distribution):
-    """A distribution of integers: `k` and `loc` have no derivative.
-
-    A subclass gives ``log_mass(k, *shapes)`` and may give ``lower`` and ``upper`` as in `Continuous`.
-    """
-
-    density = "pmf"
-    rest = (("loc", 0.0),)
-    first = "k"
-    low, high = 0.0, np.inf
-
-    def _standard(self, arguments):
-        k, loc = arguments.pop("k"), arguments.pop("loc")
-        return {"k": k - loc, "shapes": tuple(arguments.values())}
-
-    def ends(self, *shapes):
-        """The first and the last integer."""
-        return self.low, self.high
-
-    def _logpmf(self, k, shapes):
-        low, high = self.ends(*shapes)
-        valid = both(self._valid(*shapes), np.logical_not(np.isnan(k)))
-        inside = both(valid, k >= low, k <= high, np.floor(k) == k)
-        return np.where(inside, self.log_mass(k, *shapes), np.where(valid, -np.inf, np.nan))
-
-    def _pmf(self, k, shapes):
-        return np.exp(self._logpmf(k, shapes))
-
-    def _tail(self, name, k, shapes, below, above):
-        rule = getattr(self, name, None)
-        if rule is None:
-            raise self._no_tails()
-        k = np.floor(k)
-        low, high = self.ends(*shapes)
-        valid = both(self._valid(*shapes), np.logical_not(np.isnan(k)))
-        fill = np.where(valid, np.where(k < low, below, above), np.nan)
-        return np.where(both(valid, k >= low, k < high), rule(k, *shapes), fill)
-
-    def _cdf(self, k, shapes):
-        return self._tail("lower", k, shapes, 0.0, 1.0)
-
-    def _sf(self, k, shapes):
-        return self._tail("upper", k, shapes, 1.0, 0.0)
-
-    def _logcdf(self, k, shapes):
-        return np.log(self._cdf(k, shapes))
-
-    def _logsf(self, k, shapes):
-        return np.log(self._sf(k, shapes))
+def _is(thing, number):
+    return isinstance(thing, float) and thing == number
 
 
 def _same(x):
@@ -264,24 +206,15 @@ def _log_complement(x):
     return np.log1p(-x)
 
 
-class Frozen:
-    """A distribution with its parameters.
-
-    Parameters
-    ----------
-    dist : Distribution
-    args, kwds
-        Its parameters.
-    """
-
-    def __init__(self, dist, args, kwds):
-        self.dist, self.args, self.kwds = dist, args, kwds
-
-    def __getattr__(self, attribute):
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        method = getattr(self.dist, attribute)
-        return lambda x, *further: method(x, *further, *self.args, **self.kwds)
+_DENSITY, _LOG_DENSITY = (0.0, 0.0, [("density", np.exp)]), (-np.inf, -np.inf, [("density", _same)])
+#: Method -> its values below and above the support, and the rules that it may follow from.
+_WAYS = {
+    "pdf": _DENSITY, "logpdf": _LOG_DENSITY, "pmf": _DENSITY, "logpmf": _LOG_DENSITY,
+    "cdf": (0.0, 1.0, [("lower", _same), ("upper", _complement), ("log_lower", np.exp)]),
+    "sf": (1.0, 0.0, [("upper", _same), ("log_upper", np.exp), ("lower", _complement)]),
+    "logcdf": (-np.inf, 0.0, [("log_lower", _same), ("lower", np.log), ("upper", _log_complement)]),
+    "logsf": (0.0, -np.inf, [("log_upper", _same), ("upper", np.log), ("lower", _log_complement)]),
+}  # fmt: skip
 
 
 def _method(how, what, scale):
@@ -289,7 +222,7 @@ def _method(how, what, scale):
         return self._evaluate(how, x, args, kwds)
 
     method.__name__ = method.__qualname__ = how
-    method.__doc__ = what + "." + _DENSITY.format(scale=", ``scale=1``" if scale else "")
+    method.__doc__ = _DOC.format(what=what, scale=scale)
     return method
 
 
@@ -299,9 +232,15 @@ _TAILS = {
     "sf": "Survival function, the probability of more than x",
     "logsf": "Logarithm of the survival function",
 }
-for _kind, _what in (
-    (Continuous, {"logpdf": "Logarithm of the density", "pdf": "Density", **_TAILS}),
-    (Discrete, {"logpmf": "Logarithm of the probability", "pmf": "Probability", **_TAILS}),
+
+
+class Continuous(Distribution):
+    """A distribution with a density."""
+
+
+for _kind, _scale, _what in (
+    (Continuous, ", ``scale=1``", {"logpdf": "Logarithm of the density", "pdf": "Density", **_TAILS}),
+    (Discrete, "", {"logpmf": "Logarithm of the probability", "pmf": "Probability", **_TAILS}),
 ):
     for _how, _text in _what.items():
-        setattr(_kind, _how, _method(_how, _text, _kind is Continuous))
+        setattr(_kind, _how, _method(_how, _text, _scale))

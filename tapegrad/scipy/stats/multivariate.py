@@ -10,26 +10,12 @@ from ...common.errors import UnsupportedFunctionError
 from ...common.uninterrupted import Lazily
 from ..linalg import solve_triangular
 from ..mirrors import array, differentiable, value
-from .distribution import Frozen, special
+from .distribution import Named, special
 
 _stats = Lazily("scipy.stats")
 
 
-class _Multivariate:
-    def __repr__(self):
-        return f"<tapegrad.scipy.stats.{self.name}>"
-
-    def __call__(self, *args, **kwds):
-        """The distribution with these parameters."""
-        return Frozen(self, args, kwds)
-
-    def __getattr__(self, attribute):
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        return getattr(getattr(_stats, self.name), attribute)
-
-
-class MultivariateNormal(_Multivariate):
+class MultivariateNormal(Named):
     """The distribution `scipy.stats.multivariate_normal`."""
 
     name = "multivariate_normal"
@@ -103,7 +89,7 @@ def _parameters(mean, cov):
     return mean, cov
 
 
-class Dirichlet(_Multivariate):
+class Dirichlet(Named):
     """The distribution `scipy.stats.dirichlet`."""
 
     name = "dirichlet"

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...array.forward import MOST_LANES, jacfwd, lanes_for
+from ...array.forward import MOST_LANES, lanes_for
 from ...array.tensor import Tensor
 from ...autograd.recording import Recording
 from ...common.errors import CheckError, PerformanceWarning
@@ -34,7 +34,7 @@ from ...tape.meta import SCALAR
 from ...tape.places import function_name
 from ...transforms.choosing import predict
 from ...transforms.functional import jit
-from ...transforms.jacobians import jacobian, jacrev, positions
+from ...transforms.jacobians import jacfwd, jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
 from .plots import plot_comparison
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...common.errors import DtypeError, OptionError, ShapeError
 from ...common.tree import LEAF, Structure, unflatten
 from ...program.status import OTHER
 
@@ -128,6 +129,29 @@ def part_of(structure, leaves, k):
     first = sum(part.count for part in structure.parts[:k])
     part = structure.parts[k]
     return part, leaves[first : first + part.count]
+
+
+def fitting(out, shape, dtype):
+    """`out`, where an answer of this shape and dtype is to be written; an error if it cannot be."""
+    if not isinstance(out, np.ndarray):
+        raise OptionError(f"out is of type {type(out).__name__}; give an array of {dtype} of the shape {shape}")
+    if out.shape != shape:
+        raise ShapeError(f"out has the shape {out.shape}, but what is written to it has {shape}")
+    if out.dtype != dtype:
+        raise DtypeError(f"out is an array of {out.dtype}, but what is written to it is of {dtype}")
+    if not out.flags.carray:
+        raise OptionError("out must be writable and C-contiguous; give np.empty(shape), or a copy")
+    return out
+
+
+def written(answer, out):
+    """`out` with an array in it, or with the values of a sparse one."""
+    values = answer.data if hasattr(answer, "indptr") else answer
+    if isinstance(values, (tuple, list, dict)):
+        raise OptionError("out takes one array, but there are several: give one argument to differentiate by, and let the function return one")
+    values = np.asarray(values)
+    fitting(out, values.shape, values.dtype)[...] = values
+    return out
 
 
 def inner(leaf):

@@ -48,6 +48,7 @@ import time
 from collections import Counter
 
 from ...autograd import nested
+from ...common import config
 from ...common.errors import GradientError, NestingError, UnsupportedFunctionError
 from ...kernel.reasons import NotLowered
 from ...program.status import OTHER
@@ -199,8 +200,8 @@ class Replayed(Running):
         self.kinds, self.recent = {}, ()
 
     # -- the short way --------------------------------------------------------------
-    def quick(self, args, kwargs):
-        """The answer of a call like an earlier one, or MISS: then `call` has to answer."""
+    def quick(self, args, kwargs, out=None):
+        """The answer of a call like an earlier one, written to `out` if that is an array, or MISS: then `call` has to answer."""
         if nested.inside():
             return MISS
         for kind in self.recent:
@@ -209,7 +210,7 @@ class Replayed(Running):
                 kernels = kept.kernels
                 if kept.swept and (kernels.left(True) <= 1 or True in kernels.made):
                     return MISS
-                answer = kept.site(args, kwargs)
+                answer = kept.site(args, kwargs, out)
                 if type(answer) is not Miss:
                     self.quiet += 1
                     if kept.swept:
@@ -266,7 +267,9 @@ class Replayed(Running):
         if kind.captures and thread_state().enabled:
             raise NestingError(kind.captures)
         kind.used = next(_CLOCK)
-        outcome = self._replayed(kind, inputs, backward, 1) or self._record(kind, inputs, key, leaves, backward, (args, kwargs))
+        outcome = self._replayed(kind, inputs, backward, 1)
+        if outcome is None:
+            return self._record(kind, inputs, key, leaves, backward, (args, kwargs))
         self._prepare(kind, key)
         return outcome
 
@@ -312,7 +315,7 @@ class Replayed(Running):
             if replayed is not None:
                 return replayed
             first, cause = not self.stats.tapes, self.cause(kind, key, leaves)
-            tape = self._recorded(kind, inputs, key, leaves, backward)
+            tape, values = self._recorded(kind, inputs, key, leaves, backward)
             if tape is None:
                 return self.run(*call, backward)
             self.note(cause)
@@ -322,6 +325,8 @@ class Replayed(Running):
                 # If the surroundings change meanwhile, this is not the kind of such calls any more.
                 kind.add(kept)
                 self._count()
+            if backward is False and values is not None and not config.strict:
+                return kept.as_recorded(inputs, values, self.stats)
             outcome, _, _ = kept.by_interpreter(inputs, backward, self.stats, 0)
             # If its last bits are on the other side of a guard, the function has to be run at this very point.
             return outcome or self.run(*call, backward)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...common.tree import LEAF, flatten
 from ...program.status import OTHER
-from .answers import Applied, Gathered, Plan
+from .answers import Applied, Gathered, Plan, fitting, written
 from .directions import KernelRecording, Stopped
 
 #: Elements that are numbered, at most: what float32 counts.
@@ -169,9 +169,17 @@ class Scattered:
         whole.reshape(-1)[self.where] = data
         return whole
 
+    def into(self, data, out):
+        """The same in `out`."""
+        fitting(out, self.shape, self.dtype).fill(0.0)
+        out.reshape(-1)[self.where] = data
+        return out
+
 
 class Filled:
     """A SciPy array with the pattern of `template`, and other data; it shares no memory with it."""
+
+    into = staticmethod(written)
 
     def __init__(self, template):
         self.kind, self.rest, self.indices, self.indptr = type(template), dict(vars(template)), template.indices, template.indptr

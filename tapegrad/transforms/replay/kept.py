@@ -93,6 +93,12 @@ class Kept(Pool):
         self.give(workspace)
         return outcome, FINE, None
 
+    def as_recorded(self, inputs, values, stats):
+        """The answer to the call that was recorded, for which nothing has to be computed again: nor planned, before there is a second call."""
+        outcome = Outcome(values, self.tape.structure, None, self.tape)
+        self._promote(inputs, False, outcome, None, stats)
+        return outcome
+
     def _promote(self, inputs, backward, outcome, workspace, stats):
         """Note an answer of the interpreter, and make a kernel of the tape if it is time."""
         kernels = self.kernels

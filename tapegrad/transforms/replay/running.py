@@ -95,7 +95,7 @@ class Running:
             )
 
     def _recorded(self, kind, inputs, key, leaves, backward):
-        """Run the function on live tensors; returns the finished tape."""
+        """Run the function on live tensors; returns the finished tape (or None), and the values of its outputs if it is what was run."""
         structure, static = key
         start = time.perf_counter()
         enabled = thread_state().enabled
@@ -119,7 +119,7 @@ class Running:
                 return self._recorded(kind, inputs, key, leaves, backward)
             if trace.cannot:
                 self.give_up(trace.cannot)
-                return None
+                return None, None
             results, shape = flatten(result)
             # A constant is given out as any result is: as an array, a new one at each call.
             results = [r._v if isinstance(r, Tensor) and not tracked(r) else r for r in results]
@@ -141,11 +141,11 @@ class Running:
         middle = time.perf_counter()
         if trace.cannot:
             self.give_up(trace.cannot)
-            return None
+            return None, None
         finished = finish(trace, results, wanted if self.adjoints else [False] * len(wanted))
         if callable(backward) and any(i.entry.kind == ROW and i.entry.function.primitive for i in finished.items):
             self.give_up("the rules of custom primitives run in Python, for one seed at a time")
-            return None
+            return None, None
         finished.structure = shape
         if derived is not None:
             try:
@@ -158,7 +158,8 @@ class Running:
         self.stats.seconds["finish"] += time.perf_counter() - middle
         for how, place in trace.cuts:
             self.stats.cuts[f"{how} at {place}"] += 1
-        return finished
+        values = [normalise(np.array(r._v if isinstance(r, Tensor) else r, order="C")) for r in results] if derived is None else None
+        return finished, values
 
     @contextmanager
     def _turn(self):

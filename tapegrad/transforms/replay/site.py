@@ -5,7 +5,9 @@ source text (as named tuples and dataclasses are), that takes the containers of 
 compiled code (`program.enter`), and puts the results into theirs.  ``print(site)`` shows it.  For ``g(x, {"a": 2.0}, "left")``
 with ``x = np.zeros(2)``, value and gradient by `x`::
 
-    def call(args, kwargs):
+    def call(args, kwargs, out=None):
+        if out is not None:
+            return MISS
         if len(args) != 3 or kwargs:
             return MISS
         a0, c1, a2, = args
@@ -37,9 +39,10 @@ import numpy as np
 
 from ...common.errors import require
 from ...common.exact import exact
+from ...common.tree import LEAF
 from ...interpreter.native import data_address
 from ...program import enter as E
-from .answers import MISS, Applied, Gathered, Miss, Output, Plan, inner
+from .answers import MISS, Applied, Gathered, Miss, Output, Plan, inner, written
 from .arguments import is_input, is_reordered
 
 #: Types whose equal values are the same to every function; -0.0 and 0.0, and what contains floats, are not.
@@ -66,7 +69,7 @@ class Site:
     Attributes
     ----------
     call : callable
-        ``call(args, kwargs)``: the result, or `MISS`.
+        ``call(args, kwargs, out)``: the result, written to `out` if that is an array; or `MISS`.
     source : str
     """
 
@@ -81,7 +84,7 @@ class Site:
         if plan is None:
             plan = self._plan(leaves)
         self._write(structure, marks, structures, leaves, same, plan)
-        self.source = "def call(args, kwargs):\n" + "\n".join(f"    {line}" for line in self._lines) + "\n"
+        self.source = "def call(args, kwargs, out=None):\n" + "\n".join(f"    {line}" for line in self._lines) + "\n"
         exec(compile(self.source, "<a call of tapegrad>", "exec"), self._names)  # noqa: S102 - names and numbers of ours
         self.call = self._names["call"]
 
@@ -154,6 +157,10 @@ class Site:
         self._count = 0
         self._pieces, self._remaining = [], iter(marks)
         arguments, keywords = structure.parts
+        first = leaves[0] if result is LEAF else None
+        writes = isinstance(first, Gathered) and not first.single or isinstance(first, Applied) and hasattr(first.function, "into")
+        if not writes:
+            self._miss("out is not None")
         self._miss(f"len(args) != {len(arguments.parts)} or " + (f"len(kwargs) != {len(keywords.parts)}" if keywords.parts else "kwargs"))
         self._apart(arguments, "args", list(marks[: arguments.count]))
         if keywords.parts:
@@ -172,6 +179,9 @@ class Site:
         passed = "args" if self._pieces == ["*args"] else f"({''.join(f'{p}, ' for p in self._pieces)})"
         self._lines.append(f"r = enter(words, {passed}, ({outs}))")
         self._lines += ["if type(r) is int:", "    return Miss(r)"]
+        if writes:
+            into = f"{self._name('into', getattr(getattr(first, 'function', None), 'into', written))}({self._result(inner(first))}, out)"
+            self._lines += ["if out is not None:", f"    return {into}"]
         self._lines.append(f"return {self._together(result, list(leaves))}")
 
     def _apart(self, structure, name, marks):

@@ -1,5 +1,7 @@
 """`tg.jit`: the value by a kernel, and what transformations make of it."""
 
+import functools
+import warnings
 from collections import namedtuple
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.common.errors import OptionError, StructureError, UnsupportedFunctionError
+from tapegrad.common.tree import flatten
 from tests.threads import in_threads
 from tests.transforms.replay.agreement import define_by_run
 
@@ -198,3 +201,65 @@ def test_looking_inside():
     k = tg.jit(chain).kernel(np.ones(50))
     assert "for i in range(" in k.source() and "define" in k.llvm() and "ret" in k.asm() and k.nbytes >= 0
     assert set(k.seconds) >= {"columns", "roll", "build", "passes", "emit", "optimise", "generate"}
+
+
+# -- derivatives of derivatives ------------------------------------------------------------------
+
+
+def stretched(x):
+    return np.sum(np.logaddexp(0.0, x)) + np.sum(x[1:] * x[:-1] ** 2)
+
+
+def test_a_forward_jacobian_of_a_gradient_is_columns_of_its_recording():
+    forward, columns = tg.jit(tg.jacfwd(tg.grad(stretched))), tg.jit(tg.jacobian(tg.grad(stretched), mode="forward"))
+    for k in range(3):
+        x = np.linspace(-1.0, 1.0 + k, 12)
+        np.testing.assert_allclose(forward(x), tg.hessian(stretched)(x), rtol=1e-12, atol=1e-14)
+    assert by_kernel(forward) and forward.stats().records == 1
+    assert len(forward.tape(x)) == len(columns.tape(x)) and forward.kernel(x).lanes == columns.kernel(x).lanes > 1
+
+
+def test_a_forward_jacobian_takes_what_it_takes_plainly():
+    rule = tg.custom_jvp(tg.primitive(lambda x: x**3), lambda tangents, result, x: 3.0 * x * x * tangents[0])
+    x = np.array([1.0, 2.0])
+    for f, argument in ((lambda x, s: np.sin(x) * s, 0), (lambda s, x: {"a": x * s, "b": [np.sum(x)]}, 1), (lambda x, s: rule(x) * s, 0)):
+        arguments = (x, 2.0) if argument == 0 else (2.0, x)
+        plain, forward = tg.jacfwd(f, argument), tg.jit(tg.jacfwd(f, argument))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", tg.PathWarning)
+            for _ in range(3):
+                for a, b in zip(flatten(forward(*arguments))[0], flatten(plain(*arguments))[0]):
+                    np.testing.assert_allclose(a, b, rtol=1e-13)
+    # A function that has the attributes of another one, as a decorator gives it, is itself.
+    f = tg.jacfwd(np.sin)
+    assert tg.jit(functools.wraps(f)(lambda x: 2.0 * f(x)))(0.0) == 2.0
+
+
+def test_two_levels_are_as_long_as_the_loop_by_hand():
+    """Gradient descent inside of a derivative: its tape has at most three times the instructions of the composition by hand."""
+
+    def outer(w):
+        y = np.zeros(10)
+        for _ in range(20):
+            y = y - 0.01 * tg.grad(lambda y: stretched(y) + w * np.sum(y**2))(y)
+        return np.sum((y - 1.0) ** 2)
+
+    def by_hand(w):
+        y = np.zeros(10)
+        for _ in range(20):
+            chain = np.concatenate([2.0 * y[1:] * y[:-1], [0.0]]) + np.concatenate([[0.0], y[:-1] ** 2])
+            y = y - 0.01 * (1.0 / (1.0 + np.exp(-y)) + chain + 2.0 * w * y)
+        return np.sum((y - 1.0) ** 2)
+
+    step = 1e-6
+    difference = (outer(0.3 + step) - outer(0.3 - step)) / (2.0 * step)
+    composed = tg.jit(tg.grad(by_hand))
+    assert composed(0.3) == pytest.approx(difference, rel=1e-7)
+    for make, most in ((tg.grad, 3), (tg.derivative, 6)):
+        g = tg.jit(make(outer))
+        for w in (0.1, 0.2, 0.3):
+            answer = g(w)
+        assert answer == pytest.approx(difference, rel=1e-7)
+        assert by_kernel(g) and g.stats().records == 1
+        # The tape of a forward derivative has its tangents.
+        assert len(g.tape(0.3)) <= most * len(composed.tape(0.3))

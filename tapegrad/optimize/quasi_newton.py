@@ -1,4 +1,4 @@
-"""L-BFGS in a compiled loop.
+"""The steps of L-BFGS, for the compiled loop (`optimize.run`).
 
 J. Nocedal, "Updating quasi-Newton matrices with limited storage", Mathematics of
 Computation 35 (1980), 773-782: the direction is the product of the inverse Hessian's
@@ -14,11 +14,9 @@ quasi-Newton direction, and the step is halved until the projected point is low 
 
 from __future__ import annotations
 
-from ..codegen.array_functions import compiled_on_arrays
 from ..codegen.compile import helper
 from . import loop as P
-from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_SLOPE, L_STEP, L_VALUE, L_X, LARGEST, STUCK, advance, begin
-from .point import accept_step, ended, evaluated
+from .line_search import BROKEN, FOUND, GO_ON, L_FX, L_STEP, L_VALUE, L_X, STUCK, advance, begin
 from .vectors import add_scaled, dot, project, slope_norm
 
 #: Halvings of a projected step.
@@ -80,7 +78,7 @@ def two_loop(v, pairs, products, i):
 def trial(v, r, i):
     """The trial point at the current step."""
     x, xt, d = v[P.X], v[P.XT], v[P.D]
-    step = r[P.R_STEP] if i[P.I_BOUNDED] else r[P.R_SEARCH + L_STEP]
+    step = r[P.R_SEARCH + L_STEP]
     for k in range(len(x)):
         xt[k] = x[k] + step * d[k]
     if i[P.I_BOUNDED]:
@@ -99,7 +97,7 @@ def begin_step(v, pairs, products, r, i):
             return False
     step = 1.0 if i[P.I_PAIRS] else min(1.0, 1.0 / dot(v[P.G], v[P.G]) ** 0.5)
     begin(r[P.R_SEARCH :], r[P.R_VALUE], slope, step)
-    r[P.R_STEP] = r[P.R_FIRST] = step
+    r[P.R_FIRST] = step
     i[P.I_FINAL] = 0
     trial(v, r, i)
     return True
@@ -119,7 +117,7 @@ def projected(v, r, i):
     i[P.I_FINAL] += 1
     if i[P.I_FINAL] > HALVINGS:
         return STUCK if finite else BROKEN
-    r[P.R_STEP] /= 2.0 if finite else 4.0
+    r[P.R_SEARCH + L_STEP] /= 2.0 if finite else 4.0
     return GO_ON
 
 
@@ -138,48 +136,3 @@ def searched(v, r, i):
         i[P.I_FINAL] = 1
         return GO_ON
     return outcome
-
-
-@compiled_on_arrays(P.SIGNATURE)
-def lbfgs(handle, history, budget, v, pairs, products, r, i):
-    """Go on; returns why it came back (`optimize.loop`, which has the parameters)."""
-    while True:
-        if i[P.I_PHASE] == P.EVALUATE:
-            if budget <= 0:
-                return P.BUDGET
-            if not evaluated(handle, v, r, i):
-                return P.PYTHON
-            budget -= 1
-        elif i[P.I_PHASE] == P.EVALUATED:
-            if i[P.I_ROWS] >= len(history):
-                return P.FULL
-            outcome = FOUND
-            if i[P.I_STARTED]:
-                outcome = projected(v, r, i) if i[P.I_BOUNDED] else searched(v, r, i)
-            if outcome == FOUND:
-                if i[P.I_STARTED]:
-                    remember(v, pairs, products, i)
-                accept_step(v, r, i, history)
-            elif outcome == GO_ON:
-                trial(v, r, i)
-            elif outcome == BROKEN:
-                return P.BROKEN
-            elif i[P.I_PAIRS] > 0:
-                # What the pairs say does not help here: once more, straight down.
-                i[P.I_PAIRS] = 0
-                if not begin_step(v, pairs, products, r, i):
-                    i[P.I_PHASE] = P.NEXT
-                    return P.STUCK
-            else:
-                # No step lowers the value: none could by more than rounding, which is a solution, or something is wrong.
-                i[P.I_PHASE] = P.NEXT
-                promised = -r[P.R_SEARCH + L_SLOPE] * r[P.R_FIRST]
-                return P.CHANGE if promised <= ROUNDING * max(abs(r[P.R_VALUE]), 1.0) else P.STUCK
-        else:
-            why = ended(r, i, r[P.R_CHANGE])
-            if why != P.BROKEN and why != P.GRADIENT and i[P.I_ITERATIONS] > 0 and r[P.R_SEARCH + L_STEP] >= LARGEST:
-                return P.ENDLESS
-            if why:
-                return why
-            if not begin_step(v, pairs, products, r, i):
-                return P.STUCK
