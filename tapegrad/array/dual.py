@@ -19,7 +19,6 @@ an axis for them), `_level`.
 from __future__ import annotations
 
 import threading
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -303,25 +302,12 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
     ]
     tangent = None
     if any(t is not None for t in tangents):
-        if row.elementwise and not any(map(tracked, (primal, *primals))) and not any(isinstance(t, Differentiable) for t in tangents):
-            by_slot = {k: t for k, t in zip(row.slots(len(operands)), tangents) if t is not None}
-            values = [p._v if isinstance(p, Differentiable) else p for p in primals]
-            tangent = _compiled()(row, [*values, value], by_slot, lanes)
-            return made(primal, tangent if tangent is None else normalise(tangent), lanes, level)
         wrapped = [None if t is None else Recorded(t, lanes) for t in tangents]
         with np.errstate(all="ignore"):
             carried = row.tangent(wrapped, [as_rule_takes(p, k in row.constants) for k, p in enumerate(primals)], Recorded(primal), dict(attrs))
             if carried is not None:
                 tangent = carried.as_tangent(meta_of(value), lanes).value
     return made(primal, tangent, lanes, level)
-
-
-@cache
-def _compiled():
-    """`interpreter.single.tangent_of`, imported with the compiled code that dual numbers of scalars do without."""
-    from ..interpreter.single import tangent_of
-
-    return tangent_of
 
 
 # ---- making one --------------------------------------------------------------------

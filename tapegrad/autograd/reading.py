@@ -74,7 +74,7 @@ class Stretch:
         # By slot: instructions, what they read, leaves (`leaf`), and the tensors that point there.
         self._instructions, self._slots, self._leaves, self._tensors = {}, {}, {}, {}
 
-    def _at(self, slot):
+    def at(self, slot):
         """The instruction in a slot."""
         instruction = self._instructions.get(slot)
         if instruction is None:
@@ -95,7 +95,7 @@ class Stretch:
     # -- structure ----------------------------------------------------------------
     def operands(self, slot):
         """Slots of the operands through which a derivative passes; 0 for constants."""
-        return [o for _, o in self._entry_slots(slot)] if slot in self._entries else self._at(slot).operands
+        return [o for _, o in self._entry_slots(slot)] if slot in self._entries else self.at(slot).operands
 
     def _entry_slots(self, slot):
         slots = self._slots.get(slot)
@@ -137,7 +137,7 @@ class Stretch:
         """The instruction at `slot` as a `Read`; None for a leaf, and what passes no derivative."""
         if slot in self._entries:
             return self._read_entry(slot)
-        instruction = self._at(slot)
+        instruction = self.at(slot)
         if instruction.row is None:
             return None
         return self._read_scalar(slot, instruction) if instruction.signature is None else self._read_array(slot, instruction)
