@@ -111,7 +111,7 @@ class Dual(Differentiable):
     def __new__(
         cls, value: TensorLike, tangent: TensorLike | None = None, *, lanes: int | None = None, level: int | None = None
     ) -> Dual:
-        value = _primal(value)
+        value = as_primal(value, "tg.Dual")
         shape = np.shape(value)
         if lanes is not None and (not isinstance(lanes, (int, np.integer)) or lanes < 1):
             raise SeedShapeError(f"lanes is the number of tangents, a positive int, not {lanes!r}")
@@ -313,14 +313,13 @@ def _carried(row, operands, primals, result, attrs, lanes, level):
 # ---- making one --------------------------------------------------------------------
 
 
-def _primal(value):
+def as_primal(value, what):
+    """`value` as a dual number can hold it: float, new array, tracked tensor or dual number."""
     if isinstance(value, Differentiable):
-        if not tracked(value):
-            return _primal(np.asarray(value._v))
-        return value
-    if type(value) is float:
-        return value
-    return as_float(value, "tg.Dual")
+        if tracked(value):
+            return value
+        value = value._v
+    return value if type(value) is float else as_float(value, what)
 
 
 def as_float(data, what):

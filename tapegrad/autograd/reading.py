@@ -71,7 +71,7 @@ class Stretch:
     def __init__(self, store, plain=False):
         self.store, self.plain, self.caller = store, plain, caller_frame(2)
         self._entries = store.trace.entries if store.trace is not None else {}
-        # By slot: instructions, what they read, leaves (`_leaf`), and the tensors that point there.
+        # By slot: instructions, what they read, leaves (`leaf`), and the tensors that point there.
         self._instructions, self._slots, self._leaves, self._tensors = {}, {}, {}, {}
 
     def at(self, slot):
@@ -80,10 +80,10 @@ class Stretch:
         if instruction is None:
             instruction = self._instructions[slot] = Instruction(self.store, slot)
             if instruction.is_leaf:
-                self._leaf(slot)
+                self.leaf(slot)
         return instruction
 
-    def _leaf(self, slot):
+    def leaf(self, slot):
         """The leaf in a slot; one that is gone, or was changed since, counts as a constant (False).  None: it is no leaf."""
         if slot not in self._leaves:
             self._leaves[slot] = None
@@ -115,7 +115,7 @@ class Stretch:
             return store.read(slot)[4] if value is None else value
         if slot in self._tensors:
             return self._tensors[slot]
-        leaf = None if slot in self._entries else self._leaf(slot)
+        leaf = None if slot in self._entries else self.leaf(slot)
         if leaf is not None and leaf is not False:
             return leaf
         if token.__class__ is float:

@@ -36,6 +36,7 @@ from ...transforms.choosing import predict
 from ...transforms.functional import jit
 from ...transforms.jacobians import jacfwd, jacobian, jacrev, positions
 from ...transforms.replay.directions import MOST as MOST_AT_ONCE
+from ..check import apart
 from .plots import plot_comparison
 
 #: Disagreement that is still rounding, relative to the largest entry of the Jacobian.
@@ -329,13 +330,7 @@ def _matrix(derivative, way, argnums, outputs):
 
 def _disagreement(matrix, expected):
     """The largest difference, relative to the largest entry that is finite; inf where only one is finite."""
-    if not np.array_equal(np.isfinite(matrix), np.isfinite(expected)):
-        return float("inf")
-    good = np.isfinite(expected)
-    if not np.array_equal(matrix[~good], expected[~good], equal_nan=True):
-        return float("inf")
-    scale = float(np.max(np.abs(expected[good]), initial=0.0))
-    return float(np.max(np.abs(matrix[good] - expected[good]), initial=0.0)) / (scale or 1.0)
+    return apart(matrix, expected) / (float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0)
 
 
 def _detached(value):
@@ -408,8 +403,8 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     recording = Recording(f, args, positions(argnums, len(args)))
     prediction = predict(recording)
     matrices = {way.name: _matrix(result, way, argnums, recording.outputs) for way, result in results.items() if way.mode}
-    apart = {label: _disagreement(matrix, matrices[REFERENCE]) for label, matrix in matrices.items()}
-    _check(name, apart, recording)
+    disagreements = {label: _disagreement(matrix, matrices[REFERENCE]) for label, matrix in matrices.items()}
+    _check(name, disagreements, recording)
     results.clear()
 
     times = least(calls, budget)
@@ -420,7 +415,7 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
         rows.append(
             Measured(
                 way.name, way.mode, way.call, passes, operations, prediction.work.instructions, times[way], times[way] / times[VALUE],
-                first[way], peak, apart.get(way.name, float("nan")),
+                first[way], peak, disagreements.get(way.name, float("nan")),
             )
         )
     costs = prediction.forward.nanoseconds, prediction.reverse.nanoseconds
@@ -428,10 +423,10 @@ def compare(f: Callable[..., Any], *args: Any, argnums: int | tuple[int, ...] = 
     return Comparison(name, *sizes, rows, prediction.mode, _sentence(prediction), *costs)
 
 
-def _check(name, apart, recording):
+def _check(name, disagreements, recording):
     """Raise unless the ways agree."""
     char = "f" if any(p.char == "f" for p in recording.inputs + recording.outputs) else "d"
-    wrong = {label: value for label, value in apart.items() if not value <= TOLERANCE[char]}
+    wrong = {label: value for label, value in disagreements.items() if not value <= TOLERANCE[char]}
     if wrong:
         listed = ", ".join(f"{label}: {value:.1e}" for label, value in wrong.items())
         raise CheckError(

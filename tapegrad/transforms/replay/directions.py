@@ -40,19 +40,6 @@ class Stopped(Exception):
         self.status = status
 
 
-def answered(kernels, inputs, backward):
-    """What `backward` makes of a `KernelRecording`, and the status; None unless that is fine."""
-    if kernels.recording is None:
-        return None, OTHER
-    recording = KernelRecording(kernels.recording, inputs, kernels)
-    try:
-        result = backward(recording)
-    except Stopped as stopped:
-        return None, stopped.status
-    # If nothing was asked, no kernel has looked at the guards.
-    return (result, FINE) if recording.asked else (None, OTHER)
-
-
 class KernelRecording:
     """What kernels answer at a point.
 
