@@ -12,6 +12,7 @@ from . import roll
 from .build import build
 from .columns import columns
 from .passes import run_passes
+from .prediction import TooDear, compilation
 
 #: Instructions up to which a program is not rolled, if most are of arrays.
 _SHORT = 300
@@ -37,7 +38,7 @@ def rolled(columns):
     return roll.find(np.arange(len(columns.code)) if alone else columns.code, columns.pairs())
 
 
-def lower(tape, seconds=None, check=None):
+def lower(tape, seconds=None, limit=None):
     """The loop program of `tape`.
 
     Parameters
@@ -45,8 +46,8 @@ def lower(tape, seconds=None, check=None):
     tape : FinishedTape
     seconds : dict, optional
         Receives the time of each stage, by name.
-    check : callable, optional
-        ``check(columns, structure)`` is called once the program is rolled, and may raise.
+    limit : float, optional
+        Of the steps that its kernel is predicted to cost, once the program is rolled.
 
     Returns
     -------
@@ -56,6 +57,8 @@ def lower(tape, seconds=None, check=None):
     ------
     NotLowered
         Some instruction cannot be machine code; the message names it.
+    TooDear
+        It would cost more than `limit`.
     """
     seconds = {} if seconds is None else seconds
     clock = time.perf_counter()
@@ -70,8 +73,8 @@ def lower(tape, seconds=None, check=None):
         done("columns")
         structure = rolled(flat)
         done("roll")
-        if check is not None:
-            check(flat, structure)
+        if limit is not None and (steps := compilation(flat, structure)) > limit:
+            raise TooDear(steps)
         program = build(flat, structure)
         done("build")
         run_passes(program)
